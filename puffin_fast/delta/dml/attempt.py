@@ -27,6 +27,7 @@ from puffin_fast.delta.log.commit import Changes, Committed, Job, check_properti
 from puffin_fast.delta.log.protocol import check_rows_writable, is_set
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.descriptors import path_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.tasks import DeltaTask
@@ -59,7 +60,7 @@ class DeltaAttempt(Attempt):
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
         options: of the commit.
-        filesystem: of the path.
+        filesystem, storage_options: of the path, as `filesystem_of` takes them.
 
     Raises:
         PuffinFastError: as `snapshot`; the table must not be written to; the job id was used by another verb.
@@ -69,11 +70,17 @@ class DeltaAttempt(Attempt):
     repeated: Committed | None
     committed: Committed | None = None
 
-    def __init__(self, table: Any, options: Options, filesystem: Any = None) -> None:
+    def __init__(
+        self,
+        table: Any,
+        options: Options,
+        filesystem: Any = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(options)
         check_properties(options.snapshot_properties)
         self._job = Job(options.verb, options.job_id)
-        self.storage = storage_of(table, filesystem)
+        self.storage = storage_of(table, filesystem_of(table, filesystem, storage_options))
         self._begin(newest(self.storage))
         is_done = self._job.is_done(self._base.transactions, self._base.root)
         self.repeated = Committed(None, repeated=True) if is_done else None
@@ -202,13 +209,16 @@ class DeltaWriter:
         self._keeps_row_ids = True
 
     def check(self, rows: pa.Schema) -> None:
+        self._fitting(rows)
+
+    def _fitting(self, rows: pa.Schema) -> RowWriterSchema:
         given = set(rows.names)
         for field in self._table.snapshot.delta_schema["fields"]:
             if field["name"] not in given and "CURRENT_DEFAULT" in (field.get("metadata") or {}):
                 raise UnsupportedError(
                     f"data: no column {field['name']}, which has a default value in SQL; expected its values"
                 )
-        RowWriterSchema(self._table.schema.schema, rows)
+        return RowWriterSchema(self._table.schema.schema, rows)
 
     def delete(self, deletes: Iterable[NewDeletes]) -> None:
         snapshot, dry_run = self._table.snapshot, self._attempt.dry_run
@@ -224,8 +234,7 @@ class DeltaWriter:
         if self._attempt.dry_run:
             return
         if row_ids is None:
-            self.check(rows.schema)
-            fitting = RowWriterSchema(self._table.schema.schema, rows.schema)
+            fitting = self._fitting(rows.schema)
             batches = fitting.batches(rows)
             groups: Iterable[Iterable[pa.RecordBatch]] = [batches]
             if not isinstance(rows, pa.Table):

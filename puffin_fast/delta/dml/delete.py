@@ -9,7 +9,6 @@ from typing import Any
 from puffin_fast._runtime.arguments import check_texts
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.delta.dml.attempt import DeltaAttempt
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions
 from puffin_fast.verbs.options import OnConflict, Options
@@ -91,7 +90,6 @@ def delete(
         ConflictError: a concurrent commit changed the same data files or the table's metadata; the table is unchanged.
         CommitUnknownError: the storage did not answer whether the commit happened; no file was removed.
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="delete",
         on_conflict=on_conflict,
@@ -101,7 +99,7 @@ def delete(
         dry_run=dry_run,
     )
     action = Delete(row_filter, case_sensitive)
-    return DeltaAttempt(table, options, filesystem).run(action, DeleteResult)
+    return DeltaAttempt(table, options, filesystem, storage_options).run(action, DeleteResult)
 
 
 def delete_keys(
@@ -140,7 +138,6 @@ def delete_keys(
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="delete_keys",
         on_conflict=on_conflict,
@@ -151,7 +148,7 @@ def delete_keys(
     )
     names = [join_cols] if isinstance(join_cols, str) else check_texts("join_cols", join_cols)
     action = DeleteKeys(keys, names, null_safe)
-    return DeltaAttempt(table, options, filesystem).run(action, DeleteResult)
+    return DeltaAttempt(table, options, filesystem, storage_options).run(action, DeleteResult)
 
 
 def delete_positions(
@@ -183,7 +180,6 @@ def delete_positions(
         NotFoundError: a path is not a live data file.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="delete_positions",
         on_conflict=on_conflict,
@@ -193,4 +189,4 @@ def delete_positions(
         dry_run=dry_run,
     )
     action = DeletePositions(group_positions(deletes))
-    return DeltaAttempt(table, options, filesystem).run(action, DeleteResult)
+    return DeltaAttempt(table, options, filesystem, storage_options).run(action, DeleteResult)

@@ -11,7 +11,6 @@ from pyiceberg.expressions import AlwaysTrue
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.delta.dml.attempt import DeltaAttempt
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.overwrite import Append, DynamicPartitionOverwrite, Overwrite
@@ -101,9 +100,8 @@ def append(
             has a default value, or as `delete`.
         NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(verb="append", job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run)
-    attempt = DeltaAttempt(table, options, filesystem)
+    attempt = DeltaAttempt(table, options, filesystem, storage_options)
     rows = arrow_rows(data, "data", streamed=attempt.metadata.spec().is_unpartitioned())
     return attempt.run(Append(rows), AppendResult)
 
@@ -142,7 +140,6 @@ def overwrite(
         UnsupportedError: as `append` and `delete`.
         NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="overwrite",
         on_conflict=on_conflict,
@@ -152,7 +149,7 @@ def overwrite(
         dry_run=dry_run,
     )
     action = Overwrite(arrow_rows(data, "data", streamed=False), row_filter, case_sensitive)
-    return DeltaAttempt(table, options, filesystem).run(action, OverwriteResult)
+    return DeltaAttempt(table, options, filesystem, storage_options).run(action, OverwriteResult)
 
 
 def dynamic_partition_overwrite(
@@ -183,7 +180,6 @@ def dynamic_partition_overwrite(
         InvalidInputError: the table is not partitioned, or the rows do not fit its schema.
         UnsupportedError, NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `overwrite`.
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="dynamic_partition_overwrite",
         on_conflict=on_conflict,
@@ -193,4 +189,4 @@ def dynamic_partition_overwrite(
         dry_run=dry_run,
     )
     action = DynamicPartitionOverwrite(arrow_rows(data, "data", streamed=False))
-    return DeltaAttempt(table, options, filesystem).run(action, OverwriteResult)
+    return DeltaAttempt(table, options, filesystem, storage_options).run(action, OverwriteResult)

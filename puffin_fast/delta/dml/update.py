@@ -8,7 +8,6 @@ from typing import Any
 
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.delta.dml.attempt import DeltaAttempt
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.update import Update
@@ -79,7 +78,6 @@ def update(
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="update",
         on_conflict=on_conflict,
@@ -89,4 +87,4 @@ def update(
         dry_run=dry_run,
     )
     action = Update(row_filter, values, case_sensitive)
-    return DeltaAttempt(table, options, filesystem).run(action, UpdateResult)
+    return DeltaAttempt(table, options, filesystem, storage_options).run(action, UpdateResult)

@@ -10,7 +10,6 @@ from puffin_fast._runtime.arguments import check_texts
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_reader
 from puffin_fast.delta.dml.attempt import DeltaAttempt
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.upsert import Upsert
@@ -112,7 +111,6 @@ def upsert(
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="upsert",
         on_conflict=on_conflict,
@@ -132,4 +130,4 @@ def upsert(
         order_column=order_column,
         duplicate_keys=duplicate_keys,
     )
-    return DeltaAttempt(table, options, filesystem).run(action, UpsertResult)
+    return DeltaAttempt(table, options, filesystem, storage_options).run(action, UpsertResult)
