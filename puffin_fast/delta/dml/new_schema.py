@@ -9,27 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, NestedField, StructType
 
 from puffin_fast import __version__
 from puffin_fast.delta.log.protocol import FEATURES, MAPPING_ID, PHYSICAL_NAME, READER_FEATURES, Protocol
+from puffin_fast.delta.read.schema import PRIMITIVES
 from puffin_fast.errors import UnsupportedError
 
 __all__ = ["NOT_IN_NAMES", "NewSchema", "first_actions"]
@@ -37,18 +21,12 @@ __all__ = ["NOT_IN_NAMES", "NewSchema", "first_actions"]
 NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
 """Characters that names of columns have only with column mapping."""
 
-_NAMES: dict[type[IcebergType], str] = {
-    BooleanType: "boolean",
-    IntegerType: "integer",
-    LongType: "long",
-    FloatType: "float",
-    DoubleType: "double",
-    DateType: "date",
-    TimestampType: "timestamp_ntz",
-    TimestamptzType: "timestamp",
-    StringType: "string",
-    BinaryType: "binary",
+_NAMES = {
+    type(kind): name
+    for name, kind in reversed(PRIMITIVES.items())  # of the names of integers, the first: that of all values
+    if name not in ("void", "variant")
 }
+"""By the class of a type: its name in the log, for types that new tables have."""
 
 
 def first_actions(

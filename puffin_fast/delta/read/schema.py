@@ -44,7 +44,7 @@ from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 
-__all__ = ["DECIMAL", "NAME_MAPPING", "ROW_TRACKING", "TableSchema"]
+__all__ = ["DECIMAL", "NAME_MAPPING", "PRIMITIVES", "ROW_TRACKING", "TableSchema"]
 
 ROW_TRACKING = ("_row_id", "_last_updated_sequence_number")
 """The metadata columns of the data-file reader for row ids and row commit versions."""
@@ -55,7 +55,7 @@ PARTITION_ID = 1000
 
 _NESTED_IDS = "delta.columnMapping.nested.ids"
 DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_PRIMITIVES: dict[str, IcebergType] = {
+PRIMITIVES: dict[str, IcebergType] = {
     "string": StringType(),
     "long": LongType(),
     "integer": IntegerType(),
@@ -71,6 +71,7 @@ _PRIMITIVES: dict[str, IcebergType] = {
     "void": UnknownType(),
     "variant": VariantType(),
 }
+"""By the name of a type in the log."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ class _Converter:
     ) -> tuple[IcebergType, list[MappedField]]:
         """Converts a type; returns it and the names of the fields in it."""
         if isinstance(kind, str):
-            found = _PRIMITIVES.get(kind)
+            found = PRIMITIVES.get(kind)
             if found is None and (match := DECIMAL.fullmatch(kind)) is not None:
                 found = DecimalType(int(match[1]), int(match[2]))
             if found is None:
