@@ -6,7 +6,6 @@ import datetime
 import gc
 import json
 import struct
-import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from puffin_fast._runtime import gc_pause
 from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.manifest import (
@@ -377,43 +375,6 @@ def test_entries_are_read_without_metrics_for_any_number_of_columns(tmp_path: Pa
         )
     )
     assert read_manifest(IO, manifest, metrics=False) == [replace(found, **nothing) for found in whole]
-
-
-def test_objects_made_in_a_gc_pause_move_to_the_oldest_generation_and_frozen_objects_stay_frozen() -> None:
-    gc.collect()
-    with paused_gc():
-        made: list[list[int]] = [[] for _ in range(30_000)]
-    assert gc.get_freeze_count() == 0
-    assert sum(gc.get_count()[:1]) < 30_000 == len(made)
-    gc.freeze()
-    try:
-        frozen = gc.get_freeze_count()
-        with paused_gc():
-            pass
-        assert 0 < frozen // 2 < gc.get_freeze_count() <= frozen  # some frozen objects may have been freed
-    finally:
-        gc.unfreeze()
-
-
-@pytest.mark.parametrize(("n_pauses", "n_objects"), [(2000, 10), (8, 30_000)])
-def test_garbage_of_any_number_of_gc_pauses_is_collected(
-    n_pauses: int, n_objects: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What many scans leave behind in one process."""
-    monkeypatch.setattr(gc_pause, "COLLECT_AFTER", 100_000)
-
-    class Cycle:
-        def __init__(self) -> None:
-            self.itself = self
-
-    gc.collect()
-    left, made = [], []
-    for _ in range(n_pauses):
-        with paused_gc():
-            made.append([[0] for _ in range(n_objects)])
-        left.append(weakref.ref(Cycle()))
-    assert len(made) == n_pauses
-    assert sum(reference() is not None for reference in left) < n_pauses * 0.9
 
 
 def test_nested_gc_pauses_restore_the_collector_in_any_order() -> None:
