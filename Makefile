@@ -82,6 +82,7 @@ test-paimon: $(PAIMON)/.installed jars  ## the tests of Paimon tables through py
 	$(PAIMON)/bin/python -m pytest -m pypaimon tests/paimon tests/architecture/test_docs.py $(args)
 
 docs: build java  ## build the documentation site into build/site
+	$(PY) -m docs.generated
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 screenshots: docs  ## pictures of the site's pages and of a report in build/screenshots (needs Chromium)

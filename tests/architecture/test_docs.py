@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.generated import generate
+
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -68,6 +70,11 @@ def test_python_blocks_run(
 
 def test_every_page_is_in_the_navigation() -> None:
     assert set((ROOT / "docs").rglob("*.md")) <= set(NAVIGATION)
+
+
+def test_generated_parts_are_those_of_the_data() -> None:
+    for path, text in generate().items():
+        assert path.read_text() == text, f"{path}: run python -m docs.generated"
 
 
 def test_doctests_hold() -> None:

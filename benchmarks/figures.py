@@ -1,0 +1,221 @@
+"""The tables and the picture of figures in documents, made from ``benchmarks/results``: one row for each figure."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
+
+RESULTS = Path(__file__).parent / "results"
+OURS = "puffin_fast"
+
+JAVA, TABLE_STATS = "Java on Spark local[2]", "Java compute_table_stats"
+DISTINCT = "DuckDB approx_count_distinct"
+NUMPY, SCATTER = "pyroaring from NumPy", "pyroaring decode + NumPy scatter"
+NAIVE = "naive pyroaring"
+NAMES = {
+    JAVA: "Iceberg's Java on Spark",
+    TABLE_STATS: "Iceberg's Java on Spark",
+    DISTINCT: "DuckDB's `approx_count_distinct`",
+    SCATTER: "pyroaring and a NumPy scatter",
+    NAIVE: "pyroaring in `applyInArrow`",
+    "loop": "a loop over pyroaring",
+    "PyIceberg, to accelerated": "PyIceberg",
+    "full run": "a full run",
+}
+"""The names of contenders as readers see them, where the results name them shorter."""
+
+
+class Figure(NamedTuple):
+    """One row of a table: what was done, and which measurement shows it."""
+
+    job: str
+    case: str
+    peer: str
+
+
+def _kernels(job: str, case: str, peer: str, workloads: str) -> list[Figure]:
+    return [
+        Figure(f"{job}: {WORKLOADS[letter]}", f"{case} | {letter} 10,000,000", peer) for letter in workloads
+    ]
+
+
+WORKLOADS = {
+    "a": "sparse",
+    "b": "10% of the rows",
+    "c": "50% of the rows",
+    "d": "runs",
+    "e": "one contiguous range",
+    "f": "64 keys",
+    "g": "10% of the rows",
+    "h": "sparse, in a range of 4G",
+}
+LINEITEM = "lineitem at scale 0.5, "
+FILES = ", 1000 files"
+FRAME = "DataFrame to vectors, 20,000,000 rows, "
+
+TABLES: dict[str, list[Figure]] = {
+    "short": [
+        Figure("encode 10M positions, 10% of the rows", "encode sorted | b 10,000,000", NUMPY),
+        Figure("decode them, all checks on", "decode, out= | b 10,000,000", "pyroaring"),
+        Figure("scan 10M rows, 1M deleted, into Arrow", "scan, 1M deleted", "PyIceberg"),
+        Figure("scan 3M rows of 16 columns, 10% deleted", LINEITEM + "all columns", "DuckDB"),
+        Figure("scan 40M rows in 1000 files, half deleted", "scan" + FILES, "DuckDB"),
+        Figure("delete half of 40M rows by a filter", "delete half" + FILES, JAVA),
+        Figure("delete half of 40M rows by a filter", "delete half" + FILES, "DuckDB"),
+        Figure("update 1% of 40M rows by a filter", "update 1%" + FILES, "DuckDB"),
+        Figure("convert 20M position deletes to vectors", "convert" + FILES, JAVA),
+        Figure("the same, both on Spark", "convert on Spark" + FILES, JAVA),
+        Figure("NDV statistics of 12M rows, 16 columns", "NDV, lineitem x 2", TABLE_STATS),
+    ],
+    "kernels": [
+        *_kernels("encode sorted positions", "encode sorted", NUMPY, "abcdef"),
+        *_kernels("encode shuffled positions", "encode unsorted", "CRoaring", "gh"),
+        *_kernels("decode into `out=`, all checks on", "decode, out=", "pyroaring", "abcdef"),
+        *_kernels("packed mask", "packed mask", SCATTER, "bcd"),
+        *_kernels("union of two blobs", "union of 2", "CRoaring", "abcd"),
+        *_kernels("contains, 2M random queries", "contains, random queries", "CRoaring", "abcdef"),
+        Figure("200,000 vectors of 100 positions", "batch encode | 200,000 vectors of 100", "loop"),
+    ],
+    "iceberg": [
+        Figure("scan 10M rows, 1M deleted, into Arrow", "scan, 1M deleted", "PyIceberg"),
+        Figure(
+            "the same by PyIceberg's scan under `accelerate()`",
+            "scan, 1M deleted",
+            "PyIceberg, to accelerated",
+        ),
+        Figure("scan 40M rows in 1000 files, half deleted, into Arrow", "scan" + FILES, "DuckDB"),
+        Figure("scan 3M rows of lineitem, 10% deleted, into Arrow", LINEITEM + "all columns", "DuckDB"),
+        Figure("the same with 95% deleted", LINEITEM + "95% deleted", "DuckDB"),
+        Figure("the same with 10% deleted: 3 columns", LINEITEM + "3 columns", "DuckDB"),
+        Figure("the same: 11 numeric columns", LINEITEM + "11 numeric columns", "DuckDB"),
+        Figure("the same: a filter that 2% of the rows pass", LINEITEM + "2% filter", "DuckDB"),
+        Figure("delete what that filter selects", LINEITEM + "delete by the 2% filter", "DuckDB"),
+        Figure("delete half of 40M rows in 1000 files", "delete half" + FILES, "DuckDB"),
+        Figure("the same", "delete half" + FILES, JAVA),
+        Figure("then delete a third of the rest", "delete a third" + FILES, "DuckDB"),
+        Figure("the same", "delete a third" + FILES, JAVA),
+        Figure("delete 2M of 40M rows by keys", "delete 5% by key" + FILES, "DuckDB"),
+        Figure("upsert 2M of 40M rows", "upsert 5%" + FILES, "DuckDB"),
+        Figure("update 1% of 40M rows by a filter", "update 1%" + FILES, "DuckDB"),
+        Figure("convert 20M position deletes of 1000 files to vectors", "convert" + FILES, JAVA),
+        Figure(
+            "plan 100,000 files with as many vectors", "plan 100000 files with as many vectors", "PyIceberg"
+        ),
+        Figure("the same with a filter that a tenth pass", "plan a tenth of 100000 files", "PyIceberg"),
+        Figure("one vector to a mask of bits", "vector to Arrow mask", "PyIceberg"),
+        Figure("one vector to a mask of bytes", "vector to mask", "PyIceberg"),
+    ],
+    "spark": [
+        Figure("convert 20M position deletes to vectors", "convert on Spark" + FILES, JAVA),
+        Figure("delete half of 40M rows by a filter", "delete on Spark" + FILES, JAVA),
+        Figure("delete 2M of 40M rows by keys", "keys on Spark" + FILES, JAVA),
+        Figure("20M rows of a DataFrame to vectors of 1000 files", FRAME + "1000 files", NAIVE),
+        Figure("the same, half of the rows in one file", FRAME + "1000 files, half in one", NAIVE),
+        Figure("the same, 200,000 files", FRAME + "files of 100 rows", NAIVE),
+    ],
+    "delta": [
+        Figure("scan 10M rows, 1M deleted, into Arrow: 10 files", "Delta scan, 10 files", "DuckDB"),
+        Figure("the same", "Delta scan, 10 files", "deltalake"),
+        Figure("the same", "Delta scan, 10 files", "Polars"),
+        Figure("the same rows in 1000 files", "Delta scan, 1000 files", "DuckDB"),
+        Figure("the same rows in 5000 files", "Delta scan, 5000 files", "DuckDB"),
+        Figure("scan 1000 files of 100 rows", "Delta scan, 1000 tiny files", "DuckDB"),
+        Figure("delete 1M of 10M rows in 10 files", "Delta delete", "deltalake"),
+        Figure(
+            "plan 100,000 files with as many vectors, a filter that none passes",
+            "Delta plan, a filter",
+            "DuckDB",
+        ),
+        Figure("the same", "Delta plan, a filter", "deltalake"),
+        Figure("without a filter, as columns; the peers with their filter", "Delta plan", "DuckDB"),
+        Figure("the same", "Delta plan", "deltalake"),
+        Figure("the same as 100,000 objects", "Delta plan, as objects", "DuckDB"),
+        Figure("the same", "Delta plan, as objects", "deltalake"),
+    ],
+    "ndv": [
+        Figure("NDV statistics of 12M rows, 16 columns", "NDV, lineitem x 2", TABLE_STATS),
+        Figure("the same", "NDV, lineitem x 2", DISTINCT),
+        Figure("the same without dictionary pages", "NDV, decoding, lineitem x 2", TABLE_STATS),
+        Figure("the same", "NDV, decoding, lineitem x 2", DISTINCT),
+        Figure("the same, both on Spark `local[2]`", "NDV on Spark, lineitem x 2", TABLE_STATS),
+        Figure("the same after an append of 1%", "NDV, append of 1%, lineitem x 2", "full run"),
+    ],
+}
+
+
+@cache
+def measured() -> dict[tuple[str, str], tuple[float, float | None]]:
+    """By case and peer the ratio of CPU times, and the target if there is one."""
+    found: dict[tuple[str, str], tuple[float, float | None]] = {}
+    for file in ("tables.json", "spark.json"):
+        cases: dict[str, dict[str, Any]] = json.loads((RESULTS / file).read_text())
+        for case, result in cases.items():
+            contenders = result["contenders"]
+            for peer, contender in contenders.items():
+                found[case, peer] = contender.get("cpu", 0) / contenders[OURS]["cpu"], None
+            for target in result["targets"]:
+                found[case, target["peer"]] = target.get("cpu_ratio", target["ratio"]), target["target"]
+    for row in json.loads((RESULTS / "results.json").read_text())["rows"]:
+        targets = {target["peer"]: target["target"] for target in row["targets"]}
+        for peer, ratio in row["ratios"].items():
+            found[f"{row['job']} | {row['workload']}", peer] = ratio, targets.get(peer)
+    return found
+
+
+def shown(ratio: float) -> str:
+    """A ratio with as many digits as say something."""
+    return f"{ratio:.{2 if ratio < 2 else 1 if ratio < 10 else 0}f}"
+
+
+def table(name: str) -> str:
+    """A table of figures as Markdown; a ratio that misses its target is bold."""
+    with_targets = name != "short"
+    lines = ["| job | compared with | times faster |" + (" target |" if with_targets else "")]
+    lines.append("|---|---|---:|" + ("---:|" if with_targets else ""))
+    for figure in TABLES[name]:
+        ratio, target = measured()[figure.case, figure.peer]
+        text = shown(ratio)
+        if with_targets and target is not None and float(text) < target:
+            text = f"**{text}**"
+        peer = NAMES.get(figure.peer, figure.peer).removesuffix(" from NumPy")
+        line = f"| {figure.job} | {peer} | {text} |"
+        lines.append(line + (f" {f'{target:g}' if target else '-'} |" if with_targets else ""))
+    return "\n".join(lines) + "\n"
+
+
+WIDTH, ROW, TOP = 520, 46, 34
+
+
+def picture() -> str:
+    """The figures of the short table as an SVG of bars on a logarithmic scale; the line is equality."""
+    figures = TABLES["short"]
+    ratios = [measured()[figure.case, figure.peer][0] for figure in figures]
+    low, high = math.log(min(0.8, *ratios)), math.log(max(ratios))
+
+    def place(ratio: float) -> float:
+        return round(8 + (WIDTH - 60) * (math.log(ratio) - low) / (high - low), 1)
+
+    height, one = TOP + ROW * len(figures), place(1)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">',
+        "<style>text{font:14px sans-serif;fill:#37474f} .peer{fill:#78909c} .bar{fill:#3f51b5} .loss{fill:#c62828} "
+        "line{stroke:#78909c;stroke-dasharray:4 3} "
+        "@media (prefers-color-scheme:dark){text{fill:#cfd8dc} .bar{fill:#7986cb} .loss{fill:#ef9a9a}}</style>",
+        f'<text x="{one + 4}" y="16" class="peer">times faster by CPU time, logarithmic; dashed: equally fast</text>',
+        f'<line x1="{one}" y1="6" x2="{one}" y2="{height - 4}"/>',
+    ]
+    for number, (figure, ratio) in enumerate(zip(figures, ratios, strict=True)):
+        top, end = TOP + ROW * number, place(ratio)
+        left, width = min(one, end), round(abs(end - one), 1)
+        peer = NAMES.get(figure.peer, figure.peer).removesuffix(" from NumPy")
+        parts += [
+            f'<text x="{one + 4}" y="{top + 12}">{escape(figure.job)} '
+            f'<tspan class="peer">{escape(peer)}</tspan></text>',
+            f'<rect class="{"bar" if ratio >= 1 else "loss"}" x="{left}" y="{top + 18}" width="{width}" height="16"/>',
+            f'<text x="{max(one, end) + 5}" y="{top + 31}">{shown(ratio)}</text>',
+        ]
+    return "\n".join([*parts, "</svg>\n"])
