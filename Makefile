@@ -65,7 +65,7 @@ test: build java jars  ## all tests, Spark and the foreign engines too (args="-k
 
 # What `make check` tests: no JVM, no races, no limits of memory, not all pairs of containers, few random examples.
 CHECKED := tests/architecture tests/kernel --ignore=tests/kernel/test_limits.py \
-	--deselect tests/kernel/test_sets.py::test_every_pair --deselect tests/kernel/test_sets.py::test_intersection_of_three tests/puffin tests/test_files.py tests/iceberg/plan \
+	--deselect tests/kernel/test_sets.py::test_every_pair --deselect tests/kernel/test_sets.py::test_intersection_of_three tests/puffin tests/iceberg/plan \
 	tests/iceberg/dml/test_tables.py tests/delta/test_read.py tests/cli/test_table.py tests/cli/test_table_rows.py tests/cli/test_commands.py
 
 check: lint build  ## lint, types and the quick part of the tests, in about two minutes

@@ -68,7 +68,7 @@ def tables(folder: Path, n_rows: int) -> dict[str, Table]:
 def contenders(table: Table, none: Table, beside: bool) -> Contenders:
     """Scans of a table with deletes, and ours of the same rows without any."""
     from puffin_fast import iceberg
-    from puffin_fast.files import read_vector
+    from puffin_fast.puffin.vectors import read_vector
 
     n_rows = iceberg.scan(none).to_arrow().num_rows
     (vector,) = [task.vector for task in iceberg.plan_files(table).tasks]
@@ -106,7 +106,7 @@ def vectors(table: Table, expected: int) -> dict[str, Contenders]:
     from pyiceberg.table.puffin import PuffinFile
 
     from puffin_fast import iceberg
-    from puffin_fast.files import read_vector
+    from puffin_fast.puffin.vectors import read_vector
 
     (task,) = iceberg.plan_files(table).tasks
     assert task.vector is not None

@@ -29,8 +29,8 @@ from puffin_fast.errors import (
 if TYPE_CHECKING:
     from puffin_fast import arrow, delta, dv, iceberg, lance, paimon, puffin, spark
     from puffin_fast.bitmap import PositionBitmap
-    from puffin_fast.files import DeletionVectorLocation, read_vector, read_vectors, write_vectors
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
+    from puffin_fast.puffin.vectors import DeletionVectorLocation, read_vector, read_vectors, write_vectors
     from puffin_fast.theta import ThetaSketch
 
 __version__ = "0.1.0"
@@ -76,11 +76,11 @@ _NAMES = {
     "PositionBitmap": "puffin_fast.bitmap",
     "PuffinReader": "puffin_fast.puffin",
     "PuffinWriter": "puffin_fast.puffin",
-    "DeletionVectorLocation": "puffin_fast.files",
+    "DeletionVectorLocation": "puffin_fast.puffin.vectors",
     "ThetaSketch": "puffin_fast.theta",
-    "read_vector": "puffin_fast.files",
-    "read_vectors": "puffin_fast.files",
-    "write_vectors": "puffin_fast.files",
+    "read_vector": "puffin_fast.puffin.vectors",
+    "read_vectors": "puffin_fast.puffin.vectors",
+    "write_vectors": "puffin_fast.puffin.vectors",
 }
 
 

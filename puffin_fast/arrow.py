@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._alignment import aligned
 from puffin_fast._kernels.roaring import batch
 from puffin_fast._positions import (
     MAX_POSITION,
@@ -27,7 +28,6 @@ from puffin_fast._positions import (
     refuse_position,
     value_type,
 )
-from puffin_fast._runtime.alignment import aligned
 from puffin_fast.dv import iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.theta import ThetaSketch

@@ -22,7 +22,7 @@ from puffin_fast._positions import (
     refuse_masked,
     refuse_position,
 )
-from puffin_fast._runtime.html import html_fields, html_strip
+from puffin_fast._show.html import html_fields, html_strip
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]

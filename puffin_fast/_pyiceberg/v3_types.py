@@ -46,8 +46,8 @@ from pyiceberg.types import GeometryType as _GeometryType
 from pyiceberg.utils.singleton import Singleton
 
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._runtime.fork import lock_across_fork
-from puffin_fast._runtime.patches import Acceleration, Patch, Patches
+from puffin_fast._run.fork import lock_across_fork
+from puffin_fast._run.patches import Acceleration, Patch, Patches
 
 __all__ = ["V3_TYPES", "VARIANT_FIELDS", "VariantType", "read_v3_types"]
 

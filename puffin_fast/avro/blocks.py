@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import zstandard
 
-from puffin_fast._runtime.interrupt import PARSE_ERRORS, is_from_outside
+from puffin_fast._run.interrupt import PARSE_ERRORS, is_from_outside
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
 from puffin_fast.limits import most_inflated
 
 if TYPE_CHECKING:
-    from puffin_fast._runtime import Source
+    from puffin_fast._io import Source
 
 __all__ = ["SYNC_BYTES", "Block", "FileBytes", "as_long", "read_block", "read_blocks"]
 

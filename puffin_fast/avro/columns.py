@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puffin_fast._kernels.avro import records as avro
-from puffin_fast._runtime.interrupt import PARSE_ERRORS, is_from_outside
+from puffin_fast._run.interrupt import PARSE_ERRORS, is_from_outside
 from puffin_fast.avro.file import AvroFile, one_block
 from puffin_fast.avro.programs import program, shared_type
 from puffin_fast.errors import CorruptDataError

@@ -16,9 +16,9 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import limits
-from puffin_fast._runtime import is_local, open_source
-from puffin_fast._runtime.interrupt import PARSE_ERRORS, is_from_outside, suppressed
-from puffin_fast._runtime.location import new_input, unwrapped
+from puffin_fast._io import is_local, open_source
+from puffin_fast._io.location import new_input, unwrapped
+from puffin_fast._run.interrupt import PARSE_ERRORS, is_from_outside, suppressed
 from puffin_fast.errors import (
     CorruptDataError,
     LimitExceededError,

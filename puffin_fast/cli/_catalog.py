@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from puffin_fast._runtime.interrupt import interruptible, is_from_outside
-from puffin_fast._runtime.packages import import_optional
+from puffin_fast._run.interrupt import interruptible, is_from_outside
+from puffin_fast._run.packages import import_optional
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:

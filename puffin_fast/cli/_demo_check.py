@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_fast._runtime.packages import import_optional
+from puffin_fast._run.packages import import_optional
 from puffin_fast.errors import PuffinFastError
 
 if TYPE_CHECKING:

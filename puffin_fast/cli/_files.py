@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.cli._json_lines import JsonLinesWriter, read_json_lines
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 

@@ -22,8 +22,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._runtime.decimals import as_number
 from puffin_fast.cli._values import json_value, rows_of
+from puffin_fast.columns.decimals import as_number
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 
 __all__ = ["WRONG", "JsonLinesWriter", "read_json_lines", "read_value"]

@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from puffin_fast._runtime.folder import names_in
+from puffin_fast._io.folder import names_in
 from puffin_fast.cli._catalog import open_catalog
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from puffin_fast._runtime import open_source
+from puffin_fast._io import open_source
 from puffin_fast.dv import delta, iceberg, lance, paimon
 from puffin_fast.errors import PuffinFastError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from puffin_fast._runtime.packages import import_optional
+from puffin_fast._run.packages import import_optional
 from puffin_fast._text import printable
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import RenderableType
 
-from puffin_fast._runtime.packages import import_optional
+from puffin_fast._run.packages import import_optional
 from puffin_fast.cli._common import Answer, answers, grid
 from puffin_fast.errors import InvalidInputError
 
@@ -145,7 +145,7 @@ def _load(catalog: Catalog, data: DataSet) -> tuple[Table, int]:
 def _vectors(table: Table) -> tuple[int, list[tuple[str, PositionBitmap, int]]]:
     """Returns the number of data files, and the data file, positions and bytes of each vector."""
     from puffin_fast import iceberg
-    from puffin_fast.files import read_vector
+    from puffin_fast.puffin.vectors import read_vector
 
     tasks = iceberg.plan_files(table).tasks
     found = []

@@ -20,8 +20,8 @@ from puffin_fast.cli._records import DeletionVectorFile, open_vectors
 from puffin_fast.cli._values import shown_value
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
-from puffin_fast.files import check_vectors
 from puffin_fast.puffin import BlobMetadata, PuffinReader
+from puffin_fast.puffin.vectors import check_vectors
 from puffin_fast.theta import BLOB_TYPE as THETA_BLOB_TYPE
 from puffin_fast.theta import ThetaSketch
 
@@ -136,10 +136,10 @@ def _inspect_vectors(file: DeletionVectorFile) -> Answer:
 def verify(target: str, **options: Any) -> Answer:
     """Checks every deletion vector of TARGET: a file, or a table (namespace.name, or the path of its folder).
 
-    For a Puffin file, the checks are those of `puffin_fast.files.check_vectors`. For a file of another format that
-    `inspect` reads, every vector is decoded. In an Iceberg table, every vector is compared with the manifest, the
-    footer and the data file; missing, duplicate, dangling, mismatching and superseded deletes are listed. TARGET
-    is a file if it ends in .puffin or exists as a file.
+    For a Puffin file, the checks are those of `puffin_fast.puffin.vectors.check_vectors`. For a file of another
+    format that `inspect` reads, every vector is decoded. In an Iceberg table, every vector is compared with the
+    manifest, the footer and the data file; missing, duplicate, dangling, mismatching and superseded deletes are
+    listed. TARGET is a file if it ends in .puffin or exists as a file.
 
     The exit code is 1 if an error is found. A stale number in the metadata is listed, but is not an error.
 

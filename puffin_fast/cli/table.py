@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puffin_fast._runtime.packages import import_optional
+from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import Answer, answers, fields_grid
 from puffin_fast.cli._paths import PaimonPath, PathTable, name_of, verb

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._runtime.alignment import aligned
+from puffin_fast._alignment import aligned
 
 __all__ = [
     "FLAT_IDS",

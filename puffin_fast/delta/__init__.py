@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from puffin_fast._runtime.keywords import name_keywords
-from puffin_fast._runtime.packages import imports_of_extra
+from puffin_fast._run.keywords import name_keywords
+from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("delta"):
     from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions

@@ -9,8 +9,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._runtime.keywords import name_keywords
-from puffin_fast._runtime.packages import imports_of_extra
+from puffin_fast._run.keywords import name_keywords
+from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("iceberg"):
     from puffin_fast.iceberg.changes.changes import Changes, changes

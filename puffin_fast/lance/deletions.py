@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._runtime import open_source
-from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.location import errors_of, folder_of
+from puffin_fast._io import open_source
+from puffin_fast._io.location import errors_of, folder_of
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import lance as codec

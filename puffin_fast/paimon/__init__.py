@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from puffin_fast._runtime.packages import imports_of_extra
+from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("paimon"):
     from puffin_fast.paimon.accelerate import accelerate

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._runtime import Source, open_source
-from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.location import errors_of, folder_of
-from puffin_fast._runtime.patches import Patch, Patches
+from puffin_fast._io import Source, open_source
+from puffin_fast._io.location import errors_of, folder_of
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.patches import Patch, Patches
 from puffin_fast.avro.file import AVRO_ERRORS
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec

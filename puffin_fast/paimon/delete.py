@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError

@@ -11,8 +11,8 @@ import os
 import re
 from typing import Any
 
-from puffin_fast._runtime import open_source, split_location
-from puffin_fast._runtime.sink import put_if_absent, wait_for_renames
+from puffin_fast._io import open_source, split_location
+from puffin_fast._io.sink import put_if_absent, wait_for_renames
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
 __all__ = ["SnapshotFiles", "SnapshotRefusedError"]

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs
 
-from puffin_fast._runtime import Source, open_source
-from puffin_fast._runtime.folder import names_in
-from puffin_fast._runtime.location import folder_of
+from puffin_fast._io import Source, open_source
+from puffin_fast._io.folder import names_in
+from puffin_fast._io.location import folder_of
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError, NotFoundError

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from puffin_fast._io import open_source
 from puffin_fast._kernels.parquet.pages import check_pages
-from puffin_fast._runtime import open_source
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.parquet.footer import check_footer
 

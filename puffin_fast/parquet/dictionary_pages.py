@@ -23,14 +23,14 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet import pages
-from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.parquet.footer import AFTER_FOOTER
 from puffin_fast.parquet.thrift import ThriftReader
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from puffin_fast._runtime import Source
+    from puffin_fast._io import Source
 
 __all__ = ["DictionaryPages"]
 

@@ -28,7 +28,7 @@ from puffin_fast.parquet.column_layout import ENCODINGS, Layout, layout_of
 from puffin_fast.parquet.page_codecs import CODECS
 
 if TYPE_CHECKING:
-    from puffin_fast._runtime import Source
+    from puffin_fast._io import Source
 
 __all__ = ["AFTER_FOOTER", "Chunk", "FileLayout", "Footer", "check_footer", "check_status", "footer_bytes"]
 

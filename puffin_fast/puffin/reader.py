@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
-from puffin_fast import _runtime, limits
+from puffin_fast import _io, limits
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 from puffin_fast.puffin import compression, footer
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
@@ -47,15 +47,15 @@ class PuffinReader:
 
     def __init__(
         self,
-        source: _runtime.Location,
+        source: _io.Location,
         *,
         filesystem: Any = None,
         file_size: int | None = None,
         max_blob_bytes: int | None = None,
     ) -> None:
         self._max_blob_bytes, self._filesystem = max_blob_bytes, filesystem
-        self._source: _runtime.Source | None = None
-        opened = _runtime.open_source(source, filesystem=filesystem, size=file_size)
+        self._source: _io.Source | None = None
+        opened = _io.open_source(source, filesystem=filesystem, size=file_size)
         try:
             self._head_checked = False
             self._trailer, self._metadata = self._read_footer(opened)
@@ -64,7 +64,7 @@ class PuffinReader:
             raise
         self._source = opened
 
-    def _read_footer(self, source: _runtime.Source) -> tuple[footer.Trailer, FileMetadata]:
+    def _read_footer(self, source: _io.Source) -> tuple[footer.Trailer, FileMetadata]:
         tail = source.read_tail(TAIL_SIZE)
         tail_offset = source.size - len(tail)
         trailer = footer.read_trailer(tail, source.size, path=source.path)
@@ -131,7 +131,7 @@ class PuffinReader:
         return self._read_chosen(self._check_source(), chosen)
 
     def _read_chosen(
-        self, source: _runtime.Source, chosen: list[BlobMetadata]
+        self, source: _io.Source, chosen: list[BlobMetadata]
     ) -> Iterator[tuple[BlobMetadata, bytes]]:
         ranges = [(blob.offset, blob.length) for blob in chosen]
         if not self._head_checked and any(offset == footer.MAGIC_SIZE for offset, _ in ranges):
@@ -167,7 +167,7 @@ class PuffinReader:
         footer.check_magic(head, "magic at the start of the file", path=path, offset=0)
         self._head_checked = True
 
-    def _check_source(self) -> _runtime.Source:
+    def _check_source(self) -> _io.Source:
         if self._source is None:
             raise InvalidInputError("this PuffinReader is closed")
         return self._source

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from puffin_fast import __version__, _runtime
+from puffin_fast import __version__, _io
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.puffin import compression, footer
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata, check_properties, check_writable
@@ -46,7 +46,7 @@ class PuffinWriter:
 
     def __init__(
         self,
-        sink: _runtime.Location,
+        sink: _io.Location,
         *,
         filesystem: Any = None,
         properties: Mapping[str, str] | None = None,
@@ -62,7 +62,7 @@ class PuffinWriter:
         self._footer_size = 0
         self._open = False
         self._failed = False
-        self._sink = _runtime.open_sink(sink, filesystem=filesystem, overwrite=overwrite)
+        self._sink = _io.open_sink(sink, filesystem=filesystem, overwrite=overwrite)
         self._open = True
         self._write(footer.MAGIC)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._runtime.keywords import named_keywords
+from puffin_fast._run.keywords import named_keywords
 from puffin_fast.spark.dataframe import functions
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from puffin_fast.spark.dataframe.register import register

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._alignment import aligned
 from puffin_fast._kernels.theta import sketches as kernel
-from puffin_fast._runtime.alignment import aligned
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["SketchedType", "feed", "is_sketched", "sketched_type"]

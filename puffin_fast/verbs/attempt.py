@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
-from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.threads import check_threads
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.threads import check_threads
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.verbs.counts import Counts, result_of
 from puffin_fast.verbs.options import Options

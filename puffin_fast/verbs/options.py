@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from puffin_fast._runtime.arguments import check_flags, check_mapping, check_name
-from puffin_fast._runtime.threads import check_threads
+from puffin_fast._run.arguments import check_flags, check_mapping, check_name
+from puffin_fast._run.threads import check_threads
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 

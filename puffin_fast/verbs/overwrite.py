@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
-from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._run.arguments import check_flags
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
 from puffin_fast.rows.keys.keys import Keys

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 import puffin_fast as pf
-from puffin_fast.files import check_vectors
+from puffin_fast.puffin.vectors import check_vectors
 
 Run = Callable[..., Result]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from puffin_fast import delta, errors
-from puffin_fast._runtime import sink
+from puffin_fast._io import sink
 from puffin_fast.delta.log import segment
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.storage import TableStorage

@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import delta, iceberg
-from puffin_fast._runtime.interrupt import interruptible, is_from_outside
+from puffin_fast._run.interrupt import interruptible, is_from_outside
 
 N = 60
 POINTS = 16

@@ -99,7 +99,7 @@ KILLED = """
 import os, sys
 from puffin_fast import delta
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast._runtime import sink
+from puffin_fast._io import sink
 step, table = sys.argv[1:]
 if step == "before_the_commit":
     TableStorage.put = lambda self, path, data: os._exit(9)

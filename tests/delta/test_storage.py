@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import delta, dv, errors, lance, paimon
-from puffin_fast._runtime import sink
-from puffin_fast._runtime.rename import rename_new
-from puffin_fast._runtime.sink import put_if_absent
+from puffin_fast._io import sink
+from puffin_fast._io.rename import rename_new
+from puffin_fast._io.sink import put_if_absent
 from puffin_fast.bitmap import PositionBitmap
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast import errors
-from puffin_fast._runtime import open_source
+from puffin_fast._io import open_source
 
 MAGIC = b"PAR1"
 N_ROWS = 40

@@ -26,7 +26,8 @@ IMPORTS = """
 import pyarrow as pa, pyarrow.parquet, pyarrow.compute
 import puffin_fast as pf
 import puffin_fast.delta, puffin_fast.paimon
-from puffin_fast import arrow, errors, iceberg, files, puffin
+from puffin_fast import arrow, errors, iceberg, puffin
+from puffin_fast.puffin import vectors as files
 from puffin_fast.bitmap import PositionBitmap
 import polars, fastavro, zstandard
 from pyiceberg.table import StaticTable

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from puffin_fast import iceberg
-from puffin_fast._runtime import open_source
+from puffin_fast._io import open_source
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
 from puffin_fast.parquet.footer import check_footer
 from tests.fuzz import table_targets

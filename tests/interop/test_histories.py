@@ -12,9 +12,9 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import DoubleType, LongType
 
 from puffin_fast import PositionBitmap, iceberg
-from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.puffin.vectors import write_vectors
 from tests.interop.conftest import ROWS, N, Panel, attached, only_totals_are_wrong, where
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import errors
-from puffin_fast._runtime import Source
+from puffin_fast._io import Source
 from puffin_fast.parquet import dictionary_pages
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_fast._runtime import open_source
+from puffin_fast._io import open_source
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet import footer as footers
 from puffin_fast.parquet.footer import FileLayout, Footer, footer_bytes

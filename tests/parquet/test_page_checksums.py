@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from puffin_fast._io import open_source
 from puffin_fast._kernels.parquet import pages
-from puffin_fast._runtime import open_source
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.rows.files.files import reading

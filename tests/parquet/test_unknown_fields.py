@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from puffin_fast._io import open_source
 from puffin_fast._kernels.parquet import footers, pages
-from puffin_fast._runtime import open_source
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.parquet.footer import Footer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from puffin_fast._runtime import FileSet
+from puffin_fast._io import FileSet
 
 SPELLINGS = [
     ("file:///t/a", "/t/a"),

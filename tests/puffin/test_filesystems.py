@@ -15,8 +15,8 @@ from fsspec.implementations.dirfs import DirFileSystem
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_fast import _runtime
-from puffin_fast._runtime.location import errors_of
+from puffin_fast import _io
+from puffin_fast._io.location import errors_of
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 
@@ -146,7 +146,7 @@ def test_removing_is_idempotent(place: Place) -> None:
     with PuffinWriter(place.name("x"), filesystem=place.filesystem):
         pass
     for _ in range(2):
-        _runtime.remove(place.name("x"), filesystem=place.filesystem)
+        _io.remove(place.name("x"), filesystem=place.filesystem)
         assert place.listing() == set()
 
 
@@ -154,7 +154,7 @@ def test_ranges_beyond_the_end_are_corrupt(place: Place) -> None:
     with PuffinWriter(place.name("x"), filesystem=place.filesystem) as writer:
         pass
     n_bytes = writer.file_size
-    with _runtime.open_source(place.name("x"), filesystem=place.filesystem) as source:
+    with _io.open_source(place.name("x"), filesystem=place.filesystem) as source:
         assert source.read_at(n_bytes - 4, 4) == b"PFA1"
         assert source.read_at(n_bytes, 0) == b""
         for offset, length in ((n_bytes - 4, 5), (n_bytes, 1), (n_bytes + 10, 1)):
@@ -180,7 +180,7 @@ def test_ranges_beyond_the_end_are_corrupt(place: Place) -> None:
     ],
 )
 def test_locations_are_not_decoded(location: str, parts: tuple[str, str, str]) -> None:
-    assert _runtime.split_location(location) == parts
+    assert _io.split_location(location) == parts
 
 
 def test_unknown_schemes_and_hosts_are_refused() -> None:
@@ -221,7 +221,7 @@ def test_an_open_arrow_file_is_read_without_closing_it(tmp_path: Path, small_fil
 
 
 def test_joined_reads_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("puffin_fast._runtime.source.MAX_SPAN", 1000)
+    monkeypatch.setattr("puffin_fast._io.source.MAX_SPAN", 1000)
 
     class Spans(io.BytesIO):
         longest = 0
@@ -232,7 +232,7 @@ def test_joined_reads_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     file = Spans(bytes(range(256)) * 100)
     ranges = [(offset, 300) for offset in range(0, 20_000, 300)] + [(5, 0), (7, 3), (25_599, 1)]
-    with _runtime.open_source(file) as source:
+    with _io.open_source(file) as source:
         for index, data in source.read_ranges(ranges):
             offset, length = ranges[index]
             assert data == file.getvalue()[offset : offset + length]

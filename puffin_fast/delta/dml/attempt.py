@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from puffin_fast._runtime.groups import split_by_size
-from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._run.groups import split_by_size
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.delta.dml.changes import Written, actions_of, allowed, write_vectors
 from puffin_fast.delta.dml.data_files import (
     TARGET_FILE_SIZE,

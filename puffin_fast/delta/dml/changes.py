@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from puffin_fast._runtime import open_sink
+from puffin_fast._io import open_sink
 from puffin_fast.delta.log.protocol import check_deletable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from puffin_fast._runtime import open_sink
+from puffin_fast._io import open_sink
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.delta.dml.file_statistics import statistics_of
 from puffin_fast.delta.dml.partition_folders import partition_folder

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from puffin_fast._runtime.arguments import check_texts
-from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._run.arguments import check_texts
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.rows.filters.filters import Filter

@@ -10,7 +10,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, MapType
 
-from puffin_fast._runtime.arguments import check_mapping, check_texts
+from puffin_fast._run.arguments import check_mapping, check_texts
 from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions
 from puffin_fast.delta.log.protocol import (
     CHANGE_DATA_FEED,

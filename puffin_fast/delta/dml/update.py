@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.options import OnConflict, Options

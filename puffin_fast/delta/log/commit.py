@@ -29,8 +29,8 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from puffin_fast import __version__
-from puffin_fast._runtime.arguments import check_mapping, check_name
-from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._run.arguments import check_mapping, check_name
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._text import shown_argument
 from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.protocol import ISOLATION, check_committable

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from puffin_fast._runtime import open_source
+from puffin_fast._io import open_source
 from puffin_fast.errors import LimitExceededError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.footer import check_footer

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._runtime.arguments import check_integer
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._run.arguments import check_integer
+from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.log.action_types import Actions, CommitTime, check, parse
 from puffin_fast.delta.log.actions import (
     FileActions,

@@ -11,10 +11,10 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from puffin_fast._runtime import open_source, remove, split_location
-from puffin_fast._runtime.folder import FileInfo, files_below, names_in
-from puffin_fast._runtime.location import errors_of, folder_of, resolve
-from puffin_fast._runtime.sink import put_if_absent, wait_for_renames
+from puffin_fast._io import open_source, remove, split_location
+from puffin_fast._io.folder import FileInfo, files_below, names_in
+from puffin_fast._io.location import errors_of, folder_of, resolve
+from puffin_fast._io.sink import put_if_absent, wait_for_renames
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.limits import check_metadata_size
 
@@ -102,7 +102,7 @@ class TableStorage(FileIO):
 
     def unwrapped(self, location: str) -> tuple[str, Any, str]:
         """Resolves a location on an object store to its filesystem, which reads ranges without asking for the size of
-        the file; see `_runtime.location.unwrapped`."""
+        the file; see `_io.location.unwrapped`."""
         if not location.startswith(INLINE):
             kind, handle, key = resolve(location, self.filesystem)
             if kind in ("arrow", "fsspec"):

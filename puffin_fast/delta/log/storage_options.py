@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from puffin_fast._runtime import split_location
-from puffin_fast._runtime.arguments import check_mapping
-from puffin_fast._runtime.packages import import_optional
+from puffin_fast._io import split_location
+from puffin_fast._run.arguments import check_mapping
+from puffin_fast._run.packages import import_optional
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
 __all__ = ["filesystem_of"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._run.arguments import check_flags
 from puffin_fast.delta.log.commit import Changes, commit
 from puffin_fast.delta.log.protocol import (
     ENABLE_VECTORS,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from puffin_fast._runtime import FileSet
+from puffin_fast._io import FileSet
 from puffin_fast._text import shown_argument
 from puffin_fast.delta.log.actions import FileActions, check_paths, read_commits
 from puffin_fast.delta.log.checkpoint import read_checkpoint

@@ -11,9 +11,9 @@ from urllib.parse import unquote
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._runtime.arguments import check_flags, check_share
-from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.threads import check_threads
+from puffin_fast._run.arguments import check_flags, check_share
+from puffin_fast._run.threads import check_threads
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.dml.changes import remove_action
 from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit

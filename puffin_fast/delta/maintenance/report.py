@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._runtime.arguments import check_share
+from puffin_fast._run.arguments import check_share
 from puffin_fast.delta.log.storage import INLINE
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.purge import MIN_DELETED

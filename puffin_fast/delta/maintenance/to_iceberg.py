@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
 )
 
-from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._run.groups import split_by_size
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
@@ -34,7 +34,6 @@ from puffin_fast.delta.read.tasks import DeltaFile, DeltaTask
 from puffin_fast.dv import iceberg
 from puffin_fast.dv.convert import convert
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request
@@ -43,6 +42,7 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.deletes.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
+from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.rows.deletes.loader import ReadAhead, within
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, RESERVED_NAMES
 

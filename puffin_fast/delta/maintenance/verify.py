@@ -8,8 +8,8 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._runtime import open_source
-from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast._io import open_source
+from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.storage_options import filesystem_of
@@ -19,7 +19,7 @@ from puffin_fast.delta.read.scan import scan
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.files import Problem, read_vector
+from puffin_fast.puffin.vectors import Problem, read_vector
 from puffin_fast.rows.files.parquet import open_parquet
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
 from puffin_fast.rows.scan.splits import jobs_of

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyiceberg.conversions import to_bytes
 from pyiceberg.types import NestedField
 
-from puffin_fast._runtime.gc_pause import paused_gc
+from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.delta.read.vector_columns import VectorColumns

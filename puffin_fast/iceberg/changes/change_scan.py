@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._run.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.scan.row_scan import RowScan
 from puffin_fast.limits import KEY_BYTES

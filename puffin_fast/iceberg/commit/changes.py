@@ -18,7 +18,7 @@ from puffin_fast.iceberg.manifest import (
 from puffin_fast.rows.tasks import FILE_PATH_ID
 
 if TYPE_CHECKING:
-    from puffin_fast.files import DeletionVectorLocation
+    from puffin_fast.puffin.vectors import DeletionVectorLocation
 
 __all__ = ["Changes", "summarise", "summary_keys", "vector_entry"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pyiceberg.catalog.noop import NoopCatalog
 
-from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import attempts, commit

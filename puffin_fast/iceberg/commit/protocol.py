@@ -46,9 +46,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
+from puffin_fast._io.location import is_of_storage
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.location import is_of_storage
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import CommitUnknownError, ConflictError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes, summarise
 from puffin_fast.iceberg.commit.conflicts import concurrent_changes

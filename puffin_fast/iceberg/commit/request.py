@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
-from puffin_fast._runtime.arguments import check_mapping, check_name
-from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._run.arguments import check_mapping, check_name
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes, summary_keys
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id

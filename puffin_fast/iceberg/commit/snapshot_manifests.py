@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import TableProperties
 
-from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._run.groups import split_by_size
 from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property

@@ -16,8 +16,8 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_fast._runtime import split_location
-from puffin_fast._runtime.location import PLAIN_FILE_IO
+from puffin_fast._io import split_location
+from puffin_fast._io.location import PLAIN_FILE_IO
 from puffin_fast.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 )
 
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._runtime.interrupt import interruptible, is_from_outside
+from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import CommitUnknownError, InvalidInputError, PuffinFastError
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections

@@ -16,9 +16,9 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataUtil
 
+from puffin_fast._io import split_location
+from puffin_fast._io.folder import names_in
 from puffin_fast._pyiceberg.v3_types import read_v3_types
-from puffin_fast._runtime import split_location
-from puffin_fast._runtime.folder import names_in
 from puffin_fast.errors import NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 

@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._runtime.fork import lock_across_fork
+from puffin_fast._run.fork import lock_across_fork
 from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.sql_catalog import roll_back_returned_connections

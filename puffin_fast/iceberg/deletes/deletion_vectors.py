@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._run.groups import split_by_size
 from puffin_fast.dv.iceberg import FRAME_BYTES
-from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.compat.table_properties import integer_property
+from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.types import LongType, NestedField
 
-from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table

@@ -32,10 +32,10 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
-from puffin_fast._runtime.groups import split_by_size
-from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.location import is_of_storage
-from puffin_fast._runtime.streams import in_order
+from puffin_fast._io.location import is_of_storage
+from puffin_fast._run.groups import split_by_size
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.streams import in_order
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.parquet_writer import create_parquet

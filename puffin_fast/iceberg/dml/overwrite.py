@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.rows.filters.filters import Filter

@@ -34,8 +34,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from puffin_fast._runtime.alignment import aligned
-from puffin_fast._runtime.arguments import check_texts
+from puffin_fast._alignment import aligned
+from puffin_fast._run.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:

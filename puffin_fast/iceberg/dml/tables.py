@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import IcebergType
 
-from puffin_fast._runtime.arguments import (
+from puffin_fast._run.arguments import (
     check_flags,
     check_mapping,
     check_name,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.options import OnConflict, Options

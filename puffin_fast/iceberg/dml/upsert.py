@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_reader
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys

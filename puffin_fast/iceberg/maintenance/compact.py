@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.arguments import check_integer
-from puffin_fast._runtime.groups import split_by_size
-from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast._run.arguments import check_integer
+from puffin_fast._run.groups import split_by_size
+from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.files import read_ranges
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.puffin.vectors import read_ranges
 from puffin_fast.rows.deletes.loader import within
 from puffin_fast.rows.deletes.outcome import NewDeletes
 

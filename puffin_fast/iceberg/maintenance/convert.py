@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors

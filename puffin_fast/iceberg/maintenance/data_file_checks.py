@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from puffin_fast._runtime import open_source
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._io import open_source
+from puffin_fast._run.threads import on_threads
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table import TableProperties
 
-from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.compat.table_properties import integer_property
 from puffin_fast.iceberg.plan.files import FileTask
 

@@ -11,9 +11,9 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.arguments import check_flags, check_integer, check_name, check_share
-from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.threads import check_threads
+from puffin_fast._run.arguments import check_flags, check_integer, check_name, check_share
+from puffin_fast._run.threads import check_threads
+from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table

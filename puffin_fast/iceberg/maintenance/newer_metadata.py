@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from puffin_fast._runtime import FileSet
-from puffin_fast._runtime.folder import files_below
-from puffin_fast._runtime.interrupt import interruptible, is_from_outside
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._io import FileSet
+from puffin_fast._io.folder import files_below
+from puffin_fast._run.interrupt import interruptible, is_from_outside
+from puffin_fast._run.threads import on_threads
 from puffin_fast.errors import (
     ConflictError,
     CorruptDataError,

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from puffin_fast._runtime import FileSet
-from puffin_fast._runtime.arguments import check_flags, check_ids
-from puffin_fast._runtime.folder import files_below
-from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast._io import FileSet
+from puffin_fast._io.folder import files_below
+from puffin_fast._run.arguments import check_flags, check_ids
+from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
     ConflictError,

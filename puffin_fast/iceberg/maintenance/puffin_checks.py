@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from puffin_fast._runtime import open_source
+from puffin_fast._io import open_source
 from puffin_fast.errors import NotFoundError, PuffinFastError
-from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
 from puffin_fast.iceberg.maintenance.finding import CORRUPT, MISMATCH, MISSING, Finding
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.puffin.footer import MAGIC, check_magic
+from puffin_fast.puffin.vectors import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

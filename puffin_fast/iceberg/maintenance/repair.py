@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.arguments import check_flags
-from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast._run.arguments import check_flags
+from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, PuffinFastError
-from puffin_fast.files import read_vectors
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.writer import ChangeTerms
@@ -29,6 +28,7 @@ from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewr
 from puffin_fast.iceberg.manifest import Key, key_of
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.plan.inventory import by_puffin_file
+from puffin_fast.puffin.vectors import read_vectors
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.shared_deletes import NO_DELETES

@@ -21,9 +21,9 @@ import pyarrow as pa
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_fast._runtime.arguments import check_share
-from puffin_fast._runtime.html import html_fields, html_page, html_table
-from puffin_fast._runtime.pictures import Chart, draw, draw_intervals, draw_nothing, in_units, name_bars
+from puffin_fast._run.arguments import check_share
+from puffin_fast._show.html import html_fields, html_page, html_table
+from puffin_fast._show.pictures import Chart, draw, draw_intervals, draw_nothing, in_units, name_bars
 from puffin_fast._text import printable
 from puffin_fast.errors import MissingExtraError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table

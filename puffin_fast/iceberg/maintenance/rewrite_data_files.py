@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms, run_rewrite

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._runtime.arguments import check_flags, check_integer, check_share
-from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._run.arguments import check_flags, check_integer, check_share
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._show.html import HtmlFields
 from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._run.threads import on_threads
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
 from puffin_fast.iceberg.plan.delete_index import FileTask

@@ -18,7 +18,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform, UnknownTransform
 from pyiceberg.types import PrimitiveType, UnknownType
 
-from puffin_fast._runtime.arguments import check_texts
+from puffin_fast._run.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.dml.partition_spec import partition_values
 from puffin_fast.rows.filters.struct_path import structs_around

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._runtime.temporary_rows import read_rows, rows_writer
+from puffin_fast.columns.temporary_rows import read_rows, rows_writer
 
 if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.row_order import RowOrder

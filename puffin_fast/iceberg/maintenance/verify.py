@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, has_checked_footer

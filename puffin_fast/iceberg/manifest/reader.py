@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from pyiceberg.utils.decimal import bytes_to_decimal
 
-from puffin_fast._runtime import is_remote
-from puffin_fast._runtime.groups import filled_groups
-from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.streams import in_order
+from puffin_fast._io import is_remote
+from puffin_fast._run.groups import filled_groups
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.streams import in_order
 from puffin_fast.avro.columns import Nested, read_columns
 from puffin_fast.avro.file import PartitionColumn, parse_avro, read_avro, read_together
 from puffin_fast.errors import CorruptDataError

@@ -19,7 +19,7 @@ from pyiceberg.expressions.parser import parse
 from pyiceberg.table import Table, TableProperties, Transaction, UpsertResult
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.patches import Patch
+from puffin_fast._run.patches import Patch
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request

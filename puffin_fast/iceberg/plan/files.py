@@ -21,8 +21,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
-from puffin_fast._runtime.arguments import check_flags, check_integer, check_name
-from puffin_fast._runtime.gc_pause import paused_gc
+from puffin_fast._run.arguments import check_flags, check_integer, check_name
+from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.definitions import check_definitions

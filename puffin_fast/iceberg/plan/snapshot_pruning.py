@@ -13,8 +13,8 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
 
-from puffin_fast._runtime.decimals import exact_decimals
 from puffin_fast.avro.columns import Nested
+from puffin_fast.columns.decimals import exact_decimals
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import ManifestEntry, ManifestFile, partition_type
 from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, EntrySelector

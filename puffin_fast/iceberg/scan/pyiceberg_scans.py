@@ -42,14 +42,14 @@ from pyiceberg.table import _open_manifest, _rest_file_to_data_file
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.typedef import Record
 
-from puffin_fast._runtime.patches import Patch
+from puffin_fast._run.patches import Patch
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, select_rows
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.files import REFERENCED_DATA_FILE, read_ranges
 from puffin_fast.iceberg import manifest
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.puffin.vectors import REFERENCED_DATA_FILE, read_ranges
 from puffin_fast.rows.deletes.loader import DeleteLoader, read_entry, within
 
 if TYPE_CHECKING:

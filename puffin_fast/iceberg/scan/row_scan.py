@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from puffin_fast._pyiceberg.metrics import proves_all_rows
-from puffin_fast._runtime.arguments import check_flags, check_integer, check_texts
-from puffin_fast._runtime.html import html_fields
-from puffin_fast._runtime.packages import import_optional
-from puffin_fast._runtime.streams import in_order
-from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast._run.arguments import check_flags, check_integer, check_texts
+from puffin_fast._run.packages import import_optional
+from puffin_fast._run.streams import in_order
+from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._show.html import html_fields
 from puffin_fast.errors import NotFoundError
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.rows.filters.filters import RowFilter

@@ -24,10 +24,10 @@ import pyarrow as pa
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._runtime.arguments import check_flags
-from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.threads import check_threads
+from puffin_fast._run.arguments import check_flags
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.threads import check_threads
+from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
     InvalidInputError,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast._runtime.arguments import check_flags
-from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.pictures import draw, draw_intervals
+from puffin_fast._run.arguments import check_flags
+from puffin_fast._show.html import HtmlFields
+from puffin_fast._show.pictures import draw, draw_intervals
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.arrow_schema import table_of_snapshots

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
-from puffin_fast._runtime import open_source
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._io import open_source
+from puffin_fast._run.threads import on_threads
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.dictionary_pages import DictionaryPages

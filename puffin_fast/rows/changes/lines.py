@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._runtime.streams import in_order
+from puffin_fast._run.streams import in_order
 from puffin_fast.rows.changes.pairing import DELETE, INSERT, KIND, POSTIMAGE, PREIMAGE, Pairing
 from puffin_fast.rows.changes.states import ChangedRows, Commit, CommitChanges, FileStates
 from puffin_fast.rows.scan.file_reader import FileReader

@@ -24,9 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._runtime.row_parts import Division, in_parts
-from puffin_fast._runtime.temporary_rows import read_rows, rows_writer
 from puffin_fast.columns.plain_types import one_array
+from puffin_fast.columns.row_parts import Division, in_parts
+from puffin_fast.columns.temporary_rows import read_rows, rows_writer
 from puffin_fast.rows.keys.key_hash import key_hashes
 from puffin_fast.rows.match.same_values import same_values
 

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from puffin_fast import limits
-from puffin_fast._runtime import is_remote
-from puffin_fast._runtime.threads import REMOTE_THREADS, on_threads
+from puffin_fast._io import is_remote
+from puffin_fast._run.threads import REMOTE_THREADS, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import (
@@ -19,7 +19,7 @@ from puffin_fast.errors import (
     LimitExceededError,
     PuffinFastError,
 )
-from puffin_fast.files import read_ranges, read_vector
+from puffin_fast.puffin.vectors import read_ranges, read_vector
 from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.rows.shared_deletes import DeleteFiles, SharedDeletes
 

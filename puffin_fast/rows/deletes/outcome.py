@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._run.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 
 if TYPE_CHECKING:
-    from puffin_fast.files import DeletionVectorLocation
+    from puffin_fast.puffin.vectors import DeletionVectorLocation
     from puffin_fast.rows.tasks import Task
 
 __all__ = ["NewDeletes", "Outcome", "merge_rows", "paths_of_rows", "united"]

@@ -34,8 +34,8 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from puffin_fast._runtime import open_source
-from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._io import open_source
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.avro.blocks import FileBytes, as_long, read_block
 from puffin_fast.avro.file import AVRO_ERRORS, HEADER, MAGIC, too_many_records
 from puffin_fast.avro.schema import PlainSchema

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._runtime import unbuffered
-from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.location import new_input, resolve
+from puffin_fast._io import unbuffered
+from puffin_fast._io.location import new_input, resolve
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import (
     CorruptDataError,

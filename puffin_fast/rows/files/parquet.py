@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from puffin_fast._io import is_remote, open_source
 from puffin_fast._kernels.parquet.footers import CONTRADICTION
-from puffin_fast._runtime import is_remote, open_source
-from puffin_fast._runtime.interrupt import suppressed
+from puffin_fast._run.interrupt import suppressed
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.column_layout import Layout
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
 
-    from puffin_fast._runtime import Source
+    from puffin_fast._io import Source
     from puffin_fast.rows.files.projection import FileSchema
 
 __all__ = ["PLAIN_ROWS", "GroupColumns", "ParquetReader", "dictionary_columns", "open_parquet"]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
-from puffin_fast._runtime.fork import lock_across_fork
+from puffin_fast._run.fork import lock_across_fork
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.columns.row_selection import LiveRows, RowSelection, select_rows
 from puffin_fast.errors import CorruptDataError, UnsupportedError

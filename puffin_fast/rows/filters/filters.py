@@ -36,7 +36,7 @@ from pyiceberg.types import (
 
 from puffin_fast._pyiceberg.metrics import metrics_evaluator
 from puffin_fast._pyiceberg.v3_types import VariantType
-from puffin_fast._runtime.decimals import MAX_DIGITS, exact_decimals
+from puffin_fast.columns.decimals import MAX_DIGITS, exact_decimals
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.filters.evaluator import ArrowEvaluator

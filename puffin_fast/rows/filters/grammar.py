@@ -40,7 +40,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import Literal, literal
 
-from puffin_fast._runtime.decimals import as_number
+from puffin_fast.columns.decimals import as_number
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.like import Like
 

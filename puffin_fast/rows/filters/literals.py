@@ -70,7 +70,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from puffin_fast._runtime.decimals import as_number
+from puffin_fast.columns.decimals import as_number
 from puffin_fast.rows.filters.like import Like
 
 __all__ = ["check_date_literals", "convert_literals", "weakened"]

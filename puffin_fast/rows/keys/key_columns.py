@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField, PrimitiveType, UnknownType, UUIDType
 
-from puffin_fast._runtime.arguments import check_texts
-from puffin_fast._runtime.even_tables import even_tables
+from puffin_fast._run.arguments import check_texts
 from puffin_fast.columns.arrow_rows import arrow_reader, key_rows
+from puffin_fast.columns.even_tables import even_tables
 from puffin_fast.columns.plain_types import check_text, decoder, plain
 from puffin_fast.columns.uuid_text import is_uuid_text, uuids_of_text
 from puffin_fast.errors import InvalidInputError, NotFoundError

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._runtime.row_parts import Division, RowParts, in_parts
+from puffin_fast.columns.row_parts import Division, RowParts, in_parts
 from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.deletes.outcome import NewDeletes, united
 from puffin_fast.rows.keys.integers import is_integral

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from puffin_fast._runtime.even_tables import even_tables
-from puffin_fast._runtime.row_parts import Division, in_parts
+from puffin_fast.columns.even_tables import even_tables
 from puffin_fast.columns.plain_types import decoder, plain_rows
+from puffin_fast.columns.row_parts import Division, in_parts
 from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.match.change_feed import ChangeFeed

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from puffin_fast._runtime import is_remote
-from puffin_fast._runtime.groups import filled_groups
-from puffin_fast._runtime.streams import CAPACITY
+from puffin_fast._io import is_remote
+from puffin_fast._run.groups import filled_groups
+from puffin_fast._run.streams import CAPACITY
 from puffin_fast.columns.plain_types import is_view
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec

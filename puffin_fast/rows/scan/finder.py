@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from puffin_fast._pyiceberg.metrics import proves_all_rows
-from puffin_fast._runtime.streams import in_order
+from puffin_fast._run.streams import in_order
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec

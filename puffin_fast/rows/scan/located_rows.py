@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.types import NestedField
 
-from puffin_fast._runtime.groups import filled_groups
-from puffin_fast._runtime.streams import in_order
+from puffin_fast._run.groups import filled_groups
+from puffin_fast._run.streams import in_order
 from puffin_fast.columns.plain_types import check_text
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import arrow_type

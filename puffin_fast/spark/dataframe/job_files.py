@@ -15,8 +15,8 @@ import uuid
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from puffin_fast._runtime import FileSet, remove
-from puffin_fast._runtime.folder import names_in
+from puffin_fast._io import FileSet, remove
+from puffin_fast._io.folder import names_in
 from puffin_fast.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from puffin_fast._runtime.folder import names_in
+from puffin_fast._io.folder import names_in
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.files import read_vectors
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.puffin.vectors import read_vectors
 from puffin_fast.spark.worker.explode import explode
 
 __all__ = ["PuffinDataSource"]

@@ -7,8 +7,8 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._runtime import split_location
-from puffin_fast._runtime.arguments import check_integer
+from puffin_fast._io import split_location
+from puffin_fast._run.arguments import check_integer
 from puffin_fast.errors import ConflictError, InvalidInputError, JobInterruptedError, PuffinFastError
 from puffin_fast.spark.dataframe.job_files import job_files, remove_run_files, run_name
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, partial_vectors

@@ -59,7 +59,7 @@ def over_batches(
 
     def body(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         called = find()
-        from puffin_fast._runtime.alignment import aligned_batch
+        from puffin_fast._alignment import aligned_batch
 
         yield from called(map(aligned_batch, batches), **options)
 

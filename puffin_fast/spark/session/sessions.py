@@ -15,7 +15,7 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import errors
-from puffin_fast._runtime.packages import TABLE_PACKAGES
+from puffin_fast._run.packages import TABLE_PACKAGES
 from puffin_fast.errors import (
     InvalidInputError,
     JobInterruptedError,

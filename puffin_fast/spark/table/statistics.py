@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._run.arguments import check_flags
 from puffin_fast.iceberg.statistics.collect import NdvResult, collect, select
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._run.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.update import UpdateResult
 from puffin_fast.iceberg.plan.files import plan_snapshot

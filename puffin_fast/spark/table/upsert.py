@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._run.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from puffin_fast._runtime import open_sink, open_source
-from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._io import open_sink, open_source
+from puffin_fast._run.groups import split_by_size
 from puffin_fast.spark.worker.rows import SAVED, ReportRow, report_rows
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 

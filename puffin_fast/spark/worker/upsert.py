@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._run.groups import split_by_size
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.dml.attempt import write_new_rows

@@ -13,7 +13,7 @@ import pytest
 
 import puffin_fast as pf
 from puffin_fast import iceberg
-from puffin_fast._runtime.alignment import aligned
+from puffin_fast._alignment import aligned
 from tests.iceberg.conftest import rows_of
 from tests.iceberg.layouts import LAYOUTS
 

@@ -19,8 +19,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
-from puffin_fast._runtime.gc_pause import paused_gc
-from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._run.interrupt import interruptible
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import METADATA_WRITERS, v3_metadata
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
@@ -154,7 +154,7 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_nothing(tmp_path: Path) -> N
     )
 
 
-PARTS = ("iceberg/commit", "iceberg/deletes", "iceberg/dml", "files", "puffin", "_runtime/sink")
+PARTS = ("iceberg/commit", "iceberg/deletes", "iceberg/dml", "puffin", "_io/sink")
 OWN = tuple(f"{ROOT}/puffin_fast/{part}" for part in PARTS)
 
 

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import PositionBitmap, iceberg
-from puffin_fast._runtime import source
+from puffin_fast._io import source
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
-from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.puffin.vectors import write_vectors
 from tests.iceberg.conftest import files_of, local, rows_of_duckdb
 
 if TYPE_CHECKING:
@@ -493,7 +493,7 @@ def test_a_puffin_file_is_opened_a_few_times_however_many_vectors_it_has(
             fetched.append(offset)
         return fetch(self, offset, length)
 
-    monkeypatch.setattr("puffin_fast._runtime.open_source", opens)
+    monkeypatch.setattr("puffin_fast._io.open_source", opens)
     monkeypatch.setattr(source._LocalSource, "_fetch", fetches)
     findings = iceberg.verify(table)
     assert [finding.kind for finding in findings] == (["corrupt"] if broken else [])

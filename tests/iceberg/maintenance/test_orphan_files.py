@@ -16,9 +16,9 @@ from pyiceberg.table import Table
 
 from puffin_fast import PositionBitmap, delta, iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError
-from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from tests.iceberg.conftest import local
 

@@ -14,9 +14,9 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate
 
 from puffin_fast import PositionBitmap, iceberg
 from puffin_fast.errors import CommitUnknownError, InvalidInputError, UnsupportedError
-from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import remove_job_files
 from tests.iceberg.conftest import local
 from tests.iceberg.rest_proxy import Proxy, proxy

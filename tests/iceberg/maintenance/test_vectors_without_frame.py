@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.files import check_vectors
 from puffin_fast.iceberg.maintenance import puffin_checks
 from puffin_fast.iceberg.manifest import ManifestEntry, manifests_of, read_manifest, write_manifest
 from puffin_fast.iceberg.plan import inventory
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.puffin.vectors import check_vectors
 from tests.iceberg.conftest import RacingCatalog, local, rows_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from puffin_fast._runtime.gc_pause import paused_gc
+from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.manifest import (
     ADDED,

@@ -22,7 +22,6 @@ from pyiceberg.typedef import Record
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
-from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
@@ -32,6 +31,7 @@ from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scan import pyiceberg_scans
 from puffin_fast.iceberg.scan.pyiceberg_scans import PATCHES
 from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.puffin.vectors import write_vectors
 from tests.iceberg.conftest import local
 from tests.rows.deletes.test_equality import SCHEMA as EQUALITY_SCHEMA
 from tests.rows.deletes.test_equality import delete_equal

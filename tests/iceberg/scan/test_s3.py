@@ -22,8 +22,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from puffin_fast import files, iceberg
+from puffin_fast import iceberg
 from puffin_fast.errors import NotFoundError, PuffinFastError
+from puffin_fast.puffin import vectors as files
 from puffin_fast.rows.files import parquet
 from tests.conftest import require_module
 

@@ -37,7 +37,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from puffin_fast._runtime.streams import CAPACITY, in_order
+from puffin_fast._run.streams import CAPACITY, in_order
 from puffin_fast.errors import (
     CorruptDataError,
     InvalidInputError,

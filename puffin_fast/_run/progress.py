@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from puffin_fast._runtime.fork import lock_across_fork
+from puffin_fast._run.fork import lock_across_fork
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

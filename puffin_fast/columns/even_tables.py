@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from puffin_fast._runtime.groups import filled_groups
+from puffin_fast._run.groups import filled_groups
 
 __all__ = ["cut", "even_tables"]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from puffin_fast._runtime.even_tables import even_tables
-from puffin_fast._runtime.row_parts import Division, RowParts, in_parts
+from puffin_fast.columns.even_tables import even_tables
 from puffin_fast.columns.plain_types import plain_rows
+from puffin_fast.columns.row_parts import Division, RowParts, in_parts
 from puffin_fast.errors import PuffinFastError
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)

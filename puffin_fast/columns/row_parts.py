@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._runtime.even_tables import cut
-from puffin_fast._runtime.groups import split_by_size
-from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.temporary_rows import read_rows, rows_writer
+from puffin_fast._run.groups import split_by_size
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast.columns.even_tables import cut
+from puffin_fast.columns.temporary_rows import read_rows, rows_writer
 from puffin_fast.errors import PuffinFastError
 
 __all__ = ["Division", "RowParts", "in_parts"]

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TypeVar
 
-from puffin_fast._runtime.arguments import check_integer
-from puffin_fast._runtime.interrupt import interruptible
-from puffin_fast._runtime.progress import progress
+from puffin_fast._run.arguments import check_integer
+from puffin_fast._run.interrupt import interruptible
+from puffin_fast._run.progress import progress
 
 __all__ = ["REMOTE_THREADS", "check_threads", "on_threads", "thread_pool"]
 

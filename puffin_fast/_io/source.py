@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from io import RawIOBase
 from typing import Any
 
-from puffin_fast._runtime.location import (
+from puffin_fast._io.location import (
     Location,
     errors_of,
     is_file_object,
@@ -19,7 +19,7 @@ from puffin_fast._runtime.location import (
     resolve,
     unwrapped,
 )
-from puffin_fast._runtime.streams import in_order
+from puffin_fast._run.streams import in_order
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
 
 __all__ = ["Source", "open_source", "unbuffered"]

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from puffin_fast._runtime.fork import lock_across_fork
+from puffin_fast._run.fork import lock_across_fork
 
 __all__ = ["paused_gc"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from puffin_fast import _runtime
+from puffin_fast import _io
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError
@@ -217,7 +217,7 @@ def read_ranges(
     wanted = list(ranges)
     if file_size is not None and (total := sum(length for _, length, _ in wanted)) > file_size:
         raise CorruptDataError("bytes of all vectors", path=_name_of(path), expected=file_size, found=total)
-    with _runtime.open_source(path, filesystem=filesystem, size=file_size) as source:
+    with _io.open_source(path, filesystem=filesystem, size=file_size) as source:
         for index, blob in source.read_ranges([(offset, length) for offset, length, _ in wanted]):
             offset, _, cardinality = wanted[index]
             yield index, decode(blob, cardinality=cardinality, path=source.path, offset=offset)

@@ -19,7 +19,8 @@ from pyiceberg.table.puffin import PuffinFile
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, PuffinFastError
-from puffin_fast.files import (
+from puffin_fast.puffin import PuffinReader, PuffinWriter
+from puffin_fast.puffin.vectors import (
     DeletionVectorLocation,
     check_vectors,
     read_ranges,
@@ -27,9 +28,8 @@ from puffin_fast.files import (
     read_vectors,
     write_vectors,
 )
-from puffin_fast.puffin import PuffinReader, PuffinWriter
 
-GOLDEN = Path(__file__).parent / "golden" / "puffin" / "spark-delete.puffin"
+GOLDEN = Path(__file__).parents[1] / "golden" / "puffin" / "spark-delete.puffin"
 
 PROPERTIES = {"referenced-data-file": "d", "cardinality": "2"}
 

@@ -14,10 +14,10 @@ import pytest
 
 SET_UP = """
 import os, sys
-from puffin_fast._runtime import progress as module
-from puffin_fast._runtime.progress import progress
-from puffin_fast._runtime.streams import in_order
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._run import progress as module
+from puffin_fast._run.progress import progress
+from puffin_fast._run.streams import in_order
+from puffin_fast._run.threads import on_threads
 module.DELAY_S = -1
 """
 

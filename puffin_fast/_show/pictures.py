@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from puffin_fast._runtime.packages import import_optional
+from puffin_fast._run.packages import import_optional
 
 __all__ = ["Chart", "draw", "draw_intervals", "draw_nothing", "in_units", "name_bars"]
 

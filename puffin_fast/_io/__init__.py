@@ -6,10 +6,10 @@ filesystems of pyarrow.fs, fsspec and PyIceberg (FileIO). The kind of a filesyst
 packages of the other kinds.
 """
 
-from puffin_fast._runtime.file_set import FileSet
-from puffin_fast._runtime.location import Location, is_local, is_remote, split_location
-from puffin_fast._runtime.sink import Sink, open_sink, remove
-from puffin_fast._runtime.source import Source, open_source, unbuffered
+from puffin_fast._io.file_set import FileSet
+from puffin_fast._io.location import Location, is_local, is_remote, split_location
+from puffin_fast._io.sink import Sink, open_sink, remove
+from puffin_fast._io.source import Source, open_source, unbuffered
 
 __all__ = [
     "FileSet",

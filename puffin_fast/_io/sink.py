@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from puffin_fast._runtime.location import (
+from puffin_fast._io.location import (
     Location,
     errors_of,
     is_file_object,
@@ -20,7 +20,7 @@ from puffin_fast._runtime.location import (
     resolve,
     takes,
 )
-from puffin_fast._runtime.rename import rename_new
+from puffin_fast._io.rename import rename_new
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
-from puffin_fast._runtime.location import errors_of, split_location
+from puffin_fast._io.location import errors_of, split_location
 
 __all__ = ["FileSet"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from puffin_fast._runtime.location import errors_of, resolve, takes
+from puffin_fast._io.location import errors_of, resolve, takes
 from puffin_fast.errors import UnsupportedError
 
 __all__ = ["FileInfo", "files_below", "names_in"]
