@@ -11,8 +11,6 @@ from functools import cache
 
 import pyarrow as pa
 
-__all__ = ["aligned", "aligned_batch"]
-
 _WIDE = frozenset(
     kind.id for kind in (pa.decimal128(1), pa.decimal256(1), pa.month_day_nano_interval())
 ) | frozenset(kind().id for kind in (pa.string_view, pa.binary_view))

@@ -12,20 +12,6 @@ import pyarrow.compute as pc
 
 from puffin_fast.errors import InvalidInputError
 
-__all__ = [
-    "MAX_POSITION",
-    "as_bytes",
-    "as_position",
-    "as_positions",
-    "checked_array",
-    "decoded",
-    "integers_of",
-    "joined",
-    "refuse_masked",
-    "refuse_position",
-    "value_type",
-]
-
 MAX_POSITION = 0x7FFFFFFE80000000
 """The largest position that may be written. Its key is 2^31 - 2, the largest that Java's reader accepts."""
 

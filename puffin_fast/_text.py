@@ -6,8 +6,6 @@ import os
 from datetime import date, time, timedelta
 from numbers import Number
 
-__all__ = ["is_shown", "printable", "shown_argument"]
-
 JOINERS = "\u200c\u200d"
 """Zero-width characters that scripts and emoji need; they do nothing to a terminal."""
 

@@ -9,8 +9,6 @@ from urllib.parse import unquote
 
 from puffin_fast._io.location import errors_of, split_location
 
-__all__ = ["FileSet"]
-
 
 class FileSet:
     """Files by location, for callers that remove files: `in` returns True if a location may be in the set.

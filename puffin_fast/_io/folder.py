@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from puffin_fast._io.location import errors_of, resolve, takes
 from puffin_fast.errors import UnsupportedError
 
-__all__ = ["FileInfo", "files_below", "names_in"]
-
 
 class FileInfo(NamedTuple):
     """A file below a folder.

@@ -20,22 +20,6 @@ from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
 
-__all__ = [
-    "Location",
-    "errors_of",
-    "folder_of",
-    "is_file_object",
-    "is_local",
-    "is_remote",
-    "name_of",
-    "new_input",
-    "path_of",
-    "resolve",
-    "split_location",
-    "takes",
-    "unwrapped",
-]
-
 Location: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 """A path or URI, or an open binary file object."""
 

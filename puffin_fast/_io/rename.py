@@ -14,8 +14,6 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
-__all__ = ["rename_new"]
-
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _RENAME_EXCL = 4

@@ -26,8 +26,6 @@ from puffin_fast.errors import InvalidInputError, UnsupportedError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Sink", "open_sink", "put_if_absent", "remove", "wait_for_renames"]
-
 MAX_NAME_BYTES = 232
 """Maximum bytes of a file's name in its temporary name, which has at most 254: ``.name.16-digits.tmp``."""
 

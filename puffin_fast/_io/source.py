@@ -22,8 +22,6 @@ from puffin_fast._io.location import (
 from puffin_fast._run.streams import in_order
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
 
-__all__ = ["Source", "open_source", "unbuffered"]
-
 MAX_RANGE = 2**31 - 1
 """Maximum bytes of one range: the size of a Java array, which limits each blob that Java reads."""
 

@@ -11,8 +11,6 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["address", "crc32", "implementation"]
-
 _KNOWN = (("isal.isal_zlib", "crc32_gzip_refl"), ("zlib_ng.zlib_ng", "zng_crc32_z"), ("zlib", "crc32_z"))
 """Modules with `crc32(buffer, start)`, and the C function (start, pointer, size) that each is made of."""
 

@@ -10,8 +10,6 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, _StrictMetricsEvaluator
 from pyiceberg.schema import Schema
 
-__all__ = ["metrics_evaluator", "proves_all_rows"]
-
 
 def proves_all_rows(
     schema: Schema, expression: BooleanExpression, case_sensitive: bool

@@ -49,8 +49,6 @@ from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.fork import lock_across_fork
 from puffin_fast._run.patches import Acceleration, Patch, Patches
 
-__all__ = ["V3_TYPES", "VARIANT_FIELDS", "VariantType", "read_v3_types"]
-
 VARIANT_FIELDS = (pa.field("metadata", pa.large_binary(), False), pa.field("value", pa.large_binary(), False))
 """The fields of a variant that is not shredded (Parquet's VariantEncoding.md)."""
 

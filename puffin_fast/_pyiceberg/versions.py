@@ -6,8 +6,6 @@ import pyiceberg
 
 from puffin_fast.errors import UnsupportedError
 
-__all__ = ["KNOWN_VERSIONS", "check_version"]
-
 KNOWN_VERSIONS = ("0.12",)
 """Minor versions of PyIceberg that this package was written for."""
 

@@ -10,17 +10,6 @@ import numpy as np
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
-__all__ = [
-    "check_flags",
-    "check_ids",
-    "check_integer",
-    "check_mapping",
-    "check_name",
-    "check_table_name",
-    "check_texts",
-    "check_share",
-]
-
 
 def check_integer(name: str, value: object, *, least: int | None = None, optional: bool = True) -> None:
     """Checks an argument that is an integer of at least `least`, or None if it is optional.

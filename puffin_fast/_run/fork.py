@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 
-__all__ = ["lock_across_fork"]
-
 
 def lock_across_fork() -> threading.Lock:
     """Makes a lock that is acquired during a fork, so that no other thread holds it in the child process."""

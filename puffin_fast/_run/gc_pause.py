@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 from puffin_fast._run.fork import lock_across_fork
 
-__all__ = ["paused_gc"]
-
 _lock = lock_across_fork()
 _pauses = 0
 _was_enabled = False

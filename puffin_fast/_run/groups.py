@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import TypeVar
 
-__all__ = ["filled_groups", "split_by_size"]
-
 T = TypeVar("T")
 
 

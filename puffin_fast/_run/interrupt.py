@@ -26,8 +26,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import CodeType, TracebackType
 
-__all__ = ["PARSE_ERRORS", "interruptible", "is_from_outside", "suppressed"]
-
 PARSE_ERRORS = (
     *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, LookupError, MemoryError, RuntimeError),
     *(StopIteration, TypeError, ValueError, struct.error, zlib.error),

@@ -8,8 +8,6 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar
 
-__all__ = ["name_keywords", "named_keywords"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _OTHER_NAMES = {

@@ -9,8 +9,6 @@ from typing import Any
 
 from puffin_fast.errors import MissingExtraError
 
-__all__ = ["TABLE_PACKAGES", "import_optional", "imports_of_extra"]
-
 TABLE_PACKAGES = frozenset({"pyiceberg", "fastavro", "tenacity", "msgspec"})
 """The packages that each extra for a table format installs."""
 

@@ -13,8 +13,6 @@ from puffin_fast.errors import UnsupportedError
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Acceleration", "Patch", "Patches"]
-
 
 class Patch(NamedTuple):
     """A function or class of another package that is replaced.

@@ -18,8 +18,6 @@ from puffin_fast._run.fork import lock_across_fork
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["progress"]
-
 Item = TypeVar("Item")
 
 DELAY_S = 0.5

@@ -15,8 +15,6 @@ from puffin_fast._run.threads import thread_pool
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["CAPACITY", "in_order"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -19,8 +19,6 @@ from puffin_fast._run.arguments import check_integer
 from puffin_fast._run.interrupt import interruptible
 from puffin_fast._run.progress import progress
 
-__all__ = ["REMOTE_THREADS", "check_threads", "on_threads", "thread_pool"]
-
 REMOTE_THREADS = 16
 """Maximum number of files that are read at a time from an object store, where a request takes 10 to 100 ms."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["HtmlFields", "cell", "html_fields", "html_page", "html_strip", "html_table"]
-
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 75em; margin: 2em auto; padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0; font-size: 13px }

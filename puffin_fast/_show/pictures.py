@@ -9,8 +9,6 @@ from typing import IO, Any
 
 from puffin_fast._run.packages import import_optional
 
-__all__ = ["Chart", "draw", "draw_intervals", "draw_nothing", "in_units", "name_bars"]
-
 CHART_INCHES = (5.5, 4)
 NAME_CHARACTERS = 32
 """Maximum length of the label of a bar: the end of a name is shown."""

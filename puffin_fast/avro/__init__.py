@@ -1,5 +1,3 @@
 """Avro files: blocks, schemas, columns. Knows no tables."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

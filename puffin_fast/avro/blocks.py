@@ -23,8 +23,6 @@ from puffin_fast.limits import most_inflated
 if TYPE_CHECKING:
     from puffin_fast._io import Source
 
-__all__ = ["SYNC_BYTES", "Block", "FileBytes", "as_long", "read_block", "read_blocks"]
-
 CODEC_ERRORS = (*PARSE_ERRORS, OSError, lzma.LZMAError, pa.ArrowException, zstandard.ZstdError)
 """What decompression raises for wrong bytes."""
 

@@ -27,8 +27,6 @@ from puffin_fast.errors import CorruptDataError
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["Nested", "read_columns"]
-
 MIN_POLARS_BYTES = 1 << 14
 """Bytes of records from which Polars is faster: about 40 entries with metrics. It takes 0.7 to 3 ms for any file."""
 

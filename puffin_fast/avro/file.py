@@ -39,27 +39,11 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast.avro.blocks import SYNC_BYTES, Block, as_long, read_blocks
 from puffin_fast.avro.programs import cut_fields
-from puffin_fast.avro.schema import PartitionColumn, PlainSchema
+from puffin_fast.avro.schema import PlainSchema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
-
-__all__ = [
-    "AVRO_ERRORS",
-    "CODECS",
-    "HEADER",
-    "MAGIC",
-    "AvroFile",
-    "PartitionColumn",
-    "one_block",
-    "parse_avro",
-    "read_avro",
-    "read_bytes",
-    "to_avro_schema",
-    "too_many_records",
-    "write_avro",
-]
 
 MAGIC = b"Obj\x01"
 _SYNC = {"type": "fixed", "name": "sync", "size": SYNC_BYTES}

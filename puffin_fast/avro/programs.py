@@ -9,8 +9,6 @@ from typing import Any
 from puffin_fast._kernels.avro import records as avro
 from puffin_fast.avro.blocks import Block
 
-__all__ = ["cut_fields", "program", "shared_type"]
-
 _SHARED_TYPES = {
     "int": "long",  # the same encoding, and no value is truncated
     "long": "long",

@@ -16,8 +16,6 @@ import fastavro
 
 from puffin_fast.limits import MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES
 
-__all__ = ["PartitionColumn", "PlainSchema", "value_type"]
-
 _PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
 

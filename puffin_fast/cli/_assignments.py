@@ -26,8 +26,6 @@ from puffin_fast.cli._json_lines import WRONG, read_value
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.files.conversion import arrow_type
 
-__all__ = ["typed_values"]
-
 
 def typed_values(
     values: Mapping[str, str], schema: Schema, *, case_sensitive: bool = True

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-__all__ = ["open_catalog", "open_table"]
-
 _SQL = ("sqlite", "postgresql", "mysql")
 """The beginnings of the addresses of SQL catalogs."""
 

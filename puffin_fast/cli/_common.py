@@ -30,18 +30,6 @@ from puffin_fast._text import printable
 from puffin_fast.cli._values import json_value, shown_value
 from puffin_fast.errors import PuffinFastError
 
-__all__ = [
-    "Answer",
-    "ErrorReportingGroup",
-    "answers",
-    "fields_grid",
-    "grid",
-    "output_option",
-    "printing",
-    "result_grid",
-    "rows_answer",
-]
-
 INTERRUPTED = 130
 
 COMMANDS = {

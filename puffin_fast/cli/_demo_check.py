@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.bitmap import PositionBitmap
 
-__all__ = [
-    "DisagreementError",
-    "check_rows",
-    "duckdb_with_iceberg",
-    "extension_packages",
-    "position_delete_bytes",
-]
-
 EXTENSIONS = ("avro", "httpfs", "iceberg")
 """DuckDB's extensions for Iceberg, in the order of their dependencies."""
 

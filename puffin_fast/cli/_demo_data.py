@@ -22,8 +22,6 @@ import pyarrow.parquet as pq
 
 from puffin_fast.errors import MissingExtraError
 
-__all__ = ["DataSet", "flights", "flights_archive", "generator", "lineitem"]
-
 PARTS = 8
 """Number of files of lineitem; each becomes one data file of the table."""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
-__all__ = ["FORMATS", "bytes_of_text", "rows", "write"]
-
 KNOWN = ".parquet, .arrow, .feather, .csv or .jsonl"
 
 FORMATS = ("parquet", "arrow", "csv", "jsonl")

@@ -26,8 +26,6 @@ from puffin_fast.cli._values import json_value, rows_of
 from puffin_fast.columns.decimals import as_number
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 
-__all__ = ["WRONG", "JsonLinesWriter", "read_json_lines", "read_value"]
-
 LINE_BYTES = 16 << 20
 """Maximum length of a line."""
 

@@ -6,8 +6,6 @@ import logging
 
 import click
 
-__all__ = ["show_logs"]
-
 
 class _EchoHandler(logging.Handler):
     """Writes to what standard error is at that time."""

@@ -14,21 +14,6 @@ from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._files import FORMATS
 from puffin_fast.cli._paths import is_path, open_path, verb
 
-__all__ = [
-    "CATALOG",
-    "FILE",
-    "catalog",
-    "clauses",
-    "commit",
-    "duplicate_keys",
-    "input_format",
-    "key",
-    "on_table",
-    "pairs",
-    "snapshot",
-    "threads",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 CATALOG = {

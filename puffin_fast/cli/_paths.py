@@ -23,18 +23,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.maintenance.finding import Finding
 
-__all__ = [
-    "DeltaPath",
-    "LancePath",
-    "PaimonPath",
-    "PathTable",
-    "delta",
-    "is_path",
-    "name_of",
-    "open_path",
-    "verb",
-]
-
 
 def is_path(text: str) -> bool:
     """Whether TABLE is a path or a URI: it has a slash, or is ``.`` or ``..``. Names of tables in a catalog have no

@@ -13,8 +13,6 @@ from puffin_fast._io import open_source
 from puffin_fast.dv import delta, iceberg, lance, paimon
 from puffin_fast.errors import PuffinFastError
 
-__all__ = ["DeletionVectorFile", "open_vectors"]
-
 RECORDS = "records of Delta or Paimon"
 LANCE = "deletion file of Lance"
 

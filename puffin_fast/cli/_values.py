@@ -18,8 +18,6 @@ import pyarrow as pa
 
 from puffin_fast._text import printable
 
-__all__ = ["json_value", "rows_of", "shown_value"]
-
 
 def json_value(value: object) -> object:
     """Converts a value to the types of JSON; NaN and infinities, which JSON does not have, become text."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 MAX_DAYS = 100_000
 """Greatest age, as in a policy: it reaches back to before Unix."""
 
-__all__ = ["expire_snapshots", "maintain", "orphan_files", "remove_orphan_files"]
-
 _DAY = timedelta(days=1)
 
 

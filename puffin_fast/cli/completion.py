@@ -7,8 +7,6 @@ from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from puffin_fast.cli._common import printing
 
-__all__ = ["completion"]
-
 SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 

@@ -19,8 +19,6 @@ from puffin_fast.errors import EngineSupportWarning, UnsupportedError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["create", "upgrade"]
-
 
 @click.command()
 @answers

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.cli._demo_data import DataSet
 
-__all__ = ["demo"]
-
 NAMESPACE = "demo"
 
 WAREHOUSE = "warehouse"

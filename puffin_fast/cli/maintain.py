@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _UNSET = (None, False, "main")
 """Values of the options of a commit that are not given."""
 
-__all__ = ["compact", "convert", "repair", "report", "rewrite"]
-
 
 def _text(name: str, job: str, result: RewriteResult) -> list[RenderableType]:
     """The text for the result of a job on delete files."""

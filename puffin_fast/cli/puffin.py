@@ -25,8 +25,6 @@ from puffin_fast.puffin.vectors import check_vectors
 from puffin_fast.theta import BLOB_TYPE as THETA_BLOB_TYPE
 from puffin_fast.theta import ThetaSketch
 
-__all__ = ["inspect", "verify"]
-
 
 def _declared_cardinality(blob: BlobMetadata, path: str) -> int | None:
     declared = blob.properties.get("cardinality")

@@ -16,8 +16,6 @@ from puffin_fast.cli.table import case_option
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["deletes", "scan"]
-
 SHOWN = 20
 """Maximum number of rows that `scan` prints if ``--limit`` is not given."""
 

@@ -14,8 +14,6 @@ from puffin_fast.cli.table import case_option, session
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["ndv"]
-
 
 @click.command()
 @answers

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-__all__ = ["append", "delete", "delete_keys", "delete_positions", "overwrite", "update", "upsert"]
-
 case_option = click.option("--case-insensitive", is_flag=True, help="Ignores the case of column names.")
 conflict_option = click.option(
     "--on-conflict",
@@ -86,7 +84,8 @@ def delete(
         if commit.pop("threads") is not None:
             raise click.UsageError("--spark cannot be combined with --threads")
         from puffin_fast import spark as on_spark
-        from puffin_fast.rows.filters.filters import RowFilter, parse_filter
+        from puffin_fast.rows.filters.filters import RowFilter
+        from puffin_fast.rows.filters.grammar import parse_filter
 
         # Spark would read text as its SQL, where number and date literals in text are ambiguous
         RowFilter.bind(row_filter, table.schema(), case_sensitive=not case_insensitive)

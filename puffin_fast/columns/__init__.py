@@ -1,5 +1,3 @@
 """Arrow columns: of plain types, selections of their rows, rows of other libraries."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -11,8 +11,6 @@ import pyarrow as pa
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["EXPECTED", "arrow_reader", "arrow_rows", "key_rows", "position_rows", "renamed"]
-
 EXPECTED = "Arrow rows (a table, batches, a reader, a DataFrame of pandas or Polars, a list of dicts)"
 
 _INSTEAD = {

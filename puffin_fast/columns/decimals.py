@@ -18,8 +18,6 @@ from decimal import (
 
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["MAX_DIGITS", "as_number", "exact_decimals"]
-
 MAX_DIGITS = 640
 """Maximum digits of an integer in text: Python converts so many whatever `sys.set_int_max_str_digits` was set to."""
 

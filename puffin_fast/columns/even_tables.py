@@ -8,8 +8,6 @@ import pyarrow as pa
 
 from puffin_fast._run.groups import filled_groups
 
-__all__ = ["cut", "even_tables"]
-
 ENOUGH_BYTES = 1 << 20
 """Batches are joined until they have so many bytes."""
 

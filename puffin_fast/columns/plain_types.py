@@ -18,22 +18,6 @@ import pyarrow.compute as pc
 
 from puffin_fast._alignment import aligned
 
-__all__ = [
-    "FLAT_IDS",
-    "check_text",
-    "decoder",
-    "is_view",
-    "list_parts",
-    "map_parts",
-    "null_mask",
-    "one_array",
-    "plain",
-    "plain_rows",
-    "plain_schema",
-    "plain_type",
-    "with_values",
-]
-
 FLAT_IDS = frozenset(
     kind.id
     for kind in (

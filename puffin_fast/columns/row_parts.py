@@ -29,8 +29,6 @@ from puffin_fast.columns.even_tables import cut
 from puffin_fast.columns.temporary_rows import read_rows, rows_writer
 from puffin_fast.errors import PuffinFastError
 
-__all__ = ["Division", "RowParts", "in_parts"]
-
 _LOG = logging.getLogger(__name__)
 
 FILE_BITS = 7

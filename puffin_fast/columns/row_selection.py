@@ -16,8 +16,6 @@ from puffin_fast._kernels.rows import set_bits as rows
 if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
 
-__all__ = ["LiveRows", "RowSelection", "flags_of", "mask_of", "select_rows"]
-
 ROWS_PER_RUN = 16
 """Rows of a batch per run of selected rows from which on `filter` is faster than `take`."""
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-__all__ = ["read_rows", "rows_writer"]
-
 
 @contextmanager
 def rows_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchStreamWriter]:

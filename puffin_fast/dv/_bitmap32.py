@@ -11,8 +11,6 @@ import struct
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
 
-__all__ = ["MAX_POSITION", "read_bitmap32", "write_bitmap32"]
-
 MAX_POSITION = (1 << 32) - 1
 _HEAD = struct.pack("<QI", 1, 0)
 _EMPTY = struct.pack("<II", 12346, 0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError
 
-__all__ = ["counted"]
-
 
 def counted(
     bitmap: PositionBitmap,

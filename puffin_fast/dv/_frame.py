@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from puffin_fast._kernels import checksum
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
 
-__all__ = ["CRC_BYTES", "FILE_VERSION", "HEAD_BYTES", "check_frame", "frame", "spans"]
-
 FILE_VERSION = 1
 """The first byte of a file of records."""
 

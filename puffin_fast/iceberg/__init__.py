@@ -13,6 +13,7 @@ from puffin_fast._run.keywords import name_keywords
 from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("iceberg"):
+    from puffin_fast._run.patches import Acceleration
     from puffin_fast.iceberg.changes.changes import Changes, changes
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.compat.working_table import load_table
@@ -25,6 +26,7 @@ with imports_of_extra("iceberg"):
     from puffin_fast.iceberg.maintenance.compact import compact
     from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
+    from puffin_fast.iceberg.maintenance.finding import Finding
     from puffin_fast.iceberg.maintenance.list_deletes import deletes
     from puffin_fast.iceberg.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
     from puffin_fast.iceberg.maintenance.orphan_files import (
@@ -35,10 +37,12 @@ with imports_of_extra("iceberg"):
     from puffin_fast.iceberg.maintenance.repair import repair
     from puffin_fast.iceberg.maintenance.report import Report, report
     from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
-    from puffin_fast.iceberg.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
-    from puffin_fast.iceberg.maintenance.verify import Finding, verify
-    from puffin_fast.iceberg.patches.accelerate import Acceleration, accelerate
-    from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_files
+    from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
+    from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
+    from puffin_fast.iceberg.maintenance.verify import verify
+    from puffin_fast.iceberg.patches.accelerate import accelerate
+    from puffin_fast.iceberg.plan.delete_index import FileTask
+    from puffin_fast.iceberg.plan.files import Plan, plan_files
     from puffin_fast.iceberg.scan.scan import Scan, scan
     from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap

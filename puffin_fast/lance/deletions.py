@@ -28,8 +28,6 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 
-__all__ = ["VECTORS", "delete_positions", "vectors"]
-
 VECTORS = pa.schema(
     [
         ("fragment", pa.int64()),

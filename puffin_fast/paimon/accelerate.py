@@ -5,8 +5,6 @@ from __future__ import annotations
 from puffin_fast._run.patches import Acceleration, Patches
 from puffin_fast.paimon.compat import check_version, patches
 
-__all__ = ["accelerate"]
-
 _PATCHES = Patches("pypaimon", patches)
 
 

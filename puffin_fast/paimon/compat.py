@@ -40,8 +40,6 @@ from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, li
 from puffin_fast.paimon.snapshot_files import SnapshotFiles, SnapshotRefusedError
 from puffin_fast.paimon.vectors import read_record
 
-__all__ = ["DataFile", "Group", "IndexFile", "StoredVector", "WorkingTable", "check_version", "patches"]
-
 KNOWN_VERSIONS = ("2.1",)
 
 Group = tuple[bytes, int]

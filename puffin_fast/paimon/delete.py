@@ -26,8 +26,6 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundErro
 from puffin_fast.paimon.compat import DataFile, Group, IndexFile, StoredVector, WorkingTable
 from puffin_fast.paimon.predicates import columns_of, expression_of, without_floats
 
-__all__ = ["DeleteResult", "convert_vectors", "delete", "delete_positions"]
-
 _POSITION = "__position"
 
 _Found = list[tuple[DataFile, PositionBitmap]]

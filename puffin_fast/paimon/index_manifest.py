@@ -15,8 +15,6 @@ from typing import Any
 from puffin_fast.avro.file import parse_avro
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 
-__all__ = ["VectorRange", "VectorsFile", "index_manifest_of", "live_files"]
-
 _FIELDS = {
     "_VERSION": "long",
     "_KIND": "long",

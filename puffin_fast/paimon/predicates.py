@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.filters.like import match_like
 
-__all__ = ["columns_of", "expression_of", "without_floats"]
-
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "equal": operator.eq,
     "notEqual": operator.ne,

@@ -15,8 +15,6 @@ from puffin_fast._io import open_source, split_location
 from puffin_fast._io.sink import put_if_absent, wait_for_renames
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
-__all__ = ["SnapshotFiles", "SnapshotRefusedError"]
-
 _SNAPSHOT = re.compile(r"snapshot-(\d+)", re.ASCII)
 
 

@@ -27,8 +27,6 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceede
 from puffin_fast.limits import check_metadata_size
 from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, live_files
 
-__all__ = ["VECTORS", "read_record", "vectors"]
-
 VECTORS = pa.schema(
     [
         ("partition", pa.binary()),

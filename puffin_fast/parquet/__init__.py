@@ -1,5 +1,3 @@
 """Parquet files: footers, layouts, pages, codecs. Knows no tables."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

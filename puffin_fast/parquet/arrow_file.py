@@ -14,8 +14,6 @@ from puffin_fast._kernels.parquet.pages import check_pages
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.parquet.footer import check_footer
 
-__all__ = ["ArrowFile"]
-
 ENCRYPTED_MAGIC = b"PARE"
 """The end of a file whose footer is encrypted (Parquet's Encryption.md, "Encrypted footer mode")."""
 

@@ -25,8 +25,6 @@ from puffin_fast._kernels.parquet import pages
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ["ENCODINGS", "Layout", "layout_of"]
-
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY = 0, 2, 3, 4, 8
 ENCODINGS = sum(1 << n for n in (_PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY))
 """Bit n is set for encoding n of the format."""

@@ -25,8 +25,6 @@ from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS,
 if TYPE_CHECKING:
     from puffin_fast.parquet.footer import Chunk
 
-__all__ = ["ColumnPages", "Rows"]
-
 Rows = npt.NDArray[np.int32]
 """Ascending indexes of rows."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from puffin_fast._io import Source
 
-__all__ = ["DictionaryPages"]
-
 TRUSTED_WRITERS = ("parquet-mr ",)
 """The beginning of `created_by` for Java's library, which Spark, Iceberg, Flink and Hive use."""
 

@@ -30,8 +30,6 @@ from puffin_fast.parquet.page_codecs import CODECS
 if TYPE_CHECKING:
     from puffin_fast._io import Source
 
-__all__ = ["AFTER_FOOTER", "Chunk", "FileLayout", "Footer", "check_footer", "check_status", "footer_bytes"]
-
 _WIDTHS = {
     "BOOLEAN": 1,
     "INT32": 4,

@@ -18,8 +18,6 @@ import zstandard
 
 from puffin_fast._kernels.parquet import pages, snappy
 
-__all__ = ["CODECS", "CODEC_ERRORS", "KERNEL_CODECS", "PageError"]
-
 CODEC_ERRORS = (pa.ArrowException, OSError, zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError)
 """What the decompressors raise for damaged bytes."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ThriftReader"]
-
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = range(1, 14)
 _BYTES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
 """Bytes of a value that has no length; a boolean in a list, set or map has a byte of its own."""

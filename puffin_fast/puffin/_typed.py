@@ -13,8 +13,6 @@ try:
 except ImportError:
     msgspec = None  # type: ignore[assignment]
 
-__all__ = ["read"]
-
 Columns = list[tuple[Any, ...]]
 
 BLOB_KEYS = 6

@@ -20,8 +20,6 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceede
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["CODECS", "LZ4", "MAX_CONTENT_BYTES", "ZSTD", "check_codec", "compress", "decompress"]
-
 LZ4 = "lz4"
 ZSTD = "zstd"
 CODECS = (LZ4, ZSTD)

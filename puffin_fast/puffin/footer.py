@@ -16,17 +16,6 @@ from puffin_fast.errors import CorruptDataError, LimitExceededError, Unsupported
 from puffin_fast.puffin import compression, metadata
 from puffin_fast.puffin.metadata import FileMetadata
 
-__all__ = [
-    "FOOTER_OVERHEAD",
-    "MAGIC",
-    "TRAILER_SIZE",
-    "Trailer",
-    "check_magic",
-    "decode",
-    "encode",
-    "read_trailer",
-]
-
 MAGIC = b"PFA1"
 MAGIC_SIZE = len(MAGIC)
 TRAILER = struct.Struct(f"<i4s{MAGIC_SIZE}s")

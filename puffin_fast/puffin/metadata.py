@@ -24,8 +24,6 @@ from typing import Any, NoReturn
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.puffin import _typed
 
-__all__ = ["BlobMetadata", "FileMetadata", "check_writable", "from_json", "to_json"]
-
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 

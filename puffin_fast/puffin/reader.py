@@ -14,8 +14,6 @@ from puffin_fast.errors import InvalidInputError, LimitExceededError
 from puffin_fast.puffin import compression, footer
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
 
-__all__ = ["PuffinReader"]
-
 TAIL_SIZE = 64 << 10
 """Size of the first read, at the end of the file: enough for the footer of about 250 vectors, or a small file."""
 

@@ -23,16 +23,6 @@ from puffin_fast.puffin import BlobMetadata, PuffinReader, PuffinWriter
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = [
-    "DeletionVectorLocation",
-    "Problem",
-    "check_vectors",
-    "read_ranges",
-    "read_vector",
-    "read_vectors",
-    "write_vectors",
-]
-
 Path: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 
 REFERENCED_DATA_FILE = "referenced-data-file"

@@ -20,8 +20,6 @@ from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata, check_proper
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["PuffinWriter"]
-
 CREATED_BY = "created-by"
 """Property of a file: the application that wrote it (specification, "Common properties")."""
 

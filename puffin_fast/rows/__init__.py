@@ -1,5 +1,3 @@
 """The engine: which rows of data files, whatever the format of the table."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

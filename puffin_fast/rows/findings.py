@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["Findings", "Level", "check_level", "unchecked_at"]
-
 Level: TypeAlias = Literal["metadata", "files", "rows"]
 """How much `verify` reads: metadata and deletes; also the footers of all data files; or also all rows."""
 

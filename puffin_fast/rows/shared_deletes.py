@@ -17,17 +17,6 @@ from typing import Any, overload
 FILE_PATH_ID = 2147483546
 """Reserved field id of ``file_path`` in position-delete files. Its bounds limit the referenced data files."""
 
-__all__ = [
-    "FILE_PATH_ID",
-    "NO_DELETES",
-    "DeleteFiles",
-    "SharedDeletes",
-    "distinct",
-    "path_bounds",
-    "sequence_number",
-    "single_data_file",
-]
-
 
 def sequence_number(entry: Any) -> int:
     """The data sequence number; that of version 1 is 0."""

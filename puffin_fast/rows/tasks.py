@@ -9,18 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.rows.shared_deletes import FILE_PATH_ID, NO_DELETES, DeleteFiles, single_data_file
-
-__all__ = [
-    "FILE_PATH_ID",
-    "DataFile",
-    "DeleteFile",
-    "StoredFile",
-    "Task",
-    "TaskOf",
-    "Vector",
-    "single_data_file",
-]
+from puffin_fast.rows.shared_deletes import NO_DELETES, DeleteFiles
 
 
 class StoredFile(Protocol):

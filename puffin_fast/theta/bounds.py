@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["count_bounds", "fraction_bounds"]
-
 _EXACT_MAX = 120
 """Number of retained values up to which the binomial distribution is summed; above, the normal distribution is used."""
 

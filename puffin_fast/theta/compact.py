@@ -27,8 +27,6 @@ import numpy as np
 
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
 
-__all__ = ["THETA_MAX", "WORD", "decode", "encode"]
-
 THETA_MAX = (1 << 63) - 1
 WORD = 8
 

@@ -21,9 +21,6 @@ from puffin_fast.theta.bounds import count_bounds, fraction_bounds
 from puffin_fast.theta.compact import THETA_MAX
 from puffin_fast.theta.values import SketchedType, feed, sketched_type
 
-__all__ = ["BLOB_TYPE", "Interval", "ThetaSketch", "ThetaSketchBuilder"]
-
-
 BLOB_TYPE = "apache-datasketches-theta-v1"
 """The type of Puffin blobs that are theta sketches (Puffin specification)."""
 

@@ -20,8 +20,6 @@ from puffin_fast._alignment import aligned
 from puffin_fast._kernels.theta import sketches as kernel
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["SketchedType", "feed", "is_sketched", "sketched_type"]
-
 _DECIMAL_WIDTH = 16
 
 

@@ -5,5 +5,3 @@ on one attempt, a single verb is one.
 """
 
 from __future__ import annotations
-
-__all__: list[str] = []

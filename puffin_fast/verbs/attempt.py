@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from puffin_fast.rows.scan.finder import Finder
     from puffin_fast.rows.tasks import Task
 
-__all__ = ["Action", "Attempt", "Purpose", "Writer"]
-
 Made = TypeVar("Made")
 Result = TypeVar("Result")
 

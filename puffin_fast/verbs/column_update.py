@@ -19,8 +19,6 @@ from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.rows.tasks import Task
 from puffin_fast.verbs.attempt import Attempt
 
-__all__ = ["ReplacedRows", "updated_columns"]
-
 
 @dataclass(frozen=True)
 class ReplacedRows:

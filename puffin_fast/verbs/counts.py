@@ -6,8 +6,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Counts", "result_of"]
-
 Result = TypeVar("Result")
 
 

@@ -22,8 +22,6 @@ from puffin_fast.rows.tasks import Task
 from puffin_fast.verbs.attempt import Attempt, Purpose
 from puffin_fast.verbs.counts import Counts
 
-__all__ = ["Delete", "DeleteKeys", "DeletePositions", "group_positions"]
-
 
 @dataclass(frozen=True, eq=False)
 class Delete:

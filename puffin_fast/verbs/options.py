@@ -11,8 +11,6 @@ from puffin_fast._run.threads import check_threads
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["OnConflict", "Options"]
-
 OnConflict: TypeAlias = Literal["refuse", "merge"]
 
 

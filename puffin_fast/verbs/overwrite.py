@@ -19,8 +19,6 @@ from puffin_fast.verbs.counts import Counts
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["Append", "DynamicPartitionOverwrite", "Overwrite"]
-
 
 @dataclass(frozen=True, eq=False)
 class Append:

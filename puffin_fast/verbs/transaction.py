@@ -38,8 +38,6 @@ from puffin_fast.verbs.overwrite import Append, DynamicPartitionOverwrite, Overw
 from puffin_fast.verbs.update import Update
 from puffin_fast.verbs.upsert import Upsert
 
-__all__ = ["Transaction"]
-
 ENDED = "transaction: expected a verb inside of its with block, found one outside of it"
 
 Deleted = TypeVar("Deleted")

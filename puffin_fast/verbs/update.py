@@ -20,8 +20,6 @@ from puffin_fast.verbs.counts import Counts
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = ["Update", "bound_values"]
-
 
 @dataclass(frozen=True, eq=False)
 class Update:

@@ -27,8 +27,6 @@ from puffin_fast.verbs.counts import Counts
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = ["Upsert", "columns_to_set"]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Upsert:

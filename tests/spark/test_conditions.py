@@ -17,7 +17,7 @@ from pyiceberg.expressions import GreaterThan, LessThanOrEqual, Not
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.rows.filters.filters import parse_filter
+from puffin_fast.rows.filters.grammar import parse_filter
 from puffin_fast.spark.table import conditions
 from tests.iceberg.conftest import racing
 

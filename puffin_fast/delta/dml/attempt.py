@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["DeltaAttempt"]
-
 SEVERAL = "TRANSACTION"
 """The operation of a commit of several actions, in `commitInfo`."""
 

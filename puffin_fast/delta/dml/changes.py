@@ -25,8 +25,6 @@ from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.deletes.outcome import NewDeletes
 
-__all__ = ["TARGET_FILE_SIZE", "Written", "actions_of", "allowed", "remove_action", "write_vectors"]
-
 TARGET_FILE_SIZE = 64 << 20
 """Target size of a file of vectors in bytes."""
 

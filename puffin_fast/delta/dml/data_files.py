@@ -37,15 +37,6 @@ from puffin_fast.delta.log.storage import encoded_path
 from puffin_fast.delta.read.plan import DeltaTable
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
-__all__ = [
-    "TARGET_FILE_SIZE",
-    "DataFile",
-    "DataFileWriter",
-    "keeps_changes",
-    "partition_text",
-    "row_tracking_columns",
-]
-
 TARGET_FILE_SIZE = 128 << 20
 """Size of the rows in memory at which another file begins."""
 CHANGES_FOLDER = "_change_data"

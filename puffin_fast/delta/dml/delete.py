@@ -13,8 +13,6 @@ from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions
 from puffin_fast.verbs.options import OnConflict, Options
 
-__all__ = ["DeleteResult", "delete", "delete_keys", "delete_positions"]
-
 
 @dataclass(frozen=True)
 class DeleteResult(HtmlFields):

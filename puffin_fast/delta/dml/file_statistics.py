@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 
 from puffin_fast.delta.log.protocol import integer_of
 
-__all__ = ["statistics_of"]
-
 MAX_TEXT = 32
 """Maximum number of characters of a bound."""
 INDEXED = "delta.dataSkippingNumIndexedCols"

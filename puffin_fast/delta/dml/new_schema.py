@@ -16,8 +16,6 @@ from puffin_fast.delta.log.protocol import FEATURES, MAPPING_ID, PHYSICAL_NAME, 
 from puffin_fast.delta.read.schema import PRIMITIVES
 from puffin_fast.errors import UnsupportedError
 
-__all__ = ["NOT_IN_NAMES", "NewSchema", "first_actions"]
-
 NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
 """Characters that names of columns have only with column mapping."""
 

@@ -15,8 +15,6 @@ from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.overwrite import Append, DynamicPartitionOverwrite, Overwrite
 
-__all__ = ["AppendResult", "OverwriteResult", "append", "dynamic_partition_overwrite", "overwrite"]
-
 
 @dataclass(frozen=True)
 class AppendResult(HtmlFields):

@@ -12,8 +12,6 @@ from puffin_fast.delta.read.schema import DECIMAL
 if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import MappedField
 
-__all__ = ["stored_fields"]
-
 _TYPES = {
     "string": pa.string(),
     "long": pa.int64(),

@@ -30,8 +30,6 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from puffin_fast.iceberg.compat.arrow_schema import new_schema
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
 
-__all__ = ["create_table"]
-
 ROW_TRACKING = "delta.enableRowTracking"
 _FEATURES = {
     ENABLE_VECTORS: (DELETION_VECTORS,),

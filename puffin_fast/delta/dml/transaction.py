@@ -16,8 +16,6 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.verbs import transaction as verbs
 from puffin_fast.verbs.options import OnConflict, Options
 
-__all__ = ["Transaction", "transaction"]
-
 
 def transaction(
     table: Any,

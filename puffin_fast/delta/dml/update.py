@@ -12,8 +12,6 @@ from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.update import Update
 
-__all__ = ["UpdateResult", "update"]
-
 
 @dataclass(frozen=True)
 class UpdateResult(HtmlFields):

@@ -14,8 +14,6 @@ from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.upsert import Upsert
 
-__all__ = ["UpsertResult", "upsert"]
-
 
 @dataclass(frozen=True)
 class UpsertResult(HtmlFields):

@@ -1,5 +1,3 @@
 """The transaction log: files, actions, snapshots, commits."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -16,8 +16,6 @@ from msgspec import Meta, Struct, field
 
 from puffin_fast.errors import CorruptDataError
 
-__all__ = ["ACTIONS", "Actions", "CommitTime", "FileStats", "RowIds", "Schema", "check", "number", "parse"]
-
 _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Integer = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 _Version = Annotated[int, Meta(ge=0, le=2**31 - 1)]

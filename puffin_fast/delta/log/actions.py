@@ -26,20 +26,6 @@ from puffin_fast.delta.log.json_rows import KernelColumns, read_rows
 from puffin_fast.delta.log.protocol import MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.errors import CorruptDataError
 
-__all__ = [
-    "COLUMNS",
-    "REMOVE_COLUMNS",
-    "RARE_ACTIONS",
-    "FileActions",
-    "Source",
-    "check_paths",
-    "not_empty",
-    "partition_column",
-    "physical_partition_columns",
-    "read_commits",
-    "schema_of",
-]
-
 VECTOR = pa.struct(
     [
         ("storageType", pa.string()),

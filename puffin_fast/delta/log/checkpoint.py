@@ -34,8 +34,6 @@ from puffin_fast.limits import most_inflated
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.rows.files.files import reading
 
-__all__ = ["read_checkpoint"]
-
 _BATCH_ROWS = 1 << 12
 _LEAST_DECODED = 64 << 20
 """Decoded bytes that are allowed for a checkpoint of any size."""

@@ -41,8 +41,6 @@ from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import ConflictError, InvalidInputError
 
-__all__ = ["Changes", "Committed", "Job", "OnConflict", "check_properties", "commit", "newest"]
-
 _LOG = logging.getLogger(__name__)
 
 OnConflict: TypeAlias = Literal["refuse", "merge"]

@@ -18,8 +18,6 @@ from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.footer import check_footer
 from puffin_fast.rows.files.parquet import dictionary_columns
 
-__all__ = ["check_decoded"]
-
 _BATCH_ROWS = 1 << 16
 
 

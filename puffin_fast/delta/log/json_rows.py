@@ -18,8 +18,6 @@ import pyarrow.json as pj
 
 from puffin_fast._kernels.json import rows as kernel
 
-__all__ = ["KernelColumns", "read_any", "read_rows"]
-
 _CHUNK_ROWS = 1 << 16
 """Rows that are read at a time."""
 _LEAST_ROW = 3

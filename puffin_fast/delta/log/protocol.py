@@ -9,27 +9,6 @@ from typing import Any
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 
-__all__ = [
-    "CHANGE_DATA_FEED",
-    "DELETION_VECTORS",
-    "ENABLE_VECTORS",
-    "ICEBERG_COMPAT_V3",
-    "ISOLATION",
-    "MAPPING_ID",
-    "MAPPING_MAX_ID",
-    "MAPPING_MODE",
-    "PHYSICAL_NAME",
-    "Protocol",
-    "check_committable",
-    "check_deletable",
-    "check_readable",
-    "check_rows_writable",
-    "check_types_writable",
-    "integer_of",
-    "is_set",
-    "with_vectors",
-]
-
 DELETION_VECTORS = "deletionVectors"
 ENABLE_VECTORS = "delta.enableDeletionVectors"
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"

@@ -12,8 +12,6 @@ from typing import Any
 
 from puffin_fast.delta.log.action_types import RowIds, parse
 
-__all__ = ["DOMAIN", "MATERIALIZED", "highest_row_id", "with_row_ids"]
-
 DOMAIN = "delta.rowTracking"
 MATERIALIZED = (
     "delta.rowTracking.materializedRowIdColumnName",

@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from puffin_fast.delta.log.storage import LOG_FOLDER, TableStorage
 from puffin_fast.errors import ConflictError, CorruptDataError, NotFoundError
 
-__all__ = ["LogListing", "LogSegment", "commit_path", "read_commit"]
-
 EMPTY_S = 5.0
 """Maximum seconds that a commit waits for another one whose file is still empty."""
 

@@ -37,8 +37,6 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.plan.times import milliseconds_of
 
-__all__ = ["Snapshot", "are_spelled", "in_commit_timestamp", "keys_of", "load_snapshot", "snapshot"]
-
 _SEPARATOR = "\x1f"
 _SPELLED = "^/|[%:]"
 """Matches paths that differ from the location relative to the table: encoded or absolute ones."""

@@ -21,8 +21,6 @@ from puffin_fast.limits import check_metadata_size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["INLINE", "LOG_FOLDER", "TableStorage", "decoded_path", "encoded_path", "storage_of"]
-
 LOG_FOLDER = "_delta_log"
 INLINE = "inline:"
 """The scheme of the locations of inline vectors, which are in the log itself."""

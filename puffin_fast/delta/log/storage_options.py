@@ -17,8 +17,6 @@ from puffin_fast._run.arguments import check_mapping
 from puffin_fast._run.packages import import_optional
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
-__all__ = ["filesystem_of"]
-
 _IGNORED = frozenset({"allow_unsafe_rename", "s3_allow_unsafe_rename", "allow_http"})
 """Options of deltalake's own commits, and for addresses whose scheme says the same."""
 

@@ -9,8 +9,6 @@ from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
 
-__all__ = ["may_have_happened", "put_version"]
-
 ATTEMPTS = 2
 """Maximum number of requests to an object store after which there is no version."""
 

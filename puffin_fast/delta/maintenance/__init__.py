@@ -2,5 +2,3 @@
 Iceberg."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -19,8 +19,6 @@ from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 
-__all__ = ["enable"]
-
 
 def enable(
     table: Any,

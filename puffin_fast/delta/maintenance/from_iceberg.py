@@ -39,7 +39,8 @@ from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.plan.files import FileTask, plan_files
+from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import storage_type
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.name_mapping import MappedField
-
-__all__ = ["from_iceberg"]
 
 
 def from_iceberg(

@@ -19,8 +19,6 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.descriptors import path_of
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["IN_FLIGHT", "needed_files", "orphan_files"]
-
 IN_FLIGHT = timedelta(days=3)
 """Younger files may belong to a commit that has not finished."""
 

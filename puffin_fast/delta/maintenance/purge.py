@@ -26,8 +26,6 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.tasks import Task
 
-__all__ = ["PurgeResult", "purge"]
-
 MIN_DELETED = 0.1
 
 

@@ -16,8 +16,6 @@ from puffin_fast.delta.maintenance.purge import MIN_DELETED
 from puffin_fast.delta.read.scan import scan
 from puffin_fast.iceberg.maintenance.report import SCHEMA, Report
 
-__all__ = ["report"]
-
 
 def report(
     table: Any,

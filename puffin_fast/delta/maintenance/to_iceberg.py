@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
 
-__all__ = ["to_iceberg"]
-
 _WIDENED = {
     ("byte", "short"),
     ("byte", "integer"),

@@ -28,8 +28,6 @@ from puffin_fast.rows.tasks import Task, TaskOf
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["verify"]
-
 
 def verify(
     table: Any,

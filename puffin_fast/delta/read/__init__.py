@@ -1,5 +1,3 @@
 """Reads a snapshot: its schema, the plan of its files, deletion vectors and rows."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -20,8 +20,6 @@ from puffin_fast.delta.log.storage import INLINE, TableStorage
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 
-__all__ = ["VectorLocation", "descriptor_of", "file_name", "locate", "path_of"]
-
 _UUID_CHARACTERS = 20
 
 

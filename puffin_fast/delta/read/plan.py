@@ -33,8 +33,6 @@ from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.rows.tasks import Task
 
-__all__ = ["DeltaPlan", "DeltaTable", "partition_values", "plan_files"]
-
 
 @dataclass(frozen=True)
 class DeltaTable:

@@ -13,8 +13,6 @@ from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 
-__all__ = ["Pruner"]
-
 
 class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
     """Computes one flag for each file, false only if its bounds and partition values exclude a match.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from pyiceberg.expressions import BooleanExpression
 
-__all__ = ["DeltaScan", "scan"]
-
 _COLUMNS = {name: METADATA_COLUMNS[name] for name in ("_file", "_pos")}
 
 

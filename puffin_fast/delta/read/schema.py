@@ -44,8 +44,6 @@ from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 
-__all__ = ["DECIMAL", "NAME_MAPPING", "PRIMITIVES", "ROW_TRACKING", "TableSchema"]
-
 ROW_TRACKING = ("_row_id", "_last_updated_sequence_number")
 """The metadata columns of the data-file reader for row ids and row commit versions."""
 

@@ -31,8 +31,6 @@ from puffin_fast.delta.log.json_rows import read_rows
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import storage_type
 
-__all__ = ["Statistics", "typed"]
-
 UNKNOWN = -1
 """The number of rows of a file if it is not in the log."""
 

@@ -29,8 +29,6 @@ from puffin_fast.rows.files.parquet import open_parquet
 from puffin_fast.rows.filters.bounds import literal_values
 from puffin_fast.rows.tasks import DeleteFile, TaskOf
 
-__all__ = ["FILES", "DeltaTask", "DeltaTasks"]
-
 FILES = pa.schema(
     [
         ("file_path", pa.string()),

@@ -17,8 +17,6 @@ from puffin_fast.delta.read.descriptors import VectorLocation, locate, path_of
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
 
-__all__ = ["VectorColumns"]
-
 _INLINE = "i"
 _SEPARATOR = "\x1f"
 _NONE = -1

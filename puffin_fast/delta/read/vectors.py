@@ -16,8 +16,6 @@ from puffin_fast.dv import delta as codec
 from puffin_fast.puffin.vectors import read_ranges
 from puffin_fast.rows.deletes.loader import within
 
-__all__ = ["VECTORS", "vectors"]
-
 VECTORS = pa.schema(
     [
         ("file_path", pa.string()),

@@ -6,8 +6,6 @@ import pyarrow as pa
 
 from puffin_fast.rows.files.conversion import Convert, stored
 
-__all__ = ["widened"]
-
 _EXACT_BITS = 32
 """Bits of the widest integers that a double holds exactly."""
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
 
-__all__ = ["ChangeScan"]
-
 _COLUMNS = {name: METADATA_COLUMNS[name] for name in ("_row_id", "_file", "_pos")}
 _ROW_ID = METADATA_COLUMNS["_row_id"]
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
-__all__ = ["Changes", "changes"]
-
 
 class Changes(ChangeScan):
     """The changes between two snapshots, created by `changes`. Metadata is read when they are requested."""

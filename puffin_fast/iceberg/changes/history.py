@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["Ends", "History"]
-
 _CHANGE_NOTHING = {Operation.REPLACE}
 """Operations of snapshots with the same rows as their parents."""
 

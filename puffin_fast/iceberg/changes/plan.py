@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["plan_changes"]
-
 _Place: TypeAlias = "tuple[int, tuple[Any, ...]]"
 """A partition spec and its values."""
 

@@ -1,5 +1,3 @@
 """One snapshot: changes, conflicts, manifests and the retry protocol."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -15,12 +15,10 @@ from puffin_fast.iceberg.manifest import (
     ManifestEntry,
     key_of,
 )
-from puffin_fast.rows.tasks import FILE_PATH_ID
+from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from puffin_fast.puffin.vectors import DeletionVectorLocation
-
-__all__ = ["Changes", "summarise", "summary_keys", "vector_entry"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,13 +15,11 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_manifests,
 )
-from puffin_fast.rows.tasks import FILE_PATH_ID
+from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-__all__ = ["ConcurrentChanges", "concurrent_changes"]
 
 
 @dataclass(frozen=True)

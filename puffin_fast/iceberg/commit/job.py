@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["Plan", "open_table", "run_job"]
-
 
 class Planned(Protocol):
     """A plan of a job: the changes to commit, and what the job's result needs."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
 
-__all__ = ["has_landed"]
-
 
 def has_landed(table: WorkingTable, snapshot: Snapshot, base: str) -> bool:
     """Returns whether a snapshot was added to the loaded table, also if it has expired since.

@@ -69,8 +69,6 @@ from puffin_fast.iceberg.manifest import write_manifest_list
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["attempts", "commit", "retried", "upgrade_to_v3"]
-
 _LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["JOB_ID", "JOB_VERB", "Committed", "Request", "committed_before", "head_of", "repeated"]
-
 JOB_ID = "puffin-fast.job-id"
 """Summary key of the caller's name for a job. A job whose id is in the branch's history is not repeated."""
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
 
-__all__ = ["Merges", "SnapshotManifests"]
-
 ENTRIES_PER_MANIFEST = 10_000
 
 Merges = dict[tuple[object, ...], ManifestFile]

@@ -1,5 +1,3 @@
 """The private parts of PyIceberg that this package uses."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

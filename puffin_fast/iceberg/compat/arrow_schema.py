@@ -18,8 +18,6 @@ from puffin_fast.columns.arrow_rows import EXPECTED, arrow_reader
 from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
-__all__ = ["new_schema", "schema_of_arrow", "table_of_snapshots", "with_types"]
-
 MOST_DIGITS = 38
 """Digits of a decimal in Iceberg."""
 

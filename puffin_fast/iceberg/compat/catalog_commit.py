@@ -69,15 +69,6 @@ from puffin_fast.iceberg.compat.table_updates import (
     statistics_path,
 )
 
-__all__ = [
-    "BusyError",
-    "LostRaceError",
-    "commit_expiry",
-    "commit_snapshot",
-    "commit_statistics",
-    "commit_upgrade",
-]
-
 
 class LostRaceError(ConflictError):
     """The catalog refused a commit because another one came first. Nothing happened, so it can be retried."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["ancestors", "by_id", "read_complete"]
-
 
 def read_complete(table: Table) -> TableMetadata:
     """Reads a table's metadata from its file, in the state in which the table was loaded.

@@ -10,8 +10,6 @@ from puffin_fast.errors import CorruptDataError
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["check_definitions"]
-
 
 def check_definitions(metadata: TableMetadata, path: str) -> None:
     """Checks that the current schema, spec and order exist, and that their fields have names and ids of their own.

@@ -14,8 +14,6 @@ from puffin_fast.errors import EngineSupportWarning
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = ["UNREADABLE", "warn_of_types"]
-
 UNREADABLE: dict[str, tuple[str, ...]] = {
     "timestamp_ns": ("Spark",),
     "timestamptz_ns": ("DuckDB", "Spark"),

@@ -10,8 +10,6 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast.errors import UnsupportedError
 
-__all__ = ["filesystem"]
-
 
 def filesystem(io: FileIO, location: str) -> tuple[Any, str]:
     """The pyarrow or fsspec filesystem that a table's FileIO uses for a location, and the path on it."""

@@ -23,8 +23,6 @@ from puffin_fast.errors import InvalidInputError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["check_locations", "check_new_location", "is_relative", "path_opened_instead"]
-
 DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
 WITHOUT_AUTHORITY = ("file", "hdfs", "viewfs")
 """Schemes whose paths do not begin with the authority."""

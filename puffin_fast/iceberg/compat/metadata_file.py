@@ -16,8 +16,6 @@ from puffin_fast.limits import MAX_METADATA_BYTES, most_inflated
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-__all__ = ["read_metadata_file"]
-
 _GZIP_MAGIC = b"\x1f\x8b"
 
 

@@ -12,8 +12,6 @@ from puffin_fast._run.interrupt import is_from_outside
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-__all__ = ["near_names"]
-
 MOST_NAMES = 20
 """An error lists at most this many names."""
 

@@ -49,8 +49,6 @@ from puffin_fast.rows.files.conversion import arrow_type, constant
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["SchemaWithDefaults", "create_in_catalog"]
-
 _JSON_TYPES: dict[type[IcebergType], tuple[type, ...]] = {
     BooleanType: (bool,),
     IntegerType: (int,),

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import OutputFile
     from pyiceberg.schema import Schema
 
-__all__ = ["create_parquet"]
-
 
 def create_parquet(output: OutputFile, schema: Schema, properties: Mapping[str, str]) -> ParquetFormatWriter:
     """Returns a writer of one data file; each page gets a CRC-32.

@@ -25,8 +25,6 @@ from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-__all__ = ["READ_ONLY", "as_table", "is_metadata_path"]
-
 READ_ONLY = (
     "opened by its metadata file, so it can be read only; changes need its catalog: catalog.load_table, or "
     "catalog.register_table for a table that no catalog has"

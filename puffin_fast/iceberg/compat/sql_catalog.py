@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-__all__ = ["is_locked", "roll_back_returned_connections"]
-
 
 def roll_back_returned_connections(catalog: Catalog) -> None:
     """Rolls back pooled connections of a SQL catalog that are still in a transaction.

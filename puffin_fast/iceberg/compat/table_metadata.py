@@ -29,8 +29,6 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedE
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.sql_catalog import roll_back_returned_connections
 
-__all__ = ["METADATA_WRITERS", "catalog_for_commit", "check_catalog", "v3_metadata", "writes_metadata"]
-
 METADATA_WRITERS = ("_write_metadata", "_write_metadata_no_exist_check")
 METADATA_KEYS = frozenset(
     str(field.alias or name)

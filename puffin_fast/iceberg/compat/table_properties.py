@@ -12,8 +12,6 @@ from typing import TypeVar
 
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["choice_property", "integer_property"]
-
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 MAX_INTEGER = (1 << 63) - 1
 """Java's largest: Iceberg reads numbers as its types int and long."""

@@ -15,18 +15,6 @@ from pyiceberg.table.update import (
 
 from puffin_fast.errors import CorruptDataError
 
-__all__ = [
-    "AssertFormatVersion",
-    "AssertLastSequenceNumber",
-    "AssertReferences",
-    "AssertSnapshots",
-    "AssertStatistics",
-    "UpgradeToV3",
-    "next_timestamp_ms",
-    "references_of",
-    "statistics_path",
-]
-
 
 class AssertLastSequenceNumber(ValidatableTableRequirement):
     """Requires that no snapshot was added on any branch: snapshots must not share sequence numbers or row ids.

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["WorkingTable", "complete_metadata", "load_table", "refresh", "remove_files", "with_history"]
-
 _publishing = lock_across_fork()
 
 

@@ -1,5 +1,3 @@
 """Delete files: loads them, and writes deletion vectors or position-delete files."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

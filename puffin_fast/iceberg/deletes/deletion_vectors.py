@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.bitmap import PositionBitmap
 
-__all__ = ["size_of", "target_file_size", "write_deletion_vectors"]
-
 TARGET_FILE_SIZE = "write.delete.target-file-size-bytes"
 DEFAULT_TARGET_FILE_SIZE = 64 * 1024 * 1024
 

@@ -24,12 +24,10 @@ from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.rows.deletes.position_files import POS_FIELD
 from puffin_fast.rows.files.projection import FIELD_ID
-from puffin_fast.rows.tasks import FILE_PATH_ID
+from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-
-__all__ = ["FILE", "PARTITION", "PositionFiles", "granularity_of"]
 
 GRANULARITY = "write.delete.granularity"
 FILE, PARTITION = "file", "partition"

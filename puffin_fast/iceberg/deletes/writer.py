@@ -20,9 +20,7 @@ from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from puffin_fast.iceberg.plan.files import FileTask
-
-__all__ = ["ChangeTerms", "DeleteFiles", "WrittenDeletes", "write_deletes"]
+    from puffin_fast.iceberg.plan.delete_index import FileTask
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,3 @@
 """Changes of rows: creates tables, appends, deletes and upserts rows."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -20,7 +20,8 @@ from puffin_fast.iceberg.compat.table_properties import choice_property
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms
-from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
+from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.plan.staged import StagedSnapshot
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-
-__all__ = ["IcebergAttempt", "conflict_filter_of", "write_new_rows"]
 
 ROW_ID = METADATA_COLUMNS["_row_id"]
 

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.types import NestedField
 
-__all__ = ["DataFileWriter", "write_data_files"]
-
 STREAM_THREADS = 2
 """Number of writing threads for a stream: each file being written is held in memory."""
 

@@ -17,8 +17,6 @@ from puffin_fast.verbs.options import OnConflict, Options
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["DeleteResult", "delete", "delete_keys", "delete_positions"]
-
 
 @dataclass(frozen=True)
 class DeleteResult(HtmlFields):

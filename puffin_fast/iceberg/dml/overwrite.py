@@ -19,8 +19,6 @@ from puffin_fast.verbs.overwrite import DynamicPartitionOverwrite, Overwrite
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["OverwriteResult", "dynamic_partition_overwrite", "overwrite"]
-
 
 @dataclass(frozen=True)
 class OverwriteResult(HtmlFields):

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
-__all__ = ["checked_partition_spec", "partition_values"]
-
 _PLAIN: dict[str, Callable[..., Transform[Any, Any]]] = {
     "identity": IdentityTransform,
     "year": YearTransform,

@@ -37,8 +37,6 @@ from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
 from puffin_fast.verbs.options import Options
 from puffin_fast.verbs.overwrite import Append
 
-__all__ = ["append", "create_table", "upgrade"]
-
 FORMAT_VERSION = "format-version"
 
 

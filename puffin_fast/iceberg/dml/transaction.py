@@ -26,8 +26,6 @@ from puffin_fast.verbs.options import OnConflict, Options
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["Transaction", "transaction"]
-
 
 def transaction(
     table: Table,

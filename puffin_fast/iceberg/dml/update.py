@@ -17,8 +17,6 @@ from puffin_fast.verbs.update import Update
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["UpdateResult", "update"]
-
 
 @dataclass(frozen=True)
 class UpdateResult(HtmlFields):

@@ -18,8 +18,6 @@ from puffin_fast.verbs.upsert import Upsert
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["UpsertResult", "upsert"]
-
 
 @dataclass(frozen=True)
 class UpsertResult(HtmlFields):

@@ -1,5 +1,3 @@
 """Table maintenance: converts, compacts, repairs and verifies deletes, reports their cost, lists orphan files."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

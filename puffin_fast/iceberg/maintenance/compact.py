@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
-
-__all__ = ["compact", "read_puffin_vectors", "n_bytes_of", "select_vectors"]
 
 FULL = 0.75
 """A file is not rewritten if its live vectors fill this share of the target size and of the file's blobs."""

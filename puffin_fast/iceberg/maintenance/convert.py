@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
 from puffin_fast.rows.shared_deletes import distinct
 
-__all__ = [
-    "EqualityConverter",
-    "SupersededPositions",
-    "PositionConversion",
-    "convert_equality_deletes",
-    "convert_position_deletes",
-    "convert_positions",
-    "equality_conversion",
-]
-
 
 def convert_position_deletes(
     table: Table,

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifest.reader import Columns
 
-__all__ = ["check_data_files", "has_checked_footer"]
-
 MANIFESTS = 8
 """Manifests whose entries are held in memory at the same time, with their metrics."""
 

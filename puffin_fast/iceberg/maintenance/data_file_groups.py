@@ -11,14 +11,12 @@ from pyiceberg.table import TableProperties
 
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.compat.table_properties import integer_property
-from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.plan.delete_index import FileTask
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg.maintenance.row_order import RowOrder
-
-__all__ = ["MIN_DELETED", "MIN_INPUT_FILES", "GroupLimits", "known_deleted", "live_bytes"]
 
 MIN_DELETED = 0.3
 """Deleted share of a data file from which on rewriting it once is cheaper than reading its deleted rows."""

@@ -24,8 +24,6 @@ from puffin_fast.iceberg.maintenance.removal import check_may_remove, inside, re
 from puffin_fast.iceberg.maintenance.retention import Expiry, Retention, chosen
 from puffin_fast.iceberg.maintenance.snapshot_files import SnapshotFile, snapshot_files
 
-__all__ = ["ExpireSnapshotsResult", "expire_snapshots"]
-
 
 @dataclass(frozen=True)
 class ExpireSnapshotsResult(HtmlFields):

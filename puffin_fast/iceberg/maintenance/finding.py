@@ -6,18 +6,6 @@ from dataclasses import dataclass
 
 from puffin_fast.errors import NotFoundError, PuffinFastError
 
-__all__ = [
-    "CORRUPT",
-    "DANGLING",
-    "DUPLICATE",
-    "MISMATCH",
-    "MISSING",
-    "STALE",
-    "SUPERSEDED",
-    "Finding",
-    "kind_of",
-]
-
 MISSING, DUPLICATE, DANGLING, MISMATCH = "missing", "duplicate", "dangling", "mismatch"
 SUPERSEDED, CORRUPT, STALE = "superseded", "corrupt", "stale"
 

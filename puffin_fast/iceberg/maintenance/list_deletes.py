@@ -13,14 +13,12 @@ from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, take_inventory
-from puffin_fast.rows.tasks import single_data_file
+from puffin_fast.rows.shared_deletes import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
-
-__all__ = ["APPLIES", "DANGLING", "DUPLICATE", "SUPERSEDED", "SCHEMA", "deletes", "rows_of"]
 
 VECTOR, POSITIONS, EQUALITY = "vector", "position deletes", "equality deletes"
 APPLIES, SUPERSEDED, DUPLICATE, DANGLING = "applies", "superseded", "duplicate", "dangling"

@@ -27,9 +27,8 @@ from puffin_fast.iceberg.maintenance.orphan_files import (
     remove_orphan_files,
 )
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
-from puffin_fast.iceberg.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
-
-__all__ = ["MaintainResult", "MaintenancePolicy", "maintain"]
+from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
+from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
 
 STEPS = ("convert", "rewrite", "compact", "expire", "clean")
 VECTOR_STEPS = ("convert", "compact")

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["check_metadata"]
-
 TOTAL_FILES = {
     "total-data-files": (DATA,),
     "total-delete-files": (POSITION_DELETES, EQUALITY_DELETES),

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
 
-__all__ = ["check_newest", "metadata_folders", "newer_metadata", "parsed_metadata"]
-
 CLOCK_SKEW = timedelta(days=1)
 """A file may look this much older than its metadata says."""
 

@@ -48,15 +48,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = [
-    "RemoveOrphanFilesResult",
-    "files_of_newer",
-    "files_of_others",
-    "needed_files",
-    "orphan_files",
-    "remove_orphan_files",
-]
-
 _LOG = logging.getLogger(__name__)
 
 IN_FLIGHT = timedelta(days=3)

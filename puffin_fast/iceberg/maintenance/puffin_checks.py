@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.puffin import BlobMetadata
 
-__all__ = ["check_frame", "check_puffin"]
-
 
 def check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
     """Checks a Puffin file and its vectors against their manifest entries; of other files, the ranges only."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-__all__ = ["Removed", "check_may_remove", "inside", "is_metadata_file", "path_below", "remove_all"]
-
 METADATA_FILE = re.compile(r"[^/]\.metadata\.json(?:\.gz)?$")
 
 _LOG = logging.getLogger(__name__)

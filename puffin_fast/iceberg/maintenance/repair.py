@@ -26,7 +26,7 @@ from puffin_fast.iceberg.deletes.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.puffin_checks import check_frame
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.iceberg.manifest import Key, key_of
-from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.inventory import by_puffin_file
 from puffin_fast.puffin.vectors import read_vectors
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
-
-__all__ = ["repair"]
 
 
 def repair(

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from rich.console import Console, ConsoleOptions, RenderResult
 
-__all__ = ["Report", "report"]
-
 SHOWN, DRAWN = 20, 15
 NOTHING = "no deletes"
 HALF_DAY = np.timedelta64(12, "h")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
 
-__all__ = ["PARTITIONS", "SNAPSHOTS", "by_partition", "over_snapshots"]
-
 PARTITIONS = pa.schema(
     [
         ("partition", pa.string()),

@@ -21,8 +21,6 @@ from puffin_fast.iceberg.plan.files import snapshot_of
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["Expiry", "Retention", "chosen"]
-
 FIVE_DAYS_MS = 432_000_000
 MILLISECOND = timedelta(milliseconds=1)
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.compat.working_table import WorkingTable
     from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["REPLACE", "RewriteResult", "Rewritten", "older_than", "rewrite"]
-
 REPLACE = "replace"
 """The operation, in the snapshot's summary, of a commit that changes files but no rows."""
 

@@ -14,7 +14,7 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms, run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
-from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.filters.filters import Filter
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.sorting import SortOrder
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
-
-__all__ = ["RewriteDataFilesResult", "rewrite_data_files"]
 
 
 def rewrite_data_files(

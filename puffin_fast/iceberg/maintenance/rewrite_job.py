@@ -41,12 +41,12 @@ from puffin_fast.iceberg.maintenance.rewrite import REPLACE
 from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup, with_new_ids
 from puffin_fast.iceberg.maintenance.row_order import RowOrder
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
-from puffin_fast.iceberg.plan.delete_index import unused
-from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot
+from puffin_fast.iceberg.plan.delete_index import FileTask, unused
+from puffin_fast.iceberg.plan.files import Plan, plan_snapshot
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.filters.filters import RowFilter
-from puffin_fast.rows.tasks import single_data_file
+from puffin_fast.rows.shared_deletes import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
     from puffin_fast.iceberg.manifest import ManifestEntry
-
-__all__ = ["RewriteDataFilesResult", "RewriteTerms", "WriteGroups", "run_rewrite"]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.maintenance.data_file_groups import known_deleted, live_bytes
 from puffin_fast.iceberg.maintenance.sorted_rows import SortedRows
 from puffin_fast.iceberg.manifest import key_of
-from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import RowFilter
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.row_order import RowOrder
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.rows.deletes.loader import DeleteLoader
-
-__all__ = ["LINEAGE", "GroupWriter", "NewFile", "OldFile", "RewrittenGroup", "with_new_ids"]
 
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 """The columns of row lineage, which the new files store (specification, "Row Lineage")."""

@@ -15,8 +15,6 @@ from puffin_fast.rows.scan.splits import jobs_of
 if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["check_rows"]
-
 
 def check_rows(scan: Scan, files: Sequence[ManifestEntry], threads: int | None) -> list[Finding]:
     """Reads each data file whole, without its deletes. Memory holds a part of one file per thread.

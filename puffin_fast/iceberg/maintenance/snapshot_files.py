@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["SnapshotFile", "snapshot_files", "snapshots_of"]
-
 Read = TypeVar("Read")
 
 

@@ -25,8 +25,6 @@ from puffin_fast.columns.temporary_rows import read_rows, rows_writer
 if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.row_order import RowOrder
 
-__all__ = ["SortedRows"]
-
 RUN_BYTES = 128 << 20
 """Bytes of the rows of a run, and about those of all rows that are merged at a time."""
 

@@ -35,7 +35,7 @@ from puffin_fast.iceberg.scan.scan import scan as scan_of
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
-from puffin_fast.rows.tasks import single_data_file
+from puffin_fast.rows.shared_deletes import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.iceberg.manifest import ManifestEntry
-
-__all__ = ["Finding", "verify"]
 
 
 def verify(

@@ -22,8 +22,6 @@ from puffin_fast.iceberg.manifest.entries import (
 if TYPE_CHECKING:
     from puffin_fast.avro.file import AvroFile
 
-__all__ = ["check_counts", "check_entries", "check_partition_types", "check_sequence_numbers", "check_types"]
-
 DELETE_FORMATS = ("PUFFIN", "PARQUET", "AVRO", "ORC")
 _REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _PARTITION_TYPES = ("null", "boolean", "long", "double", "bytes", "string")

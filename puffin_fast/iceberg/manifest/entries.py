@@ -21,34 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = [
-    "ADDED",
-    "DATA",
-    "DELETED",
-    "DELETES",
-    "ENTRY_NAMES",
-    "ENTRY_TYPES",
-    "EQUALITY_DELETES",
-    "EXISTING",
-    "LIST_FIELD_NAMES",
-    "LIST_NAMES",
-    "LIST_TYPES",
-    "METRICS",
-    "POSITION_DELETES",
-    "STATUSES",
-    "UNASSIGNED",
-    "VERSIONS",
-    "Key",
-    "ManifestEntry",
-    "ManifestFile",
-    "PartitionSummary",
-    "check_version",
-    "counts_of",
-    "entry_schema",
-    "key_of",
-    "partition_type",
-]
-
 EXISTING: Final = 0
 ADDED: Final = 1
 DELETED: Final = 2

@@ -16,7 +16,8 @@ from puffin_fast._run.groups import filled_groups
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.streams import in_order
 from puffin_fast.avro.columns import Nested, read_columns
-from puffin_fast.avro.file import PartitionColumn, parse_avro, read_avro, read_together
+from puffin_fast.avro.file import parse_avro, read_avro, read_together
+from puffin_fast.avro.schema import PartitionColumn
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest.checks import (
     check_counts,
@@ -47,15 +48,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.snapshots import Snapshot
-
-__all__ = [
-    "Columns",
-    "EntrySelector",
-    "manifests_of",
-    "read_manifest",
-    "read_manifest_list",
-    "read_manifests",
-]
 
 Columns: TypeAlias = "dict[str, Any]"
 """The values of a manifest's entries by canonical field name, with an item per entry."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["can_write", "check_transforms", "write_manifest", "write_manifest_list"]
-
 _DEFAULT_BLOCK_SIZE = 64 * 1024 * 1024  # field 105, required in version 1 only
 _FROM_ENTRY = ("sequence_number", "file_sequence_number", "snapshot_id", "status")
 _FROM_FILE = tuple(

@@ -1,5 +1,3 @@
 """What `accelerate` replaces in PyIceberg."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

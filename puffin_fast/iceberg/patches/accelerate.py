@@ -16,8 +16,6 @@ from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.patches.pyiceberg_writes import WRITES
 from puffin_fast.iceberg.scan.pyiceberg_scans import PATCHES
 
-__all__ = ["Acceleration", "accelerate"]
-
 _PATCHES = Patches(f"pyiceberg {pyiceberg.__version__}", lambda: (*PATCHES, *WRITES))
 
 

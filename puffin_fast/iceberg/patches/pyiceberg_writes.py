@@ -30,8 +30,6 @@ from puffin_fast.iceberg.dml.transaction import transaction
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["WRITES"]
-
 _NO_PROPERTIES: Mapping[str, str] = {}
 
 _make_transaction, _append = Table.transaction, Table.append

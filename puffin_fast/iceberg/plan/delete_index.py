@@ -32,8 +32,6 @@ from puffin_fast.rows.tasks import TaskOf
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["DeleteIndex", "FileTask", "unused"]
-
 _NAN = object()  # replaces NaN in partition values, so that NaN equals NaN
 
 

@@ -50,15 +50,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = [
-    "FileTask",
-    "Plan",
-    "plan_files",
-    "plan_snapshot",
-    "resolve",
-    "snapshot_of",
-]
-
 MAX_FORMAT_VERSION = 3
 
 

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["DeleteInventory", "FileDeletes", "by_puffin_file", "take_inventory"]
-
-
 PER_GROUP = 1000
 """The maximum number of data files in a group: their vectors are read and held in memory together."""
 

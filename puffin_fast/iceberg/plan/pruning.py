@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.avro.columns import Nested
 
-__all__ = ["BoundsPruner"]
-
 Mask = npt.NDArray[np.bool_]
 
 _INT32 = (types.IntegerType, types.DateType)

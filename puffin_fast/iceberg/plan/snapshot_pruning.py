@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.filters.filters import Matcher
 
-__all__ = ["SnapshotPruning"]
-
 
 @dataclass(frozen=True)
 class _SpecPruning:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["SnapshotFiles", "StagedSnapshot", "files_of"]
-
 
 @dataclass(frozen=True)
 class SnapshotFiles:

@@ -7,8 +7,6 @@ from datetime import datetime
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["milliseconds_of"]
-
 
 def milliseconds_of(time: int | str | datetime, name: str = "as_of") -> int:
     """Converts a point in time to milliseconds since 1970.

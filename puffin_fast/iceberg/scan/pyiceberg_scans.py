@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import FileScanTask
 
-__all__ = ["PATCHES"]
-
 _V3_SCHEMA = MANIFEST_ENTRY_SCHEMAS[3]
 _V3_FIELDS = {field.name: at for at, field in enumerate(DATA_FILE_TYPE[3].fields)}
 _NAN = float("nan")

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["RowScan"]
-
 
 class RowScan:
     """A scan of one state of a table. Subclasses define the files that it reads.

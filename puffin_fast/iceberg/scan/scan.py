@@ -16,7 +16,8 @@ from pyiceberg.table.refs import SnapshotRefType
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.compat.path_table import as_table
-from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, resolve
+from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
 from puffin_fast.iceberg.scan.row_scan import RowScan
 from puffin_fast.rows.filters.filters import RowFilter, both_filters
 from puffin_fast.rows.scan.file_reader import FileReader
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
-
-__all__ = ["Scan", "scan"]
 
 
 class Scan(RowScan):

@@ -61,12 +61,10 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.iceberg.plan.delete_index import FileTask
 
     Sketch = Callable[[Sequence[SketchedColumn], Sequence[FileTask]], Mapping[int, ThetaSketch]]
     """Sketches of columns over the live rows of data files, on this machine or on executors."""
-
-__all__ = ["NdvResult", "Selection", "collect", "collect_ndv", "select"]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
-__all__ = ["SketchedColumn", "columns_of"]
-
 _ELEMENT, _KEY, _VALUE = "element", "key", "value"
 
 

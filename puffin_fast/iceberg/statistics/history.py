@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.statistics.columns import SketchedColumn
 
-__all__ = ["History"]
-
 _KEEPS_ROWS = (Operation.APPEND, Operation.REPLACE)
 
 

@@ -32,8 +32,6 @@ from puffin_fast.theta import Interval
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["NDV_SCHEMA", "NdvOverlap", "ndv", "ndv_overlap"]
-
 NDV_SCHEMA = pa.schema(
     [
         pa.field("column", pa.string(), nullable=False),

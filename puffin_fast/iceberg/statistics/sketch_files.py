@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.iceberg.statistics.columns import SketchedColumn
     from puffin_fast.rows.scan.file_reader import FileReader
-
-__all__ = ["SketchReader"]
 
 READ_BYTES = 32 << 20
 """Uncompressed bytes of the column chunks that are read together, and decoded in batches that stay in the caches."""

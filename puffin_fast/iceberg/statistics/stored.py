@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.statistics import StatisticsFile
 
-__all__ = [
-    "NDV",
-    "OWN_WRITER",
-    "UPPER_BOUND",
-    "WRITER",
-    "StoredSketch",
-    "files_of_history",
-    "hashed_type",
-    "load_sketches",
-    "named_fields",
-    "statistics_of",
-]
-
 NDV = "ndv"
 """Property of a theta blob: the estimate as an integer (Puffin specification)."""
 

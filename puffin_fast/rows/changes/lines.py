@@ -25,8 +25,6 @@ from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import jobs_of
 from puffin_fast.rows.tasks import Task
 
-__all__ = ["CHANGE_TYPE", "WORDS", "ChangeReader", "MakeReader", "commit_fields", "read_tasks"]
-
 CHANGE_TYPE = "_change_type"
 """The column of the kind of change."""
 

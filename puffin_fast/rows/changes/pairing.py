@@ -30,8 +30,6 @@ from puffin_fast.columns.temporary_rows import read_rows, rows_writer
 from puffin_fast.rows.keys.key_hash import key_hashes
 from puffin_fast.rows.match.same_values import same_values
 
-__all__ = ["DELETE", "INSERT", "KIND", "POSTIMAGE", "PREIMAGE", "Pairing", "Stage"]
-
 DELETE, INSERT, PREIMAGE, POSTIMAGE = range(4)
 """The values of the column `KIND`."""
 

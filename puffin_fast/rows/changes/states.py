@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.shared_deletes import DeleteFiles
 
-__all__ = ["ChangedRows", "Commit", "CommitChanges", "FileChange", "FileStates"]
-
 _GROUP = 1000
 """Number of data files whose deletion vectors are read together."""
 

@@ -1,5 +1,3 @@
 """Deletes of data files: loaded, applied, united with new ones."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

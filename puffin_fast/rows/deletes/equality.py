@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 MOST_HASHED = 1 << 10
 """Up to this number of keys, a hash table may be built again for each batch: a table may have many small data files."""
 
-__all__ = ["DeletedKeys", "EqualityDeletes", "KeySet", "field_of", "live_matches"]
-
 
 def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
     """Returns a field from the current schema, or from the newest schema that has it if it was dropped.

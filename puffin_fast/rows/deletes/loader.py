@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.tasks import DataFile, DeleteFile, Task, Vector
 
-__all__ = [
-    "Decode",
-    "DeleteLoader",
-    "ReadAhead",
-    "read_entry",
-    "within",
-]
-
 MOST_AHEAD = 256
 """Maximum number of position-delete files that are read at once although only some of them are needed yet ..."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from puffin_fast.puffin.vectors import DeletionVectorLocation
     from puffin_fast.rows.tasks import Task
 
-__all__ = ["NewDeletes", "Outcome", "merge_rows", "paths_of_rows", "united"]
-
 
 class _Loader(Protocol):
     def of(self, task: Task) -> PositionBitmap: ...

@@ -23,14 +23,12 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.rows.files.files import reading
 from puffin_fast.rows.files.projection import FIELD_ID
 from puffin_fast.rows.files.reader import columns_of, open_format
-from puffin_fast.rows.tasks import FILE_PATH_ID
+from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from puffin_fast.rows.tasks import DeleteFile
-
-__all__ = ["POS_FIELD", "read_position_deletes"]
 
 BATCH_ROWS = 1 << 20
 """Maximum number of rows of a batch of a position-delete file."""

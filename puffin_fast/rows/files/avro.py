@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.files.projection import FileSchema
 
-__all__ = ["AvroReader"]
-
 
 class AvroReader:
     """An open Avro file; see `FormatReader`.

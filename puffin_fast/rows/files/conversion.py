@@ -17,23 +17,6 @@ from puffin_fast.columns.plain_types import null_mask, plain_type, with_values
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
-__all__ = [
-    "Cast",
-    "Convert",
-    "FileField",
-    "ProjectionError",
-    "ShreddedVariantError",
-    "arrow_type",
-    "constant",
-    "converter",
-    "is_list",
-    "missing",
-    "primitive",
-    "storage_type",
-    "stored",
-    "type_in_file",
-]
-
 Convert = Callable[[pa.Array, Mapping[int, Any]], pa.Array]
 """Converts an array of the file to the table's type; the mapping holds constants by field id."""
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from puffin_fast.parquet.column_pages import Rows
     from puffin_fast.rows.files.projection import FileSchema
 
-__all__ = ["BATCH_ROWS", "BatchColumns", "Columns", "FormatReader", "open_input", "reading", "size_in_rows"]
-
 BATCH_ROWS = 1 << 17
 """Default maximum number of rows of a batch."""
 

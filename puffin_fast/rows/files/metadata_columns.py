@@ -15,8 +15,6 @@ from puffin_fast.dv.iceberg import ROW_POSITION_FIELD_ID
 if TYPE_CHECKING:
     from puffin_fast.rows.tasks import DataFile
 
-__all__ = ["METADATA_COLUMNS", "RESERVED_NAMES", "Metadata", "MetadataColumn"]
-
 
 @dataclass(frozen=True, slots=True)
 class Metadata:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.files.projection import FileSchema
 
-__all__ = ["OrcReader"]
-
 ORC_ID = b"iceberg.id"
 
 

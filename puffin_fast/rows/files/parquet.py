@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from puffin_fast._io import Source
     from puffin_fast.rows.files.projection import FileSchema
 
-__all__ = ["PLAIN_ROWS", "GroupColumns", "ParquetReader", "dictionary_columns", "open_parquet"]
-
 TAIL_BYTES = 1 << 16
 """Bytes at the end of a file on an object store that are read first: the footer, if it is not longer."""
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import MappedField, NameMapping
     from pyiceberg.types import NestedField
 
-__all__ = ["FileSchema", "Projection"]
-
 FIELD_ID = b"PARQUET:field_id"
 
 

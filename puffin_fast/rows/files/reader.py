@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from puffin_fast.rows.files.conversion import Cast, Convert
     from puffin_fast.rows.tasks import DataFile, StoredFile
 
-__all__ = ["Batch", "DataFiles", "OpenedFile", "SelectedRows", "columns_of", "open_format"]
-
 FORMATS = ("PARQUET", "ORC", "AVRO")
 
 _MAKING = lock_across_fork()

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.files.projection import FileSchema
 
-__all__ = ["RowGroupMetrics", "row_group_metrics", "row_groups_that_may_match"]
-
 _PACK = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d", "BOOLEAN": "<?"}
 _LITTLE = (IntegerType, LongType, FloatType, DoubleType, BooleanType, DateType)
 _BYTES = (StringType, BinaryType, FixedType, UUIDType)

@@ -16,9 +16,6 @@ from pyiceberg.conversions import from_bytes
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
-__all__ = ["TRUNCATED", "Range", "Sorted", "decode_bound", "literal_values"]
-
-
 TRUNCATED = 999
 """Nanoseconds by which PyIceberg's upper bounds of nanosecond timestamps may be too low: it writes microseconds."""
 

@@ -23,8 +23,6 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from puffin_fast.rows.filters.like import BoundLike, match_like
 
-__all__ = ["ArrowEvaluator"]
-
 _INTEGERS = {
     **{kind.id: pa.int32() for kind in (pa.date32(), pa.time32("s"))},
     **{kind.id: pa.int64() for kind in (pa.time64("us"), pa.timestamp("us"))},

@@ -50,8 +50,6 @@ from puffin_fast.rows.filters.rewriters import (
     RequiredFields,
 )
 
-__all__ = ["Filter", "Matcher", "RowFilter", "both_filters", "parse_filter"]
-
 Filter: TypeAlias = str | BooleanExpression | pc.Expression
 
 NUMBERS = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DateType, TimeType,

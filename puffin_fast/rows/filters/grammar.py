@@ -44,8 +44,6 @@ from puffin_fast.columns.decimals import as_number
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.like import Like
 
-__all__ = ["parse_filter", "shown_text"]
-
 _TOKEN = re.compile(
     r"""(?P<blob>[xX]'[^']*')
       | (?P<string>'(?:[^']|'')*')

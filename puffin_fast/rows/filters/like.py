@@ -19,8 +19,6 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import StringType
 
-__all__ = ["BoundLike", "Like", "match_like"]
-
 _PART = re.compile(r"\\(?P<escaped>.)|(?P<wildcard>[%_])|(?P<plain>.)", re.DOTALL)
 
 

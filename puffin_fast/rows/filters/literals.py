@@ -73,8 +73,6 @@ from pyiceberg.types import (
 from puffin_fast.columns.decimals import as_number
 from puffin_fast.rows.filters.like import Like
 
-__all__ = ["check_date_literals", "convert_literals", "weakened"]
-
 MICROS_PER_DAY = 24 * 60 * 60 * 1_000_000
 
 _TIME = r"(?P<time>\d\d:\d\d(?::\d\d)?)(?:\.(?P<fraction>\d{1,9}))?"

@@ -32,16 +32,6 @@ from puffin_fast.rows.filters.like import BoundLike, Like
 from puffin_fast.rows.filters.literals import check_date_literals, convert_literals, weakened
 from puffin_fast.rows.filters.struct_path import structs_around
 
-__all__ = [
-    "Binder",
-    "ColumnCollector",
-    "LiteralConverter",
-    "NotNullRewriter",
-    "PruningRewriter",
-    "RequiredFields",
-    "check_names",
-]
-
 _Pair: TypeAlias = tuple[BooleanExpression, BooleanExpression]
 
 

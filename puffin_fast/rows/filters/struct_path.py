@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Accessor, Schema
     from pyiceberg.types import NestedField, StructType
 
-__all__ = ["structs_around"]
-
 
 def structs_around(schema: Schema, field_id: int) -> tuple[NestedField, ...] | None:
     """Returns the structs on the way to a field, outermost first; None if it is inside a list or map."""

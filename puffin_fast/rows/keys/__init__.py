@@ -1,5 +1,3 @@
 """Keys: bound to a schema, hashed, found in columns."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -6,8 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["is_integral", "is_ascending", "numbers_of", "sorted_distinct"]
-
 Bools = npt.NDArray[np.bool_]
 
 CHECKED = 1 << 16

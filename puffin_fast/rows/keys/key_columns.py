@@ -23,19 +23,6 @@ from puffin_fast.rows.keys.integers import is_integral, sorted_distinct
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = [
-    "to_key_type",
-    "column_of",
-    "distinct_keys",
-    "distinct_rows",
-    "key_fields",
-    "key_schema",
-    "key_tables",
-    "keys_of_batch",
-    "normalize_floats",
-]
-
-
 KEY_TABLE_BYTES = 64 << 20
 """About the greatest size of the keys that are converted at a time."""
 

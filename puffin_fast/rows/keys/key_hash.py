@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from puffin_fast.rows.keys.integers import is_integral, numbers_of
 from puffin_fast.rows.keys.string_hash import StringHash
 
-__all__ = ["key_hashes"]
-
 SEED = 3
 """Another one than those of `key_set`: keys of one part are not to have similar hashes there."""
 

@@ -26,8 +26,6 @@ from puffin_fast.rows.keys.string_hash import StringHash
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
-__all__ = ["KeySet"]
-
 MAX_HASH_TABLE_VALUES = 1 << 15
 """Up to this number of values, it costs little that Arrow builds its hash table again for each batch."""
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["KeyBounds", "KeyEnds", "Keys"]
-
 MAX_PARTITION_LITERALS = 10_000
 """Maximum number of values of a partition column that are projected one by one; more are projected as a range."""
 

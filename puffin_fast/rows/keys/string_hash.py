@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["StringHash"]
-
 CHUNK = 1 << 18
 """Number of bytes hashed at a time; temporary arrays take 8 bytes for each of them."""
 

@@ -1,5 +1,3 @@
 """Given rows beside stored rows: keys, values, change feeds, assignments."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -19,8 +19,6 @@ from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 
-__all__ = ["Assignments", "NewColumn"]
-
 
 class NewColumn(NamedTuple):
     """New values that were computed elsewhere, one for each row that is updated."""

@@ -19,8 +19,6 @@ from puffin_fast.rows.match.same_values import same_values
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = ["ChangeFeed", "same_changes"]
-
 
 @dataclass(frozen=True)
 class ChangeFeed:

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["DuplicateKeys", "OnDuplicateKeys", "refuses_duplicates"]
-
 OnDuplicateKeys = Literal["refuse", "replace"]
 
 

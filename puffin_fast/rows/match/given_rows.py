@@ -28,8 +28,6 @@ from puffin_fast.rows.match.null_structs import with_null_fields, with_required_
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = ["RowWriterSchema"]
-
 
 class RowWriterSchema:
     """Converts rows of one Arrow schema to rows of a table.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["KeyHashes", "KeyParts", "key_parts", "search_parts"]
-
 Part = TypeVar("Part")
 
 INTEGER_KEY = 40

@@ -28,19 +28,6 @@ from puffin_fast.rows.tasks import Task
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = [
-    "Counts",
-    "Matches",
-    "Source",
-    "check_clauses",
-    "check_columns",
-    "find_matches",
-    "fit",
-    "given_keys",
-    "row_ids",
-    "written_schema",
-]
-
 
 def check_clauses(
     when_matched_update_all: object, when_not_matched_insert_all: object, delete_column: str | None = None

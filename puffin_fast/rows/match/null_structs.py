@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 from puffin_fast.columns.plain_types import null_mask, plain, plain_type, with_values
 from puffin_fast.rows.files.conversion import is_list
 
-__all__ = ["with_null_fields", "with_required_fields"]
-
 
 def with_null_fields(array: pa.Array) -> pa.Array:
     """Returns a plain array in which the fields of null structs are null."""

@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 
 from puffin_fast.columns.row_selection import flags_of
 
-__all__ = ["same_values"]
-
 
 def same_values(left: Any, right: Any) -> Any:
     """Returns a mask of the rows where two arrays of one type and length have the same value, nested values too."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["source_parts"]
-
 ROW_COPIES = 4
 """Number of copies of given rows that are held at a time: as given, as matched, as written, as encoded."""
 

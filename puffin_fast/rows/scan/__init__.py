@@ -1,5 +1,3 @@
 """Live rows of data files: read, found by a filter or keys, located."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

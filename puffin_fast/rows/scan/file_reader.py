@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from puffin_fast.rows.scan.splits import Split
     from puffin_fast.rows.tasks import Task
 
-__all__ = ["FileReader", "ReaderFactory", "reader_factory"]
-
 ReaderFactory: TypeAlias = (
     "Callable[[Sequence[NestedField], Sequence[MetadataColumn], pa.Schema], FileReader]"
 )

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.filters.filters import Matcher
 
-__all__ = ["Finder"]
-
 
 class Finder:
     """Finds the matching rows of data files. Safe to use from several threads.

@@ -22,8 +22,6 @@ from puffin_fast.rows.scan.file_reader import ReaderFactory
 from puffin_fast.rows.scan.splits import Split, jobs_of, threads_of
 from puffin_fast.rows.tasks import Task
 
-__all__ = ["LocatedRows", "joined", "located_batches", "located_groups"]
-
 Made = TypeVar("Made")
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from puffin_fast.rows.scan.file_reader import OpenedDataFile
     from puffin_fast.rows.tasks import Task
 
-__all__ = ["Split", "jobs_of", "parts_of", "row_groups_of", "threads_of"]
-
 LARGE_FILE = 256 << 20
 """Size in bytes from which on a data file is split, however many other files there are."""
 

@@ -1,5 +1,3 @@
 """DataFrames: transforms, column functions, the data source, writing."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

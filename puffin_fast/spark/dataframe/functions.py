@@ -16,17 +16,6 @@ from puffin_fast.spark.session.sessions import pyspark_version, worker_python
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = [
-    "cardinality",
-    "contains",
-    "decode",
-    "encode",
-    "theta_estimate",
-    "theta_sketch",
-    "theta_union",
-    "union",
-]
-
 Via = Literal["auto", "arrow", "pandas"]
 
 ARROW_UDF = (4, 1)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.delta.log.storage import TableStorage
 
-__all__ = ["check_job", "data_folder", "job_files", "remove_job_files", "remove_run_files", "run_name"]
-
 Place: TypeAlias = "str | os.PathLike[str] | Table | Any"
 
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -9,8 +9,6 @@ from puffin_fast.spark.session.sessions import session_of, worker_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
-
 
 def register(spark: SparkSession) -> None:
     """Registers ``spark.read.format("puffin")`` with a session; see `puffin_fast.spark.dataframe.source`.

@@ -31,8 +31,6 @@ from puffin_fast.puffin import PuffinReader
 from puffin_fast.puffin.vectors import read_vectors
 from puffin_fast.spark.worker.explode import explode
 
-__all__ = ["PuffinDataSource"]
-
 BLOBS = pa.schema(
     [
         pa.field("path", pa.string()),

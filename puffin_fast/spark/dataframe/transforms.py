@@ -19,8 +19,6 @@ from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, take
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["TASK_MEMORY", "decode_vectors", "encode_deletes", "theta_sketches", "union_vectors"]
-
 TASK_MEMORY = 128 << 20
 """Default size of the buffers of a task's Python worker, in bytes. With copies, its peak memory is three to four
 times the sum of this and the task's largest deletion vector, plus 125 MB of imported modules."""

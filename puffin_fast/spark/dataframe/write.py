@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["TARGET_FILE_SIZE", "collect_written", "remove_unnamed", "write_deletion_vectors"]
-
 TARGET_FILE_SIZE = 64 << 20
 """Bytes of blobs above which a task begins another Puffin file."""
 

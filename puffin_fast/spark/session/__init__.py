@@ -1,5 +1,3 @@
 """Sessions and calls to executors."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LIMIT", "NO_LIMIT", "collected", "rows_per_batch", "split_by_rows_only"]
-
 LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Spark's setting, 64 MB by default. To keep it, Spark adds up the sizes of all of a batch's buffers after each
 single row, which takes half of the time that rows need to reach Python (measured with PySpark 4.1)."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["by_name", "mapped", "over_batches"]
-
 
 def by_name(module: str, function: str) -> Callable[[], Callable[..., Any]]:
     """Returns a picklable function that imports ``module.function`` on an executor.

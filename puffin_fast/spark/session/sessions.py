@@ -28,19 +28,6 @@ from puffin_fast.errors import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = [
-    "INTEGERS",
-    "check_dataframe",
-    "first_line",
-    "own_errors",
-    "pyspark_version",
-    "quiet_contexts",
-    "session_of",
-    "tagged",
-    "take",
-    "worker_python",
-]
-
 OLDEST = (4, 0)
 """The first PySpark series with `DataFrame.toArrow` and one DataFrame class for classic and Connect."""
 

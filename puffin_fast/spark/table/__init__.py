@@ -1,5 +1,3 @@
 """Jobs on tables."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
-
-__all__ = ["compact"]
 
 ONE_FILE = 1 << 62
 """No limit: each task writes one file, whose size was decided when the tasks were made."""

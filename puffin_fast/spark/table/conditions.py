@@ -22,15 +22,13 @@ from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
 
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.rows.filters.filters import parse_filter
+from puffin_fast.rows.filters.grammar import parse_filter
 from puffin_fast.rows.filters.like import Like
 from puffin_fast.spark.session.sessions import first_line, quiet_contexts
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyspark.sql import Column, DataFrame, SparkSession
-
-__all__ = ["PLACES", "check_places", "rows_where", "sql_condition", "sql_errors"]
 
 PLACES = ("_file", "_pos")
 """The metadata columns of a row's data file and position."""

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
     from puffin_fast.rows.shared_deletes import SharedDeletes
 
-__all__ = ["convert_equality_deletes", "convert_position_deletes"]
-
 _BODIES = "puffin_fast.spark.worker.conversions"
 
 

@@ -17,7 +17,7 @@ from puffin_fast._run.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import DeleteResult
-from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
@@ -36,8 +36,6 @@ from puffin_fast.verbs.options import OnConflict
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import Column, DataFrame, SparkSession
-
-__all__ = ["delete", "delete_positions"]
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.request import Request, repeated
-from puffin_fast.iceberg.plan.files import FileTask, plan_files
+from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.table.delta import DeltaDelete
 from puffin_fast.spark.table.iceberg_jobs import DeleteJob
 from puffin_fast.spark.table.job import Job
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["AnyDeleteJob", "IcebergDelete", "start"]
 
 
 class IcebergDelete(DeleteJob):

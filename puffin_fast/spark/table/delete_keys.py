@@ -15,7 +15,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import DeleteResult
-from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
 from puffin_fast.rows.keys.keys import KeyBounds, Keys
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
-
-__all__ = ["BROADCAST_KEYS", "delete_keys", "key_ends"]
 
 BROADCAST_KEYS = 1 << 22
 """Largest number of distinct keys that are sent to every task."""

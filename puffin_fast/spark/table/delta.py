@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.scan.finder import Finder
 
-__all__ = ["DeltaDelete", "DeltaDeleteResult", "DeltaJob"]
-
 
 @dataclass(frozen=True)
 class DeltaDeleteResult(delta.DeleteResult):

@@ -14,7 +14,8 @@ from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.attempt import conflict_filter_of
 from puffin_fast.iceberg.dml.delete import DeleteResult
-from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
+from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
 from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.verbs.options import OnConflict, Options
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg.manifest import ManifestEntry
-
-__all__ = ["ConflictFilter", "DeleteJob", "Replaced", "Work", "open_job"]
 
 ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"
 """As in `Changes`."""

@@ -51,22 +51,6 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
     from puffin_fast.spark.worker.upsert import MatchedFile
 
-__all__ = [
-    "MAIN",
-    "OPEN_BYTES",
-    "TASK_BYTES",
-    "Job",
-    "bins_of",
-    "bins_of_tasks",
-    "checked_id",
-    "without_history",
-    "share_bytes",
-    "shares_of",
-    "spread",
-    "task_rows",
-    "without_metrics",
-]
-
 MAIN = "main"
 
 TASK_BYTES = 128 << 20

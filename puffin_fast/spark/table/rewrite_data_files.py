@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
-    from puffin_fast.iceberg.plan.files import FileTask
-
-__all__ = ["rewrite_data_files"]
+    from puffin_fast.iceberg.plan.delete_index import FileTask
 
 
 def rewrite_data_files(

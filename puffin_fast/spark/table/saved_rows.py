@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.spark.table.job import Job
 
-__all__ = ["saved"]
-
 _BODIES = "puffin_fast.spark.worker.saved_rows"
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.scan.file_reader import FileReader
 
-__all__ = ["is_delta", "refuse", "scan"]
-
 
 def scan(
     spark: SparkSession | DataFrame,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from puffin_fast.rows.scan.finder import Finder
     from puffin_fast.spark.table.job import Job
 
-__all__ = ["bins_to_search", "searched"]
-
 
 def searched(
     session: SparkSession, job: Job, tasks: Iterable[Task], finder: Finder, *, case_sensitive: bool = True

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.statistics.columns import SketchedColumn
     from puffin_fast.rows.tasks import Task
 
-__all__ = ["collect_ndv"]
-
 _WORKER = "puffin_fast.spark.worker.sketches"
 
 

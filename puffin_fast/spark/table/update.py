@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["update"]
-
 _BODIES = "puffin_fast.spark.worker.update"
 
 

@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
     from pyspark.sql import Column, DataFrame
 
-    from puffin_fast.iceberg.plan.files import FileTask
-
-__all__ = ["upsert"]
+    from puffin_fast.iceberg.plan.delete_index import FileTask
 
 _BODIES = "puffin_fast.spark.worker.upsert"
 

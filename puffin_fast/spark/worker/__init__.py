@@ -1,5 +1,3 @@
 """The code that runs on executors."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

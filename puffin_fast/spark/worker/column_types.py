@@ -27,8 +27,6 @@ from puffin_fast.errors import UnsupportedError
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["converter", "spark_schema"]
-
 Convert = Callable[[pa.Array], pa.Array]
 
 

@@ -16,25 +16,6 @@ from puffin_fast.theta import ThetaSketch
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "cardinality",
-    "cardinality_pandas",
-    "contains",
-    "contains_pandas",
-    "decode",
-    "decode_pandas",
-    "encode",
-    "encode_pandas",
-    "theta_estimate",
-    "theta_estimate_pandas",
-    "theta_sketch",
-    "theta_sketch_pandas",
-    "theta_union",
-    "theta_union_pandas",
-    "union",
-    "union_pandas",
-]
-
 
 def _where_valid(function: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
     """Applies a function to the rows without a null; the other rows of the result are null."""

@@ -19,8 +19,6 @@ from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.spark.worker.merge import grouped_union, in_slices
 
-__all__ = ["PARTIALS", "PIECE", "Screen", "combine", "pieces"]
-
 PARTIALS = pa.schema([("file_path", pa.string()), ("blob", pa.binary())])
 """The rows that `combine` returns."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.inventory import FileDeletes
     from puffin_fast.rows.deletes.outcome import NewDeletes
 
-__all__ = ["equality", "move", "positions", "read", "unite"]
-
 Batches = Iterator[pa.RecordBatch]
 
 

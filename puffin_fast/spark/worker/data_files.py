@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["TaskTable", "data_file_rows", "rewrite"]
-
 FIRST = 1_000_000
 """The number of a task's first data file: the delete files of the task have lower ones."""
 

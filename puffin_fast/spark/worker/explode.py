@@ -11,8 +11,6 @@ from puffin_fast import arrow
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.spark.worker.merge import check_vectors
 
-__all__ = ["explode"]
-
 ROWS = 1 << 18
 """Rows of a batch that is returned to Spark, and positions that are decoded at once."""
 

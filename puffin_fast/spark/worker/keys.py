@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.keys.keys import KeyBounds
 
-__all__ = [
-    "MORE",
-    "candidate_schema",
-    "candidates",
-    "for_spark",
-    "from_spark",
-    "matched",
-    "normalised",
-    "spark_schema",
-    "up_to",
-]
-
 Batches = Iterator[pa.RecordBatch]
 
 MORE = "more"

@@ -11,8 +11,6 @@ from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.spark.worker.combine import combine
 from puffin_fast.spark.worker.rows import dangling_row, partial_rows
 
-__all__ = ["mark", "pack_files"]
-
 
 def pack_files(files: Iterable[tuple[str, int]]) -> bytes:
     """Packs the paths and row counts of a table's data files into compressed bytes."""

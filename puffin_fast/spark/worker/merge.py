@@ -16,8 +16,6 @@ from puffin_fast import arrow
 from puffin_fast.dv.convert import SAME, convert
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["VECTORS", "check_vectors", "grouped_union", "in_slices", "merge", "merge_into", "merge_whole"]
-
 VECTORS = pa.schema([("file_path", pa.string()), ("blob", pa.binary()), ("cardinality", pa.int64())])
 """The rows that `merge` returns."""
 

@@ -27,8 +27,6 @@ from puffin_fast.puffin.vectors import DeletionVectorLocation, write_vectors
 from puffin_fast.spark.worker.merge import merge
 from puffin_fast.spark.worker.rows import WRITTEN
 
-__all__ = ["Place", "pack", "write_files"]
-
 
 @dataclass(frozen=True)
 class Place:

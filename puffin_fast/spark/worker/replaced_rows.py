@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from puffin_fast.spark.worker.data_files import TaskTable
     from puffin_fast.spark.worker.tasks import Target
 
-__all__ = ["by_places", "rows_at", "write_replaced"]
-
 
 def by_places(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, pa.Table]]:
     """Groups the rows of one task by data file.

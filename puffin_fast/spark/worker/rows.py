@@ -38,31 +38,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-__all__ = [
-    "DATA_FILE",
-    "GROUP",
-    "INSERTED",
-    "MATCHED",
-    "BY_FILES",
-    "DANGLING",
-    "DELETE_FILE",
-    "EMPTIED",
-    "MARKED",
-    "PARTIAL",
-    "REPORT",
-    "SAVED",
-    "SUPERSEDED",
-    "TASK",
-    "UNKNOWN_ROWS",
-    "VECTOR",
-    "WRITTEN",
-    "ReportRow",
-    "dangling_row",
-    "partial_rows",
-    "report_rows",
-    "vector_rows",
-]
-
 PARTIAL, TASK, DANGLING = range(3)
 """Kinds of rows of `MARKED`."""
 

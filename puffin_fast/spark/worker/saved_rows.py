@@ -15,8 +15,6 @@ from puffin_fast._run.groups import split_by_size
 from puffin_fast.spark.worker.rows import SAVED, ReportRow, report_rows
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 
-__all__ = ["SavedFile", "load", "save"]
-
 Batches = Iterator[pa.RecordBatch]
 
 FILE_BYTES = 32 << 20

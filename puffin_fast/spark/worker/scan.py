@@ -14,8 +14,6 @@ from puffin_fast.spark.worker.tasks import items_of, unpack
 if TYPE_CHECKING:
     from puffin_fast.rows.scan.file_reader import FileReader
 
-__all__ = ["ROW", "rows"]
-
 ROW = "row"
 """Column that stands for rows without columns, which PySpark 4.0 drops."""
 

@@ -14,8 +14,6 @@ from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 if TYPE_CHECKING:
     from puffin_fast.iceberg.statistics.sketch_files import SketchReader
 
-__all__ = ["SKETCHES", "of_columns", "of_files", "unite"]
-
 SKETCHES = pa.schema([("column", pa.int32()), ("sketch", pa.binary())])
 """A column's field id, or its place in a DataFrame, and a sketch of some of its values."""
 

@@ -45,19 +45,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.filters.filters import Matcher
 
-__all__ = [
-    "Marked",
-    "Target",
-    "by_spec",
-    "extend",
-    "items_of",
-    "pack",
-    "pickled_tasks",
-    "search",
-    "unpack",
-    "written",
-]
-
 SORTED = 16 << 20
 """Bytes of deletion vectors that are buffered to be sorted by partition spec, in tables with several specs."""
 

@@ -18,8 +18,6 @@ from puffin_fast.spark.worker.data_files import TaskTable
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 
-__all__ = ["PLACE", "ColumnNumber", "at_positions", "by_filter"]
-
 Batches = Iterator[pa.RecordBatch]
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from puffin_fast.rows.match.change_feed import ChangeFeed
     from puffin_fast.rows.tasks import Task
 
-__all__ = ["DELETES", "MATCH", "ORDER", "MatchedFile", "checked", "insert", "keyed", "replace"]
-
 Batches = Iterator[pa.RecordBatch]
 
 MATCH = ("file", "pos", "n", "first", "key")

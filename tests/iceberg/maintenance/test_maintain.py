@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg.manifest import ManifestEntry
-    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.iceberg.plan.delete_index import FileTask
     from tests.iceberg.conftest import RacingCatalog
 
 N = 100

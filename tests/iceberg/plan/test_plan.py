@@ -34,7 +34,7 @@ from puffin_fast.iceberg.manifest import (
 )
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scan.scan import scan
-from puffin_fast.rows.tasks import FILE_PATH_ID
+from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 
 IO = PyArrowFileIO()
 SNAPSHOT = 1

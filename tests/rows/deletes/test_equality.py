@@ -23,8 +23,8 @@ from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scan.scan import scan
-from puffin_fast.rows.deletes.equality import KeySet
 from puffin_fast.rows.files.conversion import storage_type
+from puffin_fast.rows.keys.key_set import KeySet
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
