@@ -43,7 +43,7 @@ __all__ = [
 MAGIC = iceberg.MAGIC
 NATIVE_MAGIC = bytes.fromhex("d0d33964")
 FRAME_BYTES = 8
-"""Bytes of length and checksum, which a record has in addition to the payload (`sizeInBytes` of a descriptor)."""
+"""Bytes of length and checksum, which a record has in addition to the payload (``sizeInBytes`` of a descriptor)."""
 
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
@@ -81,7 +81,7 @@ def decode(
 
 
 def encode_inline(bitmap: PositionBitmap) -> tuple[str, int]:
-    """Returns `pathOrInlineDv` and `sizeInBytes` of a descriptor of storage type `i`.
+    """Returns ``pathOrInlineDv`` and ``sizeInBytes`` of a descriptor of storage type ``i``.
 
     Raises:
         InvalidInputError: the argument is not a PositionBitmap.
@@ -96,8 +96,8 @@ def decode_inline(
     """Decodes a vector that is stored inline in the log.
 
     Args:
-        text: `pathOrInlineDv` of a descriptor of storage type `i`.
-        size_in_bytes: its `sizeInBytes`: the size of the payload without padding.
+        text: ``pathOrInlineDv`` of a descriptor of storage type ``i``.
+        size_in_bytes: its ``sizeInBytes``: the size of the payload without padding.
         cardinality: number of positions in the descriptor; None if it is unknown.
         path: the log file of the descriptor, for errors. Offsets in errors count from the start of the payload.
 

@@ -3,7 +3,7 @@
     .bin      32-bit portable Roaring; no magic, no length, no checksum
     .arrow    an Arrow IPC file with the column `row_id: uint32`, in any order; its body may be compressed
 
-`decode` accepts both forms: an Arrow file begins with `ARROW1`, which is not a cookie of a bitmap.
+`decode` accepts both forms: an Arrow file begins with ``ARROW1``, which is not a cookie of a bitmap.
 
 Source: Lance's format specification, "Deletion".
 """
@@ -69,7 +69,7 @@ def decode(
 
     Args:
         blob: any contiguous buffer that holds the whole file.
-        cardinality: `num_deleted_rows` of the manifest; None if it is unknown.
+        cardinality: ``num_deleted_rows`` of the manifest; None if it is unknown.
         path, offset: the place of the file, for errors.
 
     Raises:

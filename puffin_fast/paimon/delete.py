@@ -63,7 +63,7 @@ def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResul
 
     Args:
         table: of pypaimon, or the path of a table in a warehouse.
-        row_filter: a predicate of pypaimon's `PredicateBuilder`, or text in pypaimon's SQL.
+        row_filter: a predicate of pypaimon's ``PredicateBuilder``, or text in pypaimon's SQL.
         dry_run: count rows and data files, write nothing.
 
     Returns:

@@ -218,7 +218,7 @@ def read_vectors(
 ) -> dict[str, PositionBitmap]:
     """Reads the footer and all vectors of a Puffin file; blobs of other types are skipped.
 
-    A file may have vectors that no manifest references. If there is a manifest, use `read_ranges`.
+    A file may have vectors that no manifest references. If there is a manifest, use `read_vector` with its entries.
 
     Args:
         path: as for `read_vector`.

@@ -69,7 +69,7 @@ def delete(
         on_conflict: what to do if a concurrent commit changed the same data files: ``"refuse"`` raises, ``"merge"``
             runs the delete again on top of it.
         job_id: recorded in the log as a transaction. A job whose id is in the log is not repeated.
-        snapshot_properties: additional entries of the commit's `commitInfo`.
+        snapshot_properties: additional entries of the commit's ``commitInfo``.
         threads: number of files read at a time; the number of processors by default.
         dry_run: count rows and data files, write nothing.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path. Commits on an object store need an

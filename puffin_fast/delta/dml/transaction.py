@@ -43,7 +43,7 @@ def transaction(
         on_conflict: what to do if a concurrent commit changed the same data files: ``"refuse"`` raises, ``"merge"``
             runs all verbs again on top of it.
         job_id: recorded in the log as a transaction. If it is in the log, the verbs do nothing.
-        snapshot_properties: additional entries of the commit's `commitInfo`.
+        snapshot_properties: additional entries of the commit's ``commitInfo``.
         dry_run: run the verbs, but do not commit. Files are written and removed again at the end, because later verbs
             read them.
         filesystem, storage_options: as `delete`.

@@ -52,12 +52,12 @@ class Snapshot:
         storage: of the table.
         version: its number.
         protocol: the features that it requires of readers and writers.
-        metadata: the newest `metaData` action.
+        metadata: the newest ``metaData`` action.
         files: the live files: path (as in the log), size, modificationTime, stats, deletionVector, baseRowId,
             defaultRowCommitVersion, a column `partition.<physical name>` for each partition column, and the place of
             the action.
-        domain_metadata: the newest `domainMetadata` of each domain that is not removed.
-        transactions: the newest version of each application (`txn`).
+        domain_metadata: the newest ``domainMetadata`` of each domain that is not removed.
+        transactions: the newest version of each application (``txn``).
         commit_info: of the version's own commit; empty if only a checkpoint is left of it.
         is_empty: whether the file of the version's own commit has no bytes: its writer may be about to replace it.
     """

@@ -28,14 +28,14 @@ def enable(
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Enables deletion vectors: reader version 3, writer version 7, `delta.enableDeletionVectors`.
+    """Enables deletion vectors: reader version 3, writer version 7, ``delta.enableDeletionVectors``.
 
     Features that older protocol versions implied are then listed by name. Readers without support for deletion vectors
     can no longer read the table.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        snapshot_properties: additional entries of the commit's `commitInfo`.
+        snapshot_properties: additional entries of the commit's ``commitInfo``.
         dry_run: check the table, write nothing.
         filesystem, storage_options: as `delete`.
 

@@ -35,8 +35,8 @@ def orphan_files(
     """Lists the files below a table's folder that no version of its log needs.
 
     A file is needed if a commit or checkpoint in the log refers to it, as an added or removed data file or file of
-    vectors, because time travel may read it. Not listed are hidden files and folders (names that begin with `_` or
-    `.`, which vacuum also ignores), files without a modification time, and other tables inside the folder.
+    vectors, because time travel may read it. Not listed are hidden files and folders (names that begin with ``_`` or
+    ``.``, which vacuum also ignores), files without a modification time, and other tables inside the folder.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.

@@ -43,7 +43,7 @@ def verify(
 
     The checks: each descriptor; the range, magic, checksum, containers and cardinality of each vector; that its
     positions are below the row count of the data file; that the data file exists, is Parquet, and has the row count and
-    size of the log; that the statistics of files with vectors have `numRecords`; that no data file has two vectors;
+    size of the log; that the statistics of files with vectors have ``numRecords``; that no data file has two vectors;
     that scans can read the partition values.
 
     Args:
@@ -54,7 +54,7 @@ def verify(
 
     Returns:
         The problems, those of partition values first, then in the order of the log; a list that is empty if there are
-        none. `unchecked` says what was not checked.
+        none. Its ``unchecked`` says what was not checked.
 
     Raises:
         NotFoundError, UnsupportedError, CorruptDataError: the log cannot be read.

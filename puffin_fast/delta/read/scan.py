@@ -91,7 +91,7 @@ class DeltaScan(RowScan):
         return self._tasks.to_arrow()
 
     def count(self) -> int:
-        """Returns the number of rows; as `puffin_fast.iceberg.scan.scan.RowScan.count`."""
+        """Returns the number of rows; as `puffin_fast.iceberg.Scan.count`."""
         if not self._row_filter.always_true:
             return super().count()
         tasks = self._tasks

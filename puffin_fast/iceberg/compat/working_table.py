@@ -207,7 +207,7 @@ def load_table(catalog: Catalog, name: str | tuple[str, ...]) -> Table:
     Raises:
         NotFoundError: there is no such table.
         UnsupportedError: it is a view, or PyIceberg cannot read its metadata.
-        BusyError: the catalog's database is locked.
+        ConflictError: the catalog's database is locked.
         PuffinFastError: the catalog does not answer.
     """
     check_catalog(catalog)

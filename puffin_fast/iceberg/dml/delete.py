@@ -74,9 +74,9 @@ def delete(
     unread.
 
     Args:
-        table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
-            `write_deletes`). It is refreshed first, and has the new metadata afterwards.
-        row_filter: a PyIceberg expression, its text, or a PyArrow expression (see `RowFilter`).
+        table: a PyIceberg table of format version 3, or 2 (which gets position-delete
+            files). It is refreshed first, and has the new metadata afterwards.
+        row_filter: a PyIceberg expression, its text, or a PyArrow expression, as for `scan`.
         branch: an existing branch.
         case_sensitive: whether column names are compared with case.
         on_conflict: what to do if a concurrent commit deleted rows of the same data files or removed one:
@@ -95,7 +95,7 @@ def delete(
         UnsupportedError: the table is not of format version 2 or 3, or the format of a file is not supported.
         CorruptDataError: a file does not agree with the table's metadata.
         ConflictError: a concurrent commit changed the same data files; the table is unchanged.
-        CommitUnknownError: see `commit`.
+        CommitUnknownError: it is unknown whether the commit happened. No file was removed.
     """
     options = Options(
         verb="delete",
@@ -124,8 +124,8 @@ def delete_positions(
     """Deletes rows given by data file and position, in one commit; repeated and deleted positions are ignored.
 
     Args:
-        table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
-            `write_deletes`). It is refreshed first, and has the new metadata afterwards.
+        table: a PyIceberg table of format version 3, or 2 (which gets position-delete
+            files). It is refreshed first, and has the new metadata afterwards.
         deletes: rows as for `append` with columns ``file_path`` (string: the path exactly as in the table's metadata)
             and ``pos`` (integer), in any order; or a mapping of paths to positions (``{path: [0, 7]}``).
         branch, on_conflict, job_id, snapshot_properties, threads, dry_run: as `delete`.

@@ -146,7 +146,8 @@ def append(
             column's type, a required column has a null, or a property of the table has a value that is not allowed.
         NotFoundError: the branch does not exist.
         UnsupportedError: property ``write.format.default`` is not Parquet.
-        ConflictError, CommitUnknownError: see `commit`.
+        ConflictError: other commits came first in all attempts; the table is unchanged.
+        CommitUnknownError: it is unknown whether the commit happened. No file was removed.
     """
     options = Options(
         verb="append",
@@ -177,7 +178,8 @@ def upgrade(table: Table, *, dry_run: bool = False) -> Table:
         The given table.
 
     Raises:
-        ConflictError, CommitUnknownError: see `commit`.
+        ConflictError: other commits came first in all attempts; the table is unchanged.
+        CommitUnknownError: it is unknown whether the commit happened. No file was removed.
         UnsupportedError: this version of PyIceberg is not supported.
     """
     check_flags(dry_run=dry_run)

@@ -63,13 +63,13 @@ def update(
 
     The old rows are deleted by deletion vectors; the new rows are written to new data files, in the partitions of their
     new values.
-    Updated rows keep their row ids, and have the commit's sequence number as their `_last_updated_sequence_number`
+    Updated rows keep their row ids, and have the commit's sequence number as their ``_last_updated_sequence_number``
     (format version 3, specification, "Row Lineage"). The matching rows are held in memory.
 
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files). It is refreshed first,
             and has the new metadata afterwards.
-        row_filter: a PyIceberg expression, its text, or a PyArrow expression (see `RowFilter`).
+        row_filter: a PyIceberg expression, its text, or a PyArrow expression, as for `scan`.
         values: for each top-level column that is set, a value of Python or Arrow, or a PyArrow expression over the old
             row (``{"n": pc.field("n") + 1}``). Dates, times, decimals and UUIDs may be text. Expressions see the
             old values of all columns.

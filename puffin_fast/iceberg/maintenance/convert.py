@@ -66,7 +66,7 @@ def convert_position_deletes(
             data file, or a data file has two vectors (see `repair`).
         NotFoundError: the branch or a delete file does not exist.
         ConflictError: all retries after concurrent commits failed; the table is unchanged.
-        CommitUnknownError: see `commit`.
+        CommitUnknownError: it is unknown whether the commit happened. No file was removed.
     """
     check_threads(threads)
 

@@ -73,7 +73,7 @@ def orphan_files(
     These are files of commits that failed, files of expired snapshots, and Puffin files whose vectors were
     merged or compacted. No file is removed: the caller does that.
 
-    In doubt a file is not listed: if its location may be another spelling of a needed one (see `FileSet`), if
+    In doubt a file is not listed: if its location may be another spelling of a needed one (``s3a`` for ``s3``), if
     the filesystem does not report its age, if metadata of this table needs it that is newer than the catalog's or
     follows other commits, or if it belongs to another table whose metadata is at or below this one's location, also to
     a table that was dropped and created again there, and to a table of Delta, Hudi, Lance or Paimon. Where such a table

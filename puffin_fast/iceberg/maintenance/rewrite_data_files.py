@@ -45,7 +45,7 @@ def rewrite_data_files(
     """Rewrites the data files that have many deleted rows, and joins small ones, in one commit.
 
     No row changes. Deletes of all kinds are applied; in format version 3 rows keep their row ids and their
-    `_last_updated_sequence_number` (specification, "Row Lineage"). New files have the partition and the spec of the
+    ``_last_updated_sequence_number`` (specification, "Row Lineage"). New files have the partition and the spec of the
     old ones. Their data sequence number is that of the snapshot that was read, so that equality deletes of later
     commits apply to them. Rows that other commits delete meanwhile stay deleted: the deletes are moved to the new
     files, and nothing is read again.
@@ -62,8 +62,8 @@ def rewrite_data_files(
 
     Args:
         table: a PyIceberg table of format version 3, or 2. It is refreshed first, and has the new metadata afterwards.
-        row_filter: only data files that may have rows for which the filter is true are rewritten, whole (see
-            `RowFilter`).
+        row_filter: only data files that may have rows for which the filter is true are rewritten, whole;
+            as for `scan`.
         min_deleted: deleted share of a data file's rows from which on it is rewritten, from 0 to 1. Rows count that
             deletion vectors, or position-delete files about this data file only, delete.
         min_file_size: data files of fewer bytes are joined; by default 0.75 of the target size. 0: none are.

@@ -22,11 +22,11 @@ _PATCHES = Patches(f"pyiceberg {pyiceberg.__version__}", lambda: (*PATCHES, *WRI
 def accelerate() -> Acceleration:
     """Makes PyIceberg's own scans load deletion vectors through this package, and its verbs write tables of version 3.
 
-    It applies to this process. Scans: `table.scan()` in all its forms (`to_arrow`, `to_arrow_batch_reader`,
-    `to_pandas`, `to_polars`, `to_duckdb`, `count`), and to Polars' `scan_iceberg` where it loads deletion
+    It applies to this process. Scans: ``table.scan()`` in all its forms (`to_arrow`, `to_arrow_batch_reader`,
+    `to_pandas`, `to_polars`, `to_duckdb`, `count`), and to Polars' ``scan_iceberg`` where it loads deletion
     vectors through PyIceberg. Scans are faster. They also apply only the vector that the manifest entry
     references, not superseded ones in the same Puffin file. Plans made before the call should be made again.
-    `table.append`, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite` and transactions of these work on
+    ``table.append``, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite` and transactions of these work on
     tables of format version 3, which PyIceberg alone refuses ("Cannot write manifest for table version: 3").
     Arguments and results are PyIceberg's; the commit is this package's: one snapshot for a transaction, with
     deletion vectors.

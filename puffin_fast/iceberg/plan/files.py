@@ -223,7 +223,7 @@ def plan_files(
         branch, tag: the branch or tag whose snapshot is scanned.
         as_of: the time at which the snapshot was current: milliseconds since 1970, or a datetime or ISO 8601
             text with a time zone.
-        row_filter: as for `RowFilter.bind`. Manifests and data files in which no row can match are pruned by
+        row_filter: as for `scan`. Manifests and data files in which no row can match are pruned by
             their partition values and metrics.
         case_sensitive: whether column names in the filter are case-sensitive.
         metrics: whether the entries of data files have their metrics even if pruning does not need them.

@@ -69,7 +69,7 @@ def ndv(
         case_sensitive: whether column names are compared with case.
 
     Returns:
-        `NDV_SCHEMA`: one row for each column, in the order of the schema or of `columns`: ``snapshot_id`` is the
+        An Arrow table with one row for each column, in the order of the schema or of `columns`: ``snapshot_id`` is the
         snapshot whose rows were counted. A count that ``is_upper_bound`` includes values of deleted rows.
 
     Raises:

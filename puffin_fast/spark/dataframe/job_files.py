@@ -128,7 +128,7 @@ def remove_job_files(
         where: the folder that the job wrote to, or the table, as `job_files` takes it; files that a snapshot of the
             table or a version in the log of a Delta table needs are not removed.
         job_id: the complete job id.
-        keep: paths that are not removed, as the job reported them or in another spelling (see `FileSet`).
+        keep: paths that are not removed, as the job reported them or in another spelling (``s3a`` for ``s3``).
         filesystem: as for `job_files`.
 
     Returns:

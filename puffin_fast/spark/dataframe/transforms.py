@@ -84,18 +84,18 @@ def encode_deletes(
         df: one row per deleted position, in any order; duplicates are allowed.
         file_path: the column with the data file's path, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
-        format: of the vectors, one of `puffin_fast.dv.convert.FORMATS`: ``iceberg``, ``delta``, ``paimon``, …
-        task_memory: size of a task's buffers in bytes, independent of skew (see `TASK_MEMORY`).
+        format: of the vectors, one of those of `puffin_fast.dv.convert`: ``iceberg``, ``delta``, ``paimon``, …
+        task_memory: size of a task's buffers in bytes, independent of skew; 128 MiB by default.
 
     Returns:
         (file_path string, blob binary, cardinality long): one row per distinct path; blob is a
         ``deletion-vector-v1`` blob (Puffin specification, blob types). A record of a ``.bin`` file of Delta and one of
-        Paimon's version 2 have the same bytes; for other formats it is what `encode` of their codec returns.
+        Paimon's version 2 have the same bytes; for other formats it is what ``encode`` of their codec returns.
 
     Raises:
         NotFoundError: a column does not exist.
         InvalidInputError: a column has another type, or the format is unknown. When the DataFrame is computed: a
-            null, a negative position, or one above `MAX_POSITION`.
+            null, a negative position, or one above 0x7FFFFFFE80000000.
         LimitExceededError: when the DataFrame is computed, a position that the format cannot hold.
         UnsupportedError: a streaming DataFrame, or a PyArrow that PySpark does not support.
     """

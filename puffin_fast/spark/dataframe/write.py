@@ -107,7 +107,7 @@ def write_deletion_vectors(
 
     Raises:
         NotFoundError: a column does not exist.
-        InvalidInputError: a column has another type; a null; a position is negative or above `MAX_POSITION`.
+        InvalidInputError: a column has another type; a null; a position is negative or above 0x7FFFFFFE80000000.
         ConflictError: files of the job exist already, or another run of it writes at the same time.
         MissingExtraError: an executor cannot import this package; names its host and Python.
         UnsupportedError: a streaming DataFrame, or a PyArrow that PySpark does not support.

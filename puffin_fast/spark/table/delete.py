@@ -66,7 +66,7 @@ def delete(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
-            a URI, or deltalake's `DeltaTable`. It has no branches; `snapshot_properties` are entries of `commitInfo`.
+            a URI, or deltalake's `DeltaTable`. It has no branches; `snapshot_properties` are entries of ``commitInfo``.
         row_filter: Spark's SQL, a Column, a PyIceberg expression or a PyArrow expression.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as there.
 
