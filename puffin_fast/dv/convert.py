@@ -53,8 +53,8 @@ def convert(
 
     Args:
         blob: any contiguous buffer that holds exactly one vector.
-        source, target: two of ``"iceberg"``, ``"delta"``, ``"paimon"`` (target: version 2), ``"paimon-v1"``, ``"lance"``,
-            ``"mumbling"``.
+        source, target: two of ``"iceberg"``, ``"delta"``, ``"paimon"`` (target: version 2), ``"paimon-v1"``,
+            ``"lance"``, ``"mumbling"``.
         cardinality: number of positions in the metadata; None if it is unknown.
         path, offset: the place of the vector, for errors.
 
