@@ -6,9 +6,18 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, _StrictMetricsEvaluator
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import BooleanExpression, BoundTerm
+from pyiceberg.expressions.visitors import (
+    _InclusiveMetricsEvaluationVisitor,
+    _InclusiveMetricsEvaluator,
+    _StrictMetricsEvaluationVisitor,
+    _StrictMetricsEvaluator,
+    visit,
+)
 from pyiceberg.schema import Schema
+
+from puffin_fast._pyiceberg.set_values import SetValues, SetVisitor
 
 
 def proves_all_rows(
@@ -21,20 +30,59 @@ def proves_all_rows(
         expression: unbound, as `RowFilter.strict_expression`.
         case_sensitive: whether names of columns must agree in case.
     """
-    return _by_metrics(_StrictMetricsEvaluator(schema, expression, case_sensitive).eval, unsure=False)
+    evaluator = _StrictMetricsEvaluator(schema, expression, case_sensitive)
+
+    def evaluate(file: Any) -> bool:
+        if file.record_count < 1:
+            return evaluator.eval(file)
+        return bool(visit(evaluator.expr, _StrictMetrics(evaluator.struct, file)))
+
+    return _by_metrics(evaluate, unsure=False)
 
 
 def metrics_evaluator(
     schema: Schema, expression: BooleanExpression, case_sensitive: bool
 ) -> Callable[[Any], bool]:
     """Returns a function that says whether a `DataFile` may hold rows that match, by its metrics."""
-    return _by_metrics(_InclusiveMetricsEvaluator(schema, expression, case_sensitive).eval, unsure=True)
+    evaluator = _InclusiveMetricsEvaluator(schema, expression, case_sensitive)
+
+    def evaluate(file: Any) -> bool:
+        if file.record_count < 1:
+            return evaluator.eval(file)
+        return bool(visit(evaluator.expr, _InclusiveMetrics(file)))
+
+    return _by_metrics(evaluate, unsure=True)
 
 
-def _by_metrics(evaluate: Callable[[Any], Any], *, unsure: bool) -> Callable[[Any], bool]:
+class _InclusiveMetrics(SetVisitor, _InclusiveMetricsEvaluationVisitor):
+    """PyIceberg compares each value of IN with the bounds of each file, and gives up on more than 200 values."""
+
+    def visit_in(self, term: BoundTerm, literals: Any) -> bool:
+        return super().visit_in(term, _nearest(self.lower_bounds, term, literals))
+
+
+class _StrictMetrics(SetVisitor, _StrictMetricsEvaluationVisitor):
+    """PyIceberg compares each value of NOT IN with the bounds of each file."""
+
+    def visit_not_in(self, term: BoundTerm, literals: Any) -> bool:
+        return super().visit_not_in(term, _nearest(self.lower_bounds, term, literals))
+
+
+def _nearest(lower_bounds: Any, term: BoundTerm, values: SetValues) -> Any:
+    """The only value that must be compared with the bounds of a file; several if they have no order."""
+    field = term.ref().field
+    raw = lower_bounds.get(field.field_id)
+    low = None if raw is None else from_bytes(field.field_type, raw)  # type: ignore[arg-type]
+    try:
+        return values.nearest(low)
+    except TypeError:
+        return values
+
+
+def _by_metrics(evaluate: Callable[[Any], bool], *, unsure: bool) -> Callable[[Any], bool]:
     def evaluated(entry: Any) -> bool:
         try:
-            return bool(evaluate(entry))
+            return evaluate(entry)
         except (ValueError, struct.error):  # bounds that are no values of the column's type
             return unsure
 

@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from pyiceberg import types
 from pyiceberg.expressions import BooleanExpression, BoundReference
-from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, bind, rewrite_not, visit
+from pyiceberg.expressions.visitors import bind, rewrite_not, visit
+
+from puffin_fast._pyiceberg.set_values import SetVisitor
 
 if TYPE_CHECKING:
     import polars
@@ -59,7 +61,7 @@ class BoundsPruner:
         return visit(self._bound, _BoundsEvaluator(lower, upper))
 
 
-class _BoundsEvaluator(BoundBooleanExpressionVisitor[Mask]):
+class _BoundsEvaluator(SetVisitor):
     def __init__(self, lower: Nested, upper: Nested) -> None:
         self._lower, self._upper = lower, upper
 
@@ -116,13 +118,16 @@ class _BoundsEvaluator(BoundBooleanExpressionVisitor[Mask]):
         return self._satisfies(self._upper, term, literal.value, lambda high, value: high >= value)
 
     def visit_equal(self, term: Any, literal: Any) -> Mask:
-        return self.visit_in(term, {literal.value})
+        return self._between(term, literal.value, literal.value)
 
-    def visit_in(self, term: Any, literals: set[Any]) -> Mask:
-        not_above = self._satisfies(self._lower, term, max(literals), lambda low, value: low <= value)
-        return not_above & self._satisfies(
-            self._upper, term, min(literals), lambda high, value: high >= value
-        )
+    def visit_in(self, term: Any, literals: Any) -> Mask:
+        ordered = literals.ascending
+        return self._between(term, ordered[0], ordered[-1]) if ordered else self._all()
+
+    def _between(self, term: Any, least: Any, greatest: Any) -> Mask:
+        """Marks the files whose bounds are not below or above a range of values."""
+        not_above = self._satisfies(self._lower, term, greatest, lambda low, value: low <= value)
+        return not_above & self._satisfies(self._upper, term, least, lambda high, value: high >= value)
 
     def visit_not_in(self, term: Any, literals: Any) -> Mask:
         return self._all()

@@ -42,7 +42,7 @@ class Sorted:
     @classmethod
     def of(cls, values: pa.Array) -> Sorted:
         """Sorts an array of a storage type, which has neither nulls nor NaN."""
-        plain = _integers(values)
+        plain = as_integers(values)
         if pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type):
             return cls(np.sort(plain.to_numpy()))
         return cls(_Lazy(plain, pc.array_sort_indices(plain)))
@@ -92,11 +92,12 @@ def decode_bound(kind: IcebergType, raw: bytes | None) -> Any:
 
 def literal_values(values: pa.Array) -> list[Any]:
     """Values as PyIceberg's literals hold them: temporal values are integers."""
-    found: list[Any] = _integers(values).to_pylist()
+    found: list[Any] = as_integers(values).to_pylist()
     return found
 
 
-def _integers(values: pa.Array) -> pa.Array:
+def as_integers(values: pa.Array) -> pa.Array:
+    """Temporal values as the integers that are stored; other values unchanged."""
     if pa.types.is_temporal(values.type):
         return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
     return values

@@ -8,7 +8,7 @@ a dataset: 160 to 200 microseconds for a batch of 100 rows, where the calls belo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import BoundPredicate, BoundTerm
 from pyiceberg.expressions.literals import Literal
-from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
+from puffin_fast._pyiceberg.set_values import SetVisitor
+from puffin_fast.rows.filters.bounds import as_integers
 from puffin_fast.rows.filters.like import BoundLike, match_like
 
 _INTEGERS = {
@@ -29,8 +30,11 @@ _INTEGERS = {
 }
 """The integers that dates and times are compared as, by the id of the type; NumPy takes one of its times for none."""
 
+MEMBERS_PER_ROW = 4
+"""Values of IN per row of a batch from which on searching with Python costs less than the hash table of Arrow."""
 
-class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
+
+class ArrowEvaluator(SetVisitor):
     """Evaluates a bound expression.
 
     A result is an Arrow boolean array (NULL means unknown), a NumPy bool array (nothing is unknown) or a Python bool.
@@ -79,11 +83,12 @@ class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
     def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
         return self._compare("less_equal", term, literal)
 
-    def visit_in(self, term: BoundTerm, literals: set[Any]) -> Any:
-        values = _array(literals, term.ref().field.field_type)
-        return pc.is_in(self.column(term), value_set=values)
+    def visit_in(self, term: BoundTerm, literals: Any) -> Any:
+        if literals.prepared is None:
+            literals.prepared = _Members(_array(literals, term.ref().field.field_type))
+        return literals.prepared.contains(self.column(term))
 
-    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Any:
+    def visit_not_in(self, term: BoundTerm, literals: Any) -> Any:
         return pc.and_(pc.invert(self.visit_in(term, literals)), pc.is_valid(self.column(term)))
 
     def visit_is_nan(self, term: BoundTerm) -> Any:
@@ -142,9 +147,28 @@ def _storage(column: pa.Array) -> pa.Array:
 def _array(values: Collection[Any], field_type: IcebergType) -> pa.Array:
     if isinstance(field_type, FloatType | DoubleType) and 0.0 in values:
         values = [*values, 0.0, -0.0]  # equal values with different hashes in Arrow
-    return pa.concat_arrays(
-        [pa.array([], _plain_type(field_type)), *(_scalar_array(v, field_type) for v in values)]
-    )
+    plain = _plain_type(field_type)
+    return pa.array([_plain_value(value, plain) for value in values], plain)
+
+
+class _Members:
+    """The values of IN as an Arrow array, and in Python's hash table for batches of few rows."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self._values = values
+
+    def contains(self, column: pa.Array) -> pa.Array:
+        """Which values of a column are among these."""
+        if len(column) * MEMBERS_PER_ROW < len(self._values) and self._hashed is not None:
+            hashed = self._hashed
+            return pa.array([value in hashed for value in as_integers(column).to_pylist()], pa.bool_())
+        return pc.is_in(column, value_set=self._values)
+
+    @cached_property
+    def _hashed(self) -> frozenset[Any] | None:
+        """None if the values are compared in another way: Arrow finds NaN."""
+        found = as_integers(self._values).to_pylist()
+        return None if any(value != value for value in found) else frozenset(found)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -173,9 +197,12 @@ def _compare_wide(
 
 def _scalar_array(value: Any, field_type: IcebergType) -> pa.Array:
     plain = _plain_type(field_type)
-    if pa.types.is_fixed_size_binary(plain) and hasattr(value, "bytes"):
-        value = value.bytes
-    return pa.array([value], plain)
+    return pa.array([_plain_value(value, plain)], plain)
+
+
+def _plain_value(value: Any, plain: pa.DataType) -> Any:
+    """A literal's value as Arrow takes it: the bytes of a uuid."""
+    return value.bytes if pa.types.is_fixed_size_binary(plain) and hasattr(value, "bytes") else value
 
 
 @lru_cache(maxsize=256)

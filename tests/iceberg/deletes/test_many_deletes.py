@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.expressions import In
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.commit.changes import Changes
@@ -87,6 +88,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
     "scan": lambda table: iceberg.scan(table).to_arrow(),
     "verify": iceberg.verify,
     "report": iceberg.report,
+    "many values": lambda table: iceberg.delete(table, In("id", range(-iceberg.scan(table).count(), 0))),
     "delete": lambda table: iceberg.delete(table, "id < 10"),
     "convert": convert,
 }

@@ -1,0 +1,99 @@
+"""IN and NOT IN with many values: the same rows for batches of any size, and files between the values are pruned."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.conversions import to_bytes
+from pyiceberg.expressions import In, NotIn
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimeType,
+    UUIDType,
+)
+
+from puffin_fast._pyiceberg.metrics import metrics_evaluator, proves_all_rows
+from puffin_fast.rows.filters.filters import RowFilter
+
+DAY = datetime(2020, 1, 1)
+VALUES: list[tuple[IcebergType, pa.DataType, Any]] = [
+    (IntegerType(), pa.int32(), lambda n: n),
+    (LongType(), pa.int64(), lambda n: n << 40),
+    (FloatType(), pa.float32(), lambda n: n / 10),
+    (DoubleType(), pa.float64(), lambda n: n / 10),
+    (StringType(), pa.large_string(), lambda n: f"ä{n}"),
+    (StringType(), pa.string(), lambda n: f"{n}"),
+    (BinaryType(), pa.large_binary(), lambda n: b"\xff%d" % n),
+    (FixedType(4), pa.binary(4), lambda n: n.to_bytes(4, "big")),
+    (UUIDType(), pa.binary(16), lambda n: uuid.UUID(int=n << 70)),
+    (DecimalType(20, 2), pa.decimal128(20, 2), lambda n: Decimal(n).scaleb(-2)),
+    (DateType(), pa.date32(), lambda n: date(2020, 1, 1) + timedelta(n)),
+    (TimeType(), pa.time64("us"), lambda n: time(1, n // 60 % 60, n % 60, 7)),
+    (TimestampType(), pa.timestamp("us"), lambda n: DAY + timedelta(microseconds=n)),
+]
+
+
+@pytest.mark.parametrize(("kind", "arrow", "value"), VALUES, ids=[f"{one[0]}-{one[1]}" for one in VALUES])
+def test_few_rows_and_many_rows_have_the_same_answer(
+    kind: IcebergType, arrow: pa.DataType, value: Any
+) -> None:
+    schema = Schema(NestedField(1, "x", kind))
+    values = [value(n) for n in range(0, 600, 2)]
+    plain = [getattr(value(n), "bytes", value(n)) if kind == UUIDType() else value(n) for n in range(600)]
+    column = pa.array([*plain, None], arrow)
+    literals = [one.isoformat() if isinstance(one, date | time) else one for one in values]
+    for predicate, even in ((In("x", literals), True), (NotIn("x", literals), False)):
+        matcher = RowFilter.bind(predicate, schema)
+        expected = [(n % 2 == 0) is even for n in range(600)] + [False]
+        assert matcher.mask({1: column}, 601).tolist() == expected
+        parts = [matcher.mask({1: column.slice(at, 2)}, min(2, 601 - at)).tolist() for at in range(0, 601, 2)]
+        assert [one for part in parts for one in part] == expected
+
+
+def test_zeros_and_nan_have_the_same_answer_in_few_rows() -> None:
+    schema = Schema(NestedField(1, "x", DoubleType()))
+    column = pa.array([0.0, -0.0, float("nan"), 1e300])
+    for first in (0.0, -0.0):
+        matcher = RowFilter.bind(In("x", [first, *map(float, range(1, 500))]), schema)
+        assert matcher.mask({1: column}, 4).tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("kind", [LongType(), DoubleType(), StringType()], ids=str)
+def test_a_file_is_pruned_unless_a_value_is_within_its_bounds(kind: Any) -> None:
+    made: Any = {LongType(): int, DoubleType(): float, StringType(): lambda n: f"{n:06d}"}[kind]
+    schema = Schema(NestedField(1, "x", kind))
+    values = range(10, 3010, 10)  # more than 200, from where on PyIceberg prunes no file
+    may_match = metrics_evaluator(schema, In("x", [made(n) for n in values]), True)
+    proves = proves_all_rows(schema, NotIn("x", [made(n) for n in values]), True)
+    ends = [(1, 9), (1, 10), (11, 19), (11, 20), (2999, 3001), (3001, 9000), (1, 9000), (55, None), (None, 5)]
+    for low, high in ends:
+        bounds = [{} if end is None else {1: to_bytes(kind, made(end))} for end in (low, high)]
+        file = SimpleNamespace(
+            record_count=5,
+            value_counts={1: 5},
+            null_value_counts={1: 0},
+            nan_value_counts={1: 0},
+            lower_bounds=bounds[0],
+            upper_bounds=bounds[1],
+        )
+        expected = any((low is None or low <= n) and (high is None or n <= high) for n in values)
+        assert may_match(file) is expected, (low, high)
+        assert proves(file) is (not expected), (low, high)
