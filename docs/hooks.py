@@ -75,6 +75,14 @@ def with_outputs(notebook: nbformat.NotebookNode) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Links to edit a page are relative to the address of the repository: without it there are none."""
+    if not config.repo_url:
+        config.edit_uri = None
+        config.theme["features"].remove("content.action.edit")
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for pattern in ADDED:
         for path in sorted(ROOT.glob(pattern)):

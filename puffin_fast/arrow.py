@@ -368,10 +368,10 @@ def theta_sketch(values: Any, iceberg_type: Any = None) -> ThetaSketch:
     """Returns the sketch of a column's distinct values, as `ThetaSketch.from_arrow`.
 
     Args:
-        values, iceberg_type: as there.
+        values, iceberg_type: as in `ThetaSketch.from_arrow`.
 
     Raises:
-        InvalidInputError: as there.
+        InvalidInputError: in the cases of `ThetaSketch.from_arrow`.
     """
     return ThetaSketch.from_arrow(values, iceberg_type)
 

@@ -230,8 +230,8 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         """Replaces the rows whose key is given, and inserts the given rows whose key is new. See `upsert`.
 
         Args:
-            data, join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns,
-                delete_column, order_column, duplicate_keys, threads: as `upsert`.
+            data, join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged: as `upsert`.
+            update_columns, delete_column, order_column, duplicate_keys, threads: as `upsert`.
 
         Returns:
             The counts.

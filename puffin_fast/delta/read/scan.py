@@ -79,9 +79,10 @@ class DeltaScan(RowScan):
 
             - ``file_path`` string, ``size`` int64 (bytes).
             - ``n_rows`` int64: rows of the file, deleted ones included.
-            - ``vector_path`` string, ``offset`` and ``length`` int64: the record of its deletion vector; null without
-              one. The path of a vector that is stored in the log begins with ``inline:``.
+            - ``vector_path`` string, ``offset`` and ``length`` int64: where its deletion vector is; null without one.
             - ``cardinality`` int64: the number of deleted rows; null without a vector.
+
+            The path of a vector that is stored in the log begins with ``inline:``.
 
         Raises:
             CorruptDataError: the log is damaged.

@@ -46,13 +46,14 @@ def compact(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        target_file_size, branch, job_id, snapshot_properties, dry_run: as there.
+        target_file_size, branch, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.compact`.
 
     Returns:
-        As there.
+        The same result as `puffin_fast.iceberg.compact`.
 
     Raises:
-        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.compact`.
     """
     session = session_of(spark)
     checked_id(job_id)

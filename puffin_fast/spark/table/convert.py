@@ -60,14 +60,15 @@ def convert_position_deletes(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        branch, job_id, snapshot_properties, dry_run: as there.
+        branch, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.convert_position_deletes`.
         task_memory: as for `encode_deletes`, for the tasks after the shuffle.
 
     Returns:
-        As there.
+        The same result as `puffin_fast.iceberg.convert_position_deletes`.
 
     Raises:
-        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.convert_position_deletes`.
     """
     session = session_of(spark)
     checked_id(job_id)
@@ -156,10 +157,10 @@ def convert_equality_deletes(
         spark, table, branch, job_id, snapshot_properties, dry_run: as for `convert_position_deletes`.
 
     Returns:
-        As there.
+        The same result as `puffin_fast.iceberg.convert_equality_deletes`.
 
     Raises:
-        PuffinFastError: as there.
+        PuffinFastError: as in `puffin_fast.iceberg.convert_equality_deletes`.
     """
     session = session_of(spark)
     checked_id(job_id)

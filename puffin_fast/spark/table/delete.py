@@ -68,13 +68,14 @@ def delete(
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
             a URI, or deltalake's `DeltaTable`. It has no branches; `snapshot_properties` are entries of ``commitInfo``.
         row_filter: Spark's SQL, a Column, a PyIceberg expression or a PyArrow expression.
-        branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as there.
+        branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.delete`.
 
     Returns:
-        As there; of a Delta table as `puffin_fast.delta.delete`.
+        The same result as `puffin_fast.iceberg.delete`, or for a Delta table as `puffin_fast.delta.delete`.
 
     Raises:
-        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.delete`.
     """
     session = session_of(spark)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
@@ -139,18 +140,19 @@ def delete_positions(
         file_path: the column with the data file's path exactly as the table has it, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
         strict: raise for rows of files that the branch does not have; otherwise they are skipped and counted.
-        branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
+        branch, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.delete_positions`.
         task_memory: as for `encode_deletes`.
 
     Returns:
-        As there; `rows_dangling` is the number of skipped rows.
+        The same result as `puffin_fast.iceberg.delete_positions`; `rows_dangling` is the number of skipped rows.
 
     Raises:
         NotFoundError: a column does not exist; ``strict``, and a path is not a live data file.
         InvalidInputError: a column has another type; a null; a position is negative or past the end of its
             data file.
         MissingExtraError: a package is missing on an executor; names it, the host and its Python.
-        UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as there.
+        UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as in
+            `puffin_fast.iceberg.delete_positions`.
     """
     rows = check_dataframe(deletes_df).select(
         take(deletes_df, file_path, ("string",), to="file_path"),

@@ -86,16 +86,17 @@ def delete_keys(
     Args:
         keys_df: the keys, in columns named as in the table; other columns are ignored, duplicates allowed.
         table: as `delete` takes it; a Delta table has no identifier fields, so that `join_cols` is needed.
-        join_cols, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as there. A key of a uuid
-            column is binary, or a string as Spark reads such columns.
+        join_cols, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as in
+            `puffin_fast.iceberg.delete_keys`. A key of a uuid column is binary, or a string as in Spark.
         broadcast_keys: up to this number of distinct keys (and 32 MiB of them) are sent to every task.
         task_memory: as for `encode_deletes`.
 
     Returns:
-        As there.
+        The same result as `puffin_fast.iceberg.delete_keys`.
 
     Raises:
-        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.delete_keys`.
     """
     session = check_dataframe(keys_df).sparkSession
     check_memory(task_memory)

@@ -66,14 +66,16 @@ def rewrite_data_files(
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
         row_filter: a filter of Iceberg, also as text: it chooses data files by their metadata.
-        min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as there.
-        branch, case_sensitive, job_id, snapshot_properties, dry_run: as there.
+        min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as in
+            `puffin_fast.iceberg.rewrite_data_files`.
+        branch, case_sensitive, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.rewrite_data_files`.
 
     Returns:
-        As there.
+        The same result as `puffin_fast.iceberg.rewrite_data_files`.
 
     Raises:
-        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.rewrite_data_files`.
     """
     session = session_of(spark)
     terms = RewriteTerms(

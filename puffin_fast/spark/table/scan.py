@@ -66,8 +66,9 @@ def scan(
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
             a URI, deltalake's `DeltaTable`, or a `Snapshot` of `puffin_fast.delta`.
         row_filter: as `delete` takes it: text is Spark's SQL.
-        selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as there; a Delta table has no
-            snapshot ids, branches and tags, and its metadata columns are ``_file`` and ``_pos``.
+        selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as in
+            `puffin_fast.iceberg.scan`; a Delta table has no snapshot ids, branches and tags, and its metadata columns
+            are ``_file`` and ``_pos``.
         version: a version of a Delta table, instead of the newest.
 
     Returns:
@@ -76,8 +77,8 @@ def scan(
         others have the type of the same name.
 
     Raises:
-        NotFoundError, InvalidInputError, UnsupportedError, CorruptDataError: as there; errors of data files and
-            deletes when the DataFrame is computed.
+        NotFoundError, InvalidInputError, UnsupportedError, CorruptDataError: as in
+            `puffin_fast.iceberg.scan`; errors of data files and deletes when the DataFrame is computed.
         MissingExtraError: when the DataFrame is computed, a package is missing on an executor.
     """
     session = session_of(spark)

@@ -54,13 +54,15 @@ def collect_ndv(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        columns, snapshot_id, branch, tag, as_of, incremental, case_sensitive, dry_run: as there.
+        columns, snapshot_id, branch, tag, as_of, incremental, case_sensitive, dry_run: as in
+            `puffin_fast.iceberg.collect_ndv`.
 
     Returns:
-        As there, and the same bytes are committed.
+        The same result as `puffin_fast.iceberg.collect_ndv`, which commits the same bytes.
 
     Raises:
-        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.collect_ndv`.
     """
     check_flags(dry_run=dry_run)
     session = session_of(spark)

@@ -59,15 +59,17 @@ def update(
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
         row_filter: as `delete` takes it: text is Spark's SQL.
-        values: as there; also Columns of Spark over the old row, with the types of `scan`. Their values must fit the
-            columns exactly: cast them where Spark computes with other types. Text is a value, not SQL.
-        branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as there.
+        values: as in `puffin_fast.iceberg.update`; also Columns of Spark over the old row, with the types of `scan`.
+            Their values must fit the columns exactly: cast them where Spark computes with other types. Text is a
+            value, not SQL.
+        branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.update`.
 
     Returns:
-        As there.
+        The same result as `puffin_fast.iceberg.update`.
 
     Raises:
-        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.update`.
     """
     session = session_of(spark)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)

@@ -81,14 +81,17 @@ def upsert(
             their values must fit the table's columns exactly. UUIDs may be text. Spark has no values for times and
             nanoseconds.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns, delete_column,
-            order_column, duplicate_keys, branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
+        join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns: as in
+            `puffin_fast.iceberg.upsert`.
+        delete_column, order_column, duplicate_keys, branch, on_conflict, job_id, snapshot_properties, dry_run: as in
+            `puffin_fast.iceberg.upsert`.
 
     Returns:
-        As there.
+        The same result as `puffin_fast.iceberg.upsert`.
 
     Raises:
-        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.upsert`.
     """
     check_dataframe(data_df)
     check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
