@@ -7,9 +7,36 @@ import sys
 INTERRUPTED = 130
 
 
+class _WithoutPandas:
+    """A finder of modules that refuses pandas."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Refuses pandas, and leaves other modules to the next finder."""
+        if name == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name=name)
+
+
+def _omit_pandas() -> None:
+    """Makes PyArrow work without pandas, which the commands do not need and which takes long to import.
+
+    PyArrow imports pandas at the first array or scalar that it makes, to recognise its Series; if that fails, it does
+    not try again. Functions that return objects of pandas import it when they are called.
+    """
+    import pyarrow as pa
+
+    finder = _WithoutPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.scalar(None)
+    finally:
+        sys.meta_path.remove(finder)
+
+
 def main() -> None:
     """Imports and runs the command line. An interrupt (Ctrl-C) of the import prints no traceback."""
     try:
+        if "--spark" not in sys.argv and "demo" not in sys.argv:
+            _omit_pandas()
         from puffin_fast.cli import main as run
     except KeyboardInterrupt:
         print("puffin-fast: interrupted: nothing was changed", file=sys.stderr)

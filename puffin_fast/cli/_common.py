@@ -26,7 +26,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_fast._text import printable
+from puffin_fast._text import JOINERS, printable
 from puffin_fast.cli._values import json_value, shown_value
 from puffin_fast.errors import PuffinFastError
 
@@ -119,7 +119,7 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
             context.exit(INTERRUPTED)
         with printing() as stdout:
             if stdout is not None:
-                stdout.write(_json(answer) if output == "json" else _text(answer, stdout))
+                stdout.write(_json(answer, stdout) if output == "json" else _text(answer, stdout))
         if answer.failed:
             context.exit(1)
 
@@ -134,8 +134,16 @@ def _changes(context: click.Context) -> bool:
     )
 
 
-def _json(answer: Answer) -> str:
-    return json.dumps(json_value(answer.json), indent=2) + "\n"
+def _json(answer: Answer, stdout: TextIO) -> str:
+    """The document of an answer. Control characters, and those that the output does not have, are JSON's escapes."""
+    plain = json_value(answer.json)
+    text = json.dumps(plain, indent=2, ensure_ascii=False)
+    try:
+        text.encode(stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(plain, indent=2) + "\n"
+    shown = (c if c.isprintable() or c in JOINERS or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    return "".join(shown) + "\n"
 
 
 def _text(answer: Answer, stdout: TextIO) -> str:

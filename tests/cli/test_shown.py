@@ -4,6 +4,7 @@ done."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -249,3 +250,17 @@ def test_logs_go_to_standard_error_when_they_are_asked_for(run: Run, catalog_opt
         assert "INFO puffin_fast.iceberg.commit.protocol: ns.t: delete: snapshot" in loud.stderr
         assert isinstance(json.loads(loud.stdout), list)
     assert run(*delete, "id = 9", *catalog_options).stderr == ""
+
+
+@pytest.mark.usefixtures("kinds")
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+def test_json_has_text_as_it_is_where_the_output_has_its_characters(
+    catalog_options: Options, encoding: str
+) -> None:
+    options = ("--row-filter", "word = 'ü☃\U0001f600'", "--count", "--output", "json")
+    command = [sys.executable, "-m", "puffin_fast", "scan", "ns.k", *options, *catalog_options]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, capture_output=True, env=environment, check=True)
+    (row,) = json.loads(done.stdout.decode(encoding))
+    assert row["row_filter"] == "word = 'ü☃\U0001f600'"
+    assert ("ü☃\U0001f600".encode() in done.stdout) is (encoding == "utf-8")

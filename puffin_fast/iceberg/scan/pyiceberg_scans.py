@@ -24,7 +24,6 @@ import pyiceberg.io.pyarrow as _reading
 import pyiceberg.table as _planning
 import pyiceberg.table.deletion_vector as _vectors
 from pyiceberg.avro.file import AvroFile
-from pyiceberg.catalog.rest.scan_planning import RESTPositionDeleteFile
 from pyiceberg.io.pyarrow import _combine_positional_deletes, _read_all_delete_files, _read_deletes
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -126,6 +125,8 @@ def _open_manifest_v3(
 def _rest_file_v3(rest_file: Any) -> DataFile:
     """Replaces `_rest_file_to_data_file`: adds the same fields to delete files of a plan made by a REST catalog."""
     file = _rest_file_to_data_file(rest_file)
+    from pyiceberg.catalog.rest.scan_planning import RESTPositionDeleteFile  # it imports the client of REST
+
     if not isinstance(rest_file, RESTPositionDeleteFile):
         return file
     values = [*file._data, *[None] * (len(_V3_FIELDS) - len(file))]
