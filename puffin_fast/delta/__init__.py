@@ -11,6 +11,7 @@ from puffin_fast._run.keywords import name_keywords
 from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("delta"):
+    from puffin_fast.delta.changes.changes import DeltaChanges, changes
     from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
     from puffin_fast.delta.dml.overwrite import (
         AppendResult,
@@ -37,6 +38,7 @@ with imports_of_extra("delta"):
 __all__ = [
     "AppendResult",
     "DeleteResult",
+    "DeltaChanges",
     "DeltaScan",
     "OverwriteResult",
     "PurgeResult",
@@ -45,6 +47,7 @@ __all__ = [
     "UpdateResult",
     "UpsertResult",
     "append",
+    "changes",
     "create_table",
     "delete",
     "delete_keys",

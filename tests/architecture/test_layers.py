@@ -55,7 +55,7 @@ FOLDERS = {
         "maintenance",
         "patches",
     ),
-    "delta": ("log", "read", "dml", "maintenance"),
+    "delta": ("log", "read", "changes", "dml", "maintenance"),
     "spark": ("session", "worker", "dataframe", "table"),
 }
 """The folders of a package, from the ground up: a folder imports only from those before it."""

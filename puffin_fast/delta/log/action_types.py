@@ -100,6 +100,19 @@ class Actions(Struct, rename="camel"):
     checkpoint_metadata: dict[str, Any] | None = None
 
 
+class _DataChange(_File, rename="camel"):
+    data_change: bool | None = None
+    stats: str | None = None
+
+
+class FileChanges(Actions, rename="camel"):
+    """What a line of a commit may have, with the fields that say which rows it changes."""
+
+    add: _DataChange | None = None  # type: ignore[assignment]
+    remove: _DataChange | None = None  # type: ignore[assignment]
+    cdc: _DataChange | None = None
+
+
 ACTIONS = Actions.__struct_encode_fields__
 """The names of the actions."""
 

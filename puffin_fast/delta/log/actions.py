@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.threads import on_threads
 from puffin_fast.columns.row_selection import flags_of
-from puffin_fast.delta.log.action_types import ACTIONS, Actions, Schema, check, number, parse
+from puffin_fast.delta.log.action_types import ACTIONS, Actions, FileChanges, Schema, check, number, parse
 from puffin_fast.delta.log.json_rows import KernelColumns, read_rows
 from puffin_fast.delta.log.protocol import MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.errors import CorruptDataError
@@ -151,15 +151,15 @@ class _Lines:
                         yield from physical_partition_columns(found, path)
                     at = data.find(_METADATA, data.index(b"\n", at), _FIRST_BYTES)
 
-    def load(self, at: int) -> dict[str, Any]:
-        """Parses one line.
+    def load(self, at: int, kind: Any = Actions) -> dict[str, Any]:
+        """Parses one line, which has the actions of a type.
 
         Raises:
             CorruptDataError: it is not an object of the log; the error names the file, the line and the field.
         """
         number = int(np.searchsorted(self._firsts, at, "right")) - 1
         line = f"line {at - int(self._firsts[number]) + 1}"
-        found: dict[str, Any] = parse(self[at], line, self.counts[number][1], Actions)
+        found: dict[str, Any] = parse(self[at], line, self.counts[number][1], kind)
         return found
 
     def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -228,6 +228,21 @@ def read_commits(
         [other for part in parts for other in part.others],
         [one for part in parts for one in part.sources],
     )
+
+
+def read_file_changes(version: int, path: str, data: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """Returns the actions of a commit by their types, in order, as complete dictionaries.
+
+    Raises:
+        CorruptDataError: a line is not an action; the error names the file, the line and the field.
+    """
+    lines = _Lines([(version, path, data)])
+    try:
+        found = [lines.load(at, FileChanges) for at in range(len(lines))]
+    except CorruptDataError:
+        lines = lines.one_action_each()
+        found = [lines.load(at, FileChanges) for at in range(len(lines))]
+    return [(kind, action) for line in found for kind, action in line.items() if action is not None]
 
 
 def _read_all(groups: Sequence[_Lines], columns: Sequence[str], source: int) -> list[FileActions]:

@@ -207,7 +207,7 @@ def snapshot(
     if as_of is not None:
         if version is not None:
             raise InvalidInputError("version and as_of: expected at most one of them, found both")
-        version = _version_as_of(storage, listing, as_of)
+        version = version_as_of(storage, listing, milliseconds_of(as_of))
     return load_snapshot(storage, listing.segment(version))
 
 
@@ -359,15 +359,23 @@ def _are_distinct(paths: pa.Array | pa.ChunkedArray) -> bool:
 # Time travel ------------------------------------------------------------------------------------------------
 
 
-def _version_as_of(storage: TableStorage, listing: LogListing, as_of: int | str | datetime) -> int:
-    """Returns the newest version that was committed at or before a time."""
-    as_of = milliseconds_of(as_of)
+def version_as_of(storage: TableStorage, listing: LogListing, as_of: int) -> int:
+    """Returns the newest version that was committed at or before a time.
+
+    Args:
+        storage: of the table.
+        listing: of its log.
+        as_of: milliseconds since 1970.
+
+    Raises:
+        NotFoundError: there is none.
+    """
     commits = listing.commits
     modified = storage.modified(commit_path(at) for at in commits)
     low, high = 0, len(commits)
     while low < high:  # the timestamps of commits ascend
         middle = (low + high) // 2
-        if _timestamp(storage, commits[middle], modified) <= as_of:
+        if commit_time(storage, commits[middle], modified) <= as_of:
             low = middle + 1
         else:
             high = middle
@@ -376,11 +384,21 @@ def _version_as_of(storage: TableStorage, listing: LogListing, as_of: int | str 
     return commits[low - 1]
 
 
-def _timestamp(storage: TableStorage, version: int, modified: Mapping[str, int]) -> int:
-    """Returns the time of a commit: the one in the commit, else the modification time of its file."""
+def commit_time(
+    storage: TableStorage, version: int, modified: Mapping[str, int], data: bytes | None = None
+) -> int:
+    """Returns the time of a commit: the one in the commit, else the modification time of its file.
+
+    Args:
+        storage: of the table.
+        version: the commit's.
+        modified: the modification times of commits, by path.
+        data: the content of the commit, if it was read.
+    """
     path = commit_path(version)
     where = f"{storage.root}/{path}"
-    time = in_commit_timestamp(_commit_info(version, where, storage.read(path)), where)
+    data = storage.read(path) if data is None else data
+    time = in_commit_timestamp(_commit_info(version, where, data), where)
     return modified[path] if time is None else time
 
 

@@ -209,16 +209,32 @@ def partition_values(table: DeltaTable, files: pa.Table) -> dict[int, pa.Array]:
     Raises:
         CorruptDataError: a value does not fit the type of its column.
     """
-    found = {}
-    for field, name in zip(table.schema.partition_fields, table.schema.partition_names, strict=True):
-        values = files[partition_column(name)].combine_chunks()
-        try:
-            found[field.field_id] = typed(values, field.field_type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise CorruptDataError(
-                f"partition value of {field.name}",
-                path=table.snapshot.root,
-                expected=field.field_type,
-                found=str(error).splitlines()[0],
-            ) from error
-    return found
+    pairs = zip(table.schema.partition_fields, table.schema.partition_names, strict=True)
+    return {
+        field.field_id: typed_partition(
+            field, files[partition_column(name)].combine_chunks(), table.snapshot.root
+        )
+        for field, name in pairs
+    }
+
+
+def typed_partition(field: NestedField, values: pa.Array, root: str) -> pa.Array:
+    """Converts partition values from the form of the log to the type of their column.
+
+    Args:
+        field: the column.
+        values: strings.
+        root: of the table.
+
+    Raises:
+        CorruptDataError: a value does not fit the type of its column.
+    """
+    try:
+        return typed(values, field.field_type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise CorruptDataError(
+            f"partition value of {field.name}",
+            path=root,
+            expected=field.field_type,
+            found=str(error).splitlines()[0],
+        ) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -137,6 +137,12 @@ class TableSchema:
             tuple(partition),
             tuple(snapshot.partition_columns),
         )
+
+    def with_column(self, field_id: int, name: str) -> TableSchema:
+        """Returns the schema for files that also have a column beside those of the table. It is found by its name, as
+        are all columns then."""
+        names = NameMapping([*self.names, _mapped(field_id, name, [])])
+        return replace(self, names=names, by_name=True)
 
     def spec(self) -> PartitionSpec:
         """The partition spec: identity transforms of the partition columns."""

@@ -22,6 +22,7 @@ from pyiceberg.types import NestedField
 
 from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
+from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.delta.read.vector_columns import VectorColumns
 from puffin_fast.errors import CorruptDataError
@@ -193,12 +194,8 @@ class DeltaTasks(Sequence[DeltaTask]):
             self._check_counts()
             return
 
-        def count(path: str) -> int:
-            return int(open_parquet(self._snapshot.storage, path).metadata.num_rows)
-
         paths = self.locations.take(pa.array(unknown)).to_pylist()
-        with ThreadPoolExecutor(min(_READERS, len(paths)), thread_name_prefix="puffin_fast-plan") as pool:
-            self.n_rows[unknown] = list(pool.map(count, paths))
+        self.n_rows[unknown] = footer_counts(self._snapshot.storage, paths)
         self._check_counts()
         for number, tasks in self._made.items():
             for task, n_rows in zip(tasks, self.n_rows[number * _GROUP :].tolist(), strict=False):
@@ -266,6 +263,20 @@ class DeltaTasks(Sequence[DeltaTask]):
                 data = task.data
                 data.lower_bounds, data.upper_bounds, data.value_counts, data.null_value_counts = bound
         return tasks
+
+
+def footer_counts(storage: TableStorage, paths: Sequence[str]) -> list[int]:
+    """Reads the number of rows of data files from their footers.
+
+    Raises:
+        NotFoundError: a data file does not exist.
+    """
+
+    def count(path: str) -> int:
+        return int(open_parquet(storage, path).metadata.num_rows)
+
+    with ThreadPoolExecutor(min(_READERS, len(paths)), thread_name_prefix="puffin_fast-plan") as pool:
+        return list(pool.map(count, paths))
 
 
 def _bounds(

@@ -104,6 +104,7 @@ class ChangeScan(RowScan):
             FileStates(self._io, self._metadata, **self._options),
             self._reader_of(),
             self._reader_of(self._keys, [_ROW_ID]),
+            self._feed_reader(),
             Pairing(tuple(stages), (*values,), KEY_BYTES.of(self._io), self._updates),
             shown,
             keys,
@@ -114,10 +115,18 @@ class ChangeScan(RowScan):
             self._threads,
         )
 
+    def _feed_reader(self) -> Callable[[], FileReader] | None:
+        """A factory of readers of feed files, for formats with such files."""
+        return None
+
     def _reader_of(
-        self, keys: Sequence[NestedField] = (), more: Sequence[MetadataColumn] = ()
+        self,
+        keys: Sequence[NestedField] = (),
+        more: Sequence[MetadataColumn] = (),
+        metadata: TableMetadata | None = None,
+        **options: Any,
     ) -> Callable[[], FileReader]:
-        """A factory of readers of a layout; it can be pickled."""
+        """A factory of readers of a layout; it can be pickled. Metadata and options are the table's by default."""
         fields = [*self._rows_schema][: len(self._fields)]
         fields += [pa.field(field.name, arrow_type(field.field_type)) for field in keys]
         extra = [*self._extra, *more]
@@ -125,14 +134,14 @@ class ChangeScan(RowScan):
         return partial(
             FileReader,
             self._io,
-            self._metadata,
+            self._metadata if metadata is None else metadata,
             self._read_schema,
             [*self._fields, *keys],
             extra,
             self._row_filter,
             pa.schema(fields),
             self._case_sensitive,
-            **self._options,
+            **{**self._options, **options},
         )
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:

@@ -3,13 +3,14 @@
 ```
 plain layout    shown columns | requested metadata columns                          where nothing pairs
 paired layout   shown columns | key columns | requested metadata columns | _row_id  where a commit deletes and inserts
+feed layout     shown columns | key columns | _change_type                          files of changes that a commit wrote
 ```
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import TypeAlias
@@ -17,10 +18,13 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from puffin_fast._run.streams import in_order
-from puffin_fast.rows.changes.pairing import DELETE, INSERT, KIND, POSTIMAGE, PREIMAGE, Pairing
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.rows.changes.pairing import DELETE, INSERT, KIND, POSTIMAGE, PREIMAGE, Pairing, Stage
 from puffin_fast.rows.changes.states import ChangedRows, Commit, CommitChanges, FileStates
+from puffin_fast.rows.files.metadata_columns import MetadataColumn
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import jobs_of
 from puffin_fast.rows.tasks import Task
@@ -30,6 +34,11 @@ CHANGE_TYPE = "_change_type"
 
 WORDS = ("delete", "insert", "update_preimage", "update_postimage")
 """The words of `CHANGE_TYPE`, by kind."""
+
+FEED_COLUMN = MetadataColumn(
+    CHANGE_TYPE, 2147483545, pa.string(), False, lambda batch: pa.nulls(batch.n_rows, pa.string())
+)
+"""The column of the kind of change in feed files, by its id in Iceberg's specification ("Reserved Field IDs")."""
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -77,7 +86,7 @@ class ChangeReader:
 
     Attributes:
         states: compares states of data files.
-        plain, paired: make readers of the layouts.
+        plain, paired, feed: make readers of the layouts; `feed` is None for formats without feed files.
         pairing: how rows are paired; its places count the column `KIND`.
         shown: number of shown columns.
         keys: number of key columns of the paired layout.
@@ -91,6 +100,7 @@ class ChangeReader:
     states: FileStates
     plain: MakeReader
     paired: MakeReader
+    feed: MakeReader | None
     pairing: Pairing
     shown: int
     keys: int
@@ -102,13 +112,14 @@ class ChangeReader:
 
     def lines(self, changes: CommitChanges) -> Iterator[pa.RecordBatch]:
         """Yields the lines of a commit; no batch is empty."""
-        rows = self.states.changed_rows(changes.files, self.threads)
-        for batch, kinds in self._row_lines(rows):
+        for batch, kinds in self._lines_of(changes):
             if batch.num_rows:
                 yield self._line(batch, kinds, changes.commit)
 
     def count(self, changes: CommitChanges) -> int:
         """Returns the number of lines; rows are read only if they may pair, are filtered, or deleted by equality."""
+        if changes.feed:
+            return sum(batch.num_rows for batch, _ in self._feed_lines(changes.feed))
         rows = self.states.changed_rows(changes.files, self.threads)
         tasks = rows.deleted or rows.inserted
         one_side = not (rows.deleted and rows.inserted) and not self.is_filtered
@@ -120,6 +131,24 @@ class ChangeReader:
     def _counter(self) -> FileReader:
         return self.plain()
 
+    def _lines_of(self, changes: CommitChanges) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
+        if changes.feed:
+            return self._feed_lines(changes.feed)
+        return self._row_lines(self.states.changed_rows(changes.files, self.threads))
+
+    def _feed_lines(self, tasks: Sequence[Task]) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
+        """The lines of feed files. The images of an update that changes no shown value cancel each other."""
+        assert self.feed is not None
+        image = 1 + self.shown + self.keys
+        stages = [Stage((*self.pairing.shown, image), False)]
+        if self.keys and self.pairing.updates:
+            stages.append(Stage((*range(1 + self.shown, image), image), True))
+        rows = (
+            _with_image(batch, tasks[0].data.file_path)
+            for batch in read_tasks(self.feed, tasks, self.threads)
+        )
+        yield from self._paired(rows, replace(self.pairing, stages=tuple(stages)), image)
+
     def _row_lines(self, rows: ChangedRows) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
         if rows.deleted and rows.inserted:
             sides = ((DELETE, rows.deleted), (INSERT, rows.inserted))
@@ -128,24 +157,30 @@ class ChangeReader:
                 for kind, tasks in sides
                 for batch in read_tasks(self.paired, tasks, self.threads)
             )
-            yield from self._paired(both)
+            yield from self._paired(both, self.pairing)
             return
         tasks, kind = (rows.deleted, DELETE) if rows.deleted else (rows.inserted, INSERT)
         if tasks:
             for batch in read_tasks(self.plain, tasks, self.threads):
                 yield batch, np.full(batch.num_rows, kind, np.int8)
 
-    def _paired(self, tables: Iterable[pa.Table]) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
+    def _paired(
+        self, tables: Iterable[pa.Table], pairing: Pairing, image: int | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
+        """Pairs rows; `image` is the column of feed files that says which rows are images of updates."""
         iterator = iter(tables)
         first = next(iterator, None)
         if first is None:
             return
-        for table in self.pairing.lines(chain([first], iterator)):
+        for table in pairing.lines(chain([first], iterator)):
             for batch in table.to_batches():
                 columns = batch.columns[1:]
                 chosen = [*columns[: self.shown], *columns[self.shown + self.keys :][: self.extra]]
                 names = [*map(str, range(len(chosen)))]
                 kinds = batch.column(0).to_numpy()
+                if image is not None and pairing.updates:
+                    is_left = (batch.column(image).to_numpy() == 1) & (kinds <= INSERT)
+                    kinds = np.where(is_left, kinds + PREIMAGE, kinds).astype(np.int8)
                 yield _batch(chosen, names, batch.num_rows), kinds
 
     def _line(self, batch: pa.RecordBatch, kinds: npt.NDArray[np.int8], commit: Commit) -> pa.RecordBatch:
@@ -172,6 +207,23 @@ def _batch(columns: Sequence[pa.Array], names: Sequence[str], n_rows: int) -> pa
 def _with_kind(batch: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.Table:
     names = [KIND, *map(str, range(batch.num_columns))]
     return pa.Table.from_arrays([pa.array(kinds), *batch.columns], names=names)
+
+
+def _with_image(batch: pa.RecordBatch, path: str) -> pa.Table:
+    """Rows of a feed file with `KIND`, and whether they are images of updates instead of their kind of change."""
+    *columns, words = batch.columns
+    found = pc.index_in(words, pa.array(WORDS, words.type))
+    if found.null_count:
+        wrong = words.filter(found.is_null())[0].as_py()
+        raise CorruptDataError(
+            f"{CHANGE_TYPE} of a feed file", path=path, expected=", ".join(WORDS), found=wrong
+        )
+    kinds = found.to_numpy().astype(np.int8)
+    is_image = kinds >= PREIMAGE
+    kept = pa.RecordBatch.from_arrays(
+        [*columns, pa.array(is_image.astype(np.int8))], names=[*map(str, range(batch.num_columns))]
+    )
+    return _with_kind(kept, np.where(is_image, kinds - PREIMAGE, kinds).astype(np.int8))
 
 
 assert tuple(range(len(WORDS))) == (DELETE, INSERT, PREIMAGE, POSTIMAGE)

@@ -85,10 +85,12 @@ class CommitChanges:
     Attributes:
         commit: that made them.
         files: the data files that changed.
+        feed: instead of them, files of changed rows with their kinds of change, which the commit wrote itself.
     """
 
     commit: Commit
     files: Sequence[FileChange] = ()
+    feed: Sequence[Task] = ()
 
 
 class FileStates:

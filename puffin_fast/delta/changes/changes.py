@@ -1,0 +1,183 @@
+"""Row-level changes of a Delta table: which rows were inserted, deleted and updated between two versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast._run.threads import on_threads
+from puffin_fast.delta.changes.plan import ChangePlanner
+from puffin_fast.delta.changes.versions import Ends, Versions
+from puffin_fast.delta.log.actions import read_file_changes
+from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
+from puffin_fast.delta.log.snapshot import Snapshot, commit_time, load_snapshot
+from puffin_fast.delta.log.storage import TableStorage, storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
+from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.delta.read.widening import widened
+from puffin_fast.dv import delta as codec
+from puffin_fast.iceberg.changes.change_scan import ChangeScan
+from puffin_fast.rows.changes.lines import FEED_COLUMN
+from puffin_fast.rows.changes.states import Commit, CommitChanges
+from puffin_fast.rows.scan.file_reader import FileReader
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    from pyiceberg.expressions import BooleanExpression
+
+_READERS = 16
+"""Number of commits that are read at a time from an object store."""
+
+
+class DeltaChanges(ChangeScan):
+    """The changes between two versions, created by `changes`. Commits are read when they are requested."""
+
+    def __init__(self, storage: TableStorage, ends: Ends, newest: int | None, **options: Any) -> None:
+        self._storage, self._listing = storage, LogListing.of(storage)
+        newest = self._listing.latest if newest is None else newest
+        self._versions = Versions.of(storage, self._listing, ends, newest)
+        self._after = load_snapshot(storage, self._listing.segment(self._versions.last))
+        self._table = DeltaTable.of(self._after)
+        super().__init__(
+            storage,
+            self._table.metadata,
+            self._table.schema.schema,
+            number="_commit_version",
+            ordinal=False,
+            options={"by_name": self._table.schema.by_name, "cast": widened, "decode": codec.decode},
+            **options,
+        )
+        if not self._net:
+            self._versions.between(self._listing)  # raises for a range that is none
+
+    def _state(self) -> str:
+        return (
+            f"{self._storage.root!r}, from={self._versions.first}, to={self._versions.last}, net={self._net}"
+        )
+
+    @property
+    def _uses_feed(self) -> bool:
+        """Whether files of the change data feed are read: they have neither row ids nor the places of rows, and a
+        filter needs to know which images belong together."""
+        return self._row_filter.always_true and not self._extra
+
+    def _feed_reader(self) -> Callable[[], FileReader]:
+        schema = self._table.schema.with_column(FEED_COLUMN.field_id, FEED_COLUMN.name)
+        metadata = schema.metadata(self._storage.root)
+        return self._reader_of(self._keys, [FEED_COLUMN], metadata, by_name=True)
+
+    @cached_property
+    def plan(self) -> list[CommitChanges]:
+        """The changed data files of each version, the oldest first; planned on first access."""
+        planner = ChangePlanner(self._table, feed=self._uses_feed)
+        first, last = self._versions.first, self._versions.last
+        if self._net:
+            if first == last + 1:
+                return []
+            before = load_snapshot(self._storage, self._listing.segment(first - 1)) if first else None
+            return [CommitChanges(Commit(last, self._time(last), 0), planner.between(before, self._after))]
+        wanted = self._versions.between(self._listing)
+        threads = None if self._storage.is_local else _READERS
+        contents = on_threads(lambda at: read_commit(self._storage, at), wanted, threads)
+        commits = [
+            (data, read_file_changes(at, f"{self._storage.root}/{commit_path(at)}", data))
+            for at, data in zip(wanted, contents, strict=True)
+        ]
+        partitioning = any(
+            at and kind == "metaData"
+            for at, (_, actions) in zip(wanted, commits, strict=True)
+            for kind, _ in actions
+        )
+        found = []
+        for ordinal, (version, (data, actions)) in enumerate(zip(wanted, commits, strict=True)):
+            files, feed = planner.of_version(version, actions, partitioning=partitioning)
+            found.append(CommitChanges(Commit(version, self._time(version, data), ordinal), files, feed))
+        return found
+
+    @cached_property
+    def _modified(self) -> dict[str, int]:
+        segment = self._listing.segment(self._versions.last)
+        return self._storage.modified([*map(commit_path, self._listing.commits), *segment.checkpoint_files])
+
+    def _time(self, version: int, data: bytes | None = None) -> int:
+        """The time of a version: of its commit, or of its checkpoint if only that remains."""
+        if version in self._listing.commits:
+            return commit_time(self._storage, version, self._modified, data)
+        return self._modified[self._listing.segment(version).checkpoint_files[0]]
+
+
+def changes(
+    table: Any,
+    starting_version: int | None = None,
+    ending_version: int | None = None,
+    *,
+    starting_timestamp: int | str | datetime | None = None,
+    ending_timestamp: int | str | datetime | None = None,
+    net: bool = False,
+    updates: bool = True,
+    join_cols: str | Sequence[str] | None = None,
+    row_filter: str | BooleanExpression | pc.Expression = AlwaysTrue(),  # noqa: B008
+    selected_fields: Sequence[str] = ("*",),
+    case_sensitive: bool = True,
+    threads: int | None = None,
+    filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DeltaChanges:
+    """Returns the rows that were inserted, deleted and updated by a range of versions (docs/changes.md).
+
+    The change data feed need not be enabled. Without `net`, there are the lines of each version, the oldest first.
+    Rows that a commit only copied are no lines, and neither are those of actions without ``dataChange``.
+
+    Args:
+        table: a path, a URI, deltalake's `DeltaTable`, or a `Snapshot`, which is then the last version by default.
+        starting_version: the first version whose changes are returned; by default 0. The version after the newest one
+            has no changes.
+        ending_version: the last version whose changes are returned; by default the newest.
+        starting_timestamp: instead, the first version that is not older than this time: milliseconds since 1970, or a
+            datetime or ISO 8601 text with a time zone.
+        ending_timestamp: instead, the last version that is not newer than this time.
+        net: compare the state before the first version with that of the last version, with at most one line for a row,
+            or two for an update. The last version may be the older one. All lines have its number and time.
+        updates: whether images of an update are ``update_preimage`` and ``update_postimage``; else they are ``delete``
+            and ``insert``.
+        join_cols: key columns by which updates are found among rows without a common row id.
+        row_filter: as for `scan`; chooses lines by their own values, so an update that leaves the filter is a delete.
+        selected_fields: as for `scan`. Metadata columns are ``_row_id``, ``_file`` and ``_pos``.
+        case_sensitive: whether column names are compared with case.
+        threads: number of reading threads.
+        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
+            `DeltaTable` count if none are given.
+
+    Returns:
+        The changes, with the methods of `scan`: `to_arrow`, `to_batches`, `to_reader`, `count` and others. The columns
+        are those of the last version's schema, ``_change_type`` (string), ``_commit_version`` (int64),
+        ``_commit_timestamp`` (UTC, microseconds), and the requested metadata columns.
+
+    Raises:
+        NotFoundError: the table, a version or a column does not exist, or the log no longer has a commit.
+        InvalidInputError: without `net`, the first version is after the last; an end is named twice; or the table has a
+            column with the name of a column of changes.
+        CorruptDataError: the log is damaged.
+        UnsupportedError: a reader feature is unknown, or a data file has other partition columns than the last version.
+    """
+    filesystem = filesystem_of(table, filesystem, storage_options)
+    ends = Ends(starting_version, ending_version, starting_timestamp, ending_timestamp)
+    newest = table.version if isinstance(table, Snapshot) else None
+    storage = table.storage if isinstance(table, Snapshot) else storage_of(table, filesystem)
+    return DeltaChanges(
+        storage,
+        ends,
+        newest,
+        net=net,
+        updates=updates,
+        join_cols=join_cols,
+        row_filter=row_filter,
+        selected_fields=selected_fields,
+        case_sensitive=case_sensitive,
+        threads=threads,
+    )

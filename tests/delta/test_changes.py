@@ -1,0 +1,281 @@
+"""Changes between versions of Delta tables: each kind of commit, the range, schemas, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_fast import delta
+from puffin_fast.delta.log.segment import commit_path
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.rows.changes.lines import WORDS
+from tests.conftest import require_module
+
+SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string())])
+FEED = {"delta.enableChangeDataFeed": "true"}
+TRACKED = {"delta.enableRowTracking": "true"}
+
+
+def rows(ids: list[int], s: str = "a") -> pa.Table:
+    return pa.table([ids, [s] * len(ids)], schema=SCHEMA)
+
+
+def made(path: Path, properties: dict[str, str] | None = None, **options: Any) -> str:
+    """Ids 1 to 4, then 5 to 8, in versions 1 and 2."""
+    delta.create_table(path, SCHEMA, properties=properties, **options)
+    delta.append(path, rows([1, 2, 3, 4]))
+    delta.append(path, rows([5, 6, 7, 8]))
+    return str(path)
+
+
+def short(changes: Any) -> list[tuple[Any, ...]]:
+    """The lines as version, id, letter and text, ordered."""
+    letters = dict(zip(WORDS, "diuU", strict=True))
+    return sorted(
+        (row["_commit_version"], row["id"], letters[row["_change_type"]], row["s"])
+        for row in changes.to_arrow().to_pylist()
+    )
+
+
+def actions(path: str, version: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (Path(path) / commit_path(version)).read_text().splitlines()]
+
+
+def write_actions(path: str, version: int, lines: list[dict[str, Any]]) -> None:
+    (Path(path) / commit_path(version)).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+@pytest.mark.parametrize("properties", [TRACKED, FEED, TRACKED | FEED], ids=["tracked", "feed", "both"])
+def test_each_verb_yields_its_lines(tmp_path: Path, properties: dict[str, str]) -> None:
+    table = made(tmp_path / "t", properties)
+    delta.delete(table, "id = 1")
+    delta.update(table, "id = 2", {"s": "b"})
+    delta.upsert(table, rows([3, 9], "c"), ["id"])
+    delta.purge(table, min_deleted=0.1)
+    delta.delete(table, "id >= 5 and id <= 8")
+    found = delta.changes(table, 3)
+    assert short(found) == [
+        (3, 1, "d", "a"),
+        (4, 2, "U", "b"),
+        (4, 2, "u", "a"),
+        (5, 3, "U", "c"),
+        (5, 3, "u", "a"),
+        (5, 9, "i", "c"),
+        *((7, id, "d", "a") for id in (5, 6, 7, 8)),
+    ]
+    assert found.count() == 10
+    assert short(delta.changes(table, 3, 4, updates=False)) == [
+        (3, 1, "d", "a"),
+        (4, 2, "d", "a"),
+        (4, 2, "i", "b"),
+    ]
+    assert short(delta.changes(table, 4, 5, row_filter="s = 'a'", join_cols="id")) == [
+        (4, 2, "d", "a"),
+        (5, 3, "d", "a"),
+    ]
+    assert short(delta.changes(table, 4, selected_fields=["id", "s", "_pos"], row_filter="id = 5")) == [
+        (7, 5, "d", "a")
+    ]
+    assert delta.changes(table, 4, 4, selected_fields=["id"]).count() == 0  # no shown value changed
+
+
+def test_a_table_without_feed_and_row_ids_pairs_updates_by_keys(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    delta.update(table, "id = 2", {"s": "b"})
+    assert short(delta.changes(table, 3)) == [(3, 2, "d", "a"), (3, 2, "i", "b")]
+    assert short(delta.changes(table, 3, join_cols=["id"])) == [(3, 2, "U", "b"), (3, 2, "u", "a")]
+
+
+def test_columns_and_types(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", TRACKED)
+    found = delta.changes(table, 2, selected_fields=["id", "_row_id"]).to_arrow()
+    assert found.schema == pa.schema(
+        [
+            ("id", pa.int64()),
+            ("_change_type", pa.string()),
+            ("_commit_version", pa.int64()),
+            ("_commit_timestamp", pa.timestamp("us", "UTC")),
+            ("_row_id", pa.int64()),
+        ]
+    )
+    modified = int(os.stat(tmp_path / "t" / commit_path(2)).st_mtime * 1000)
+    times = found["_commit_timestamp"].cast(pa.int64()).to_pylist()
+    assert {time // 1000 for time in times} <= {modified - 1, modified, modified + 1}
+    assert found["_row_id"].to_pylist() == [4, 5, 6, 7]
+
+
+def test_restored_and_replaced_rows_are_no_lines_where_they_are_equal(tmp_path: Path) -> None:
+    deltalake = require_module("deltalake")
+    table = made(tmp_path / "t")
+    delta.delete(table, "id = 2")
+    deltalake.DeltaTable(table).restore(2)
+    delta.overwrite(table, rows([1, 2, 3, 40]), "id <= 4")
+    assert short(delta.changes(table, 3)) == [
+        (3, 2, "d", "a"),
+        (4, 2, "i", "a"),
+        (5, 4, "d", "a"),
+        (5, 40, "i", "a"),
+    ]
+    assert short(delta.changes(table, 3, net=True)) == [(5, 4, "d", "a"), (5, 40, "i", "a")]
+    assert short(delta.changes(table, 6, 2, net=True)) == [(2, 4, "i", "a"), (2, 40, "d", "a")]  # backwards
+    assert short(delta.changes(table, 4, 4, net=True)) == [(4, 2, "i", "a")]
+
+
+def test_only_the_live_rows_of_an_unpaired_file_change(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    delta.delete(table, "id = 2")
+    delta.delete(table, "id <= 4")  # removes the file with its vector
+    assert "deletionVector" in next(a["remove"] for a in actions(table, 4) if "remove" in a)
+    assert short(delta.changes(table, 4)) == [(4, id, "d", "a") for id in (1, 3, 4)]
+
+
+def test_the_range_of_versions(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", {"delta.enableInCommitTimestamps": "true"})
+    times = [
+        next(a["commitInfo"]["inCommitTimestamp"] for a in actions(table, v) if "commitInfo" in a)
+        for v in range(3)
+    ]
+    assert delta.changes(table).count() == 8
+    assert delta.changes(table, 2).count() == 4
+    assert delta.changes(table, 3).count() == 0
+    assert delta.changes(table, 3, net=True).count() == 0
+    assert delta.changes(delta.snapshot(table, version=1)).count() == 4
+    assert short(delta.changes(table, ending_timestamp=times[1])) == [
+        (1, id, "i", "a") for id in (1, 2, 3, 4)
+    ]
+    assert short(delta.changes(table, starting_timestamp=times[1] + 1)) == [
+        (2, id, "i", "a") for id in (5, 6, 7, 8)
+    ]
+    assert delta.changes(table, starting_timestamp=times[2] + 1).count() == 0
+    assert delta.changes(table, starting_timestamp=0).count() == 8
+    with pytest.raises(NotFoundError, match="no version 9, the newest is 2"):
+        delta.changes(table, 0, 9)
+    with pytest.raises(NotFoundError, match="no version 4, the newest is 2"):
+        delta.changes(table, 4)
+    with pytest.raises(InvalidInputError, match="starting_version=2: expected at most 0"):
+        delta.changes(table, 2, 0)
+    with pytest.raises(InvalidInputError, match="at most one of them"):
+        delta.changes(table, 2, starting_timestamp=0)
+    with pytest.raises(NotFoundError, match="no version at or before"):
+        delta.changes(table, ending_timestamp=1)
+    with pytest.raises(NotFoundError, match="nosuch"):
+        delta.changes(table, selected_fields=["nosuch"])
+    with pytest.raises(TypeError, match="write selected_fields="):
+        delta.changes(table, columns=["id"])
+
+
+def test_a_log_that_was_cleaned_up(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    require_module("deltalake").DeltaTable(table).create_checkpoint()
+    delta.delete(table, "id = 2")
+    for version in (0, 1, 2):
+        (tmp_path / "t" / commit_path(version)).unlink()
+    assert short(delta.changes(table, 3)) == [(3, 2, "d", "a")]
+    assert short(delta.changes(table, 3, net=True)) == [(3, 2, "d", "a")]
+    assert delta.changes(table, net=True).count() == 7
+    assert delta.changes(table, 0, 2, net=True).count() == 8  # only a checkpoint is left of the version
+    with pytest.raises(
+        NotFoundError, match="commit of version 0; changes can begin with version 3, and net=True"
+    ):
+        delta.changes(table)
+    with pytest.raises(NotFoundError, match="cannot be built"):
+        delta.changes(table, 2, net=True).to_arrow()
+    with pytest.raises(NotFoundError, match="the log begins at version 3"):
+        delta.changes(table, starting_timestamp=0)
+
+
+def test_data_files_that_are_missing_are_named(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    delta.delete(table, "id <= 4")
+    gone = next(a["remove"]["path"] for a in actions(table, 3) if "remove" in a)
+    (tmp_path / "t" / gone).unlink()
+    with pytest.raises(NotFoundError, match=gone):
+        delta.changes(table, 3).to_arrow()
+    assert delta.changes(table, 2, 2).count() == 4
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_old_versions_have_the_columns_of_the_last_one(tmp_path: Path, mode: str) -> None:
+    table = made(tmp_path / "t", FEED | {"delta.columnMapping.mode": mode}, partition_columns=["s"])
+    delta.update(table, "id = 2", {"s": "b"})
+    metadata = next(a["metaData"] for a in actions(table, 0) if "metaData" in a)
+    schema = json.loads(metadata["schemaString"])
+    schema["fields"][0]["name"] = "renamed"
+    new = {"name": "added", "type": "double", "nullable": True}
+    new["metadata"] = {"delta.columnMapping.id": 3, "delta.columnMapping.physicalName": "col-3"}
+    schema["fields"].append(new)
+    configuration = metadata["configuration"] | {"delta.columnMapping.maxColumnId": "3"}
+    write_actions(
+        table,
+        4,
+        [{"metaData": metadata | {"schemaString": json.dumps(schema), "configuration": configuration}}],
+    )
+    delta.append(table, pa.table({"renamed": [9], "s": ["z"], "added": [0.5]}))
+    delta.update(table, "renamed = 9", {"s": "y"})
+    for fields in (["*"], ["*", "_pos"]):
+        found = delta.changes(table, 3, selected_fields=fields, join_cols=["renamed"]).to_arrow()
+        assert found.select(["renamed", "s", "added", "_change_type"]).to_pylist() == [
+            {"renamed": 2, "s": "a", "added": None, "_change_type": "update_preimage"},
+            {"renamed": 2, "s": "b", "added": None, "_change_type": "update_postimage"},
+            {"renamed": 9, "s": "z", "added": 0.5, "_change_type": "insert"},
+            {"renamed": 9, "s": "z", "added": 0.5, "_change_type": "update_preimage"},
+            {"renamed": 9, "s": "y", "added": 0.5, "_change_type": "update_postimage"},
+        ]
+    assert delta.changes(table, 3, 3).schema.names[:2] == ["id", "s"]
+
+
+def test_other_partition_columns_are_refused(tmp_path: Path) -> None:
+    deltalake = require_module("deltalake")
+    table = made(tmp_path / "t")
+    deltalake.write_deltalake(
+        table, rows([1, 2]), mode="overwrite", schema_mode="overwrite", partition_by=["s"]
+    )
+    found = delta.changes(table, 2)
+    with pytest.raises(
+        UnsupportedError, match=r"version 2: data file .* is partitioned by nothing, the table by s"
+    ):
+        found.to_arrow()
+    with pytest.raises(UnsupportedError, match="partitioned by nothing, the table by s"):
+        delta.changes(table, 2, net=True).count()
+
+
+def test_actions_without_data_change_and_numbers_of_rows(tmp_path: Path) -> None:
+    """Footers have the numbers of rows that the log lacks, and the version before has missing partition values."""
+    table = made(tmp_path / "t", partition_columns=["s"])
+    delta.delete(table, "s = 'a'")
+    lines = actions(table, 3)
+    for line in lines:
+        for name in ("partitionValues", "size", "stats"):
+            line.get("remove", {}).pop(name, None)
+    write_actions(table, 3, lines)
+    assert short(delta.changes(table, 3)) == [(3, id, "d", "a") for id in range(1, 9)]
+    for line in lines:
+        if "remove" in line:
+            line["remove"]["dataChange"] = False
+    write_actions(table, 3, lines)
+    assert delta.changes(table, 3).count() == 0
+
+
+def test_damaged_commits(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", FEED)
+    delta.update(table, "id = 2", {"s": "b"})
+    lines = actions(table, 3)
+    feed = next(line["cdc"] for line in lines if "cdc" in line)
+    stored = pq.read_table(tmp_path / "t" / feed["path"])
+    wrong = stored.set_column(2, "_change_type", pa.array(["upsert"] * len(stored)))
+    pq.write_table(wrong, tmp_path / "t" / feed["path"])
+    with pytest.raises(CorruptDataError, match="_change_type of a feed file"):
+        delta.changes(table, 3).to_arrow()
+    add = next(line for line in lines if "add" in line)
+    write_actions(table, 3, [line for line in lines if "cdc" not in line] + [add])
+    with pytest.raises(CorruptDataError, match="add actions of a data file in version 3"):
+        delta.changes(table, 3).to_arrow()
+    write_actions(table, 3, [{"add": {**add["add"], "dataChange": "yes"}}])
+    with pytest.raises(CorruptDataError, match="dataChange"):
+        delta.changes(table, 3).to_arrow()
