@@ -194,7 +194,7 @@ class _LocalSource(Source):
     gap = LOCAL_GAP
 
     def __init__(self, path: str, size: int | None) -> None:
-        with errors_of(path):
+        with errors_of(path if os.path.isabs(path) else f"{path} (in {os.getcwd()})"):
             found = os.stat(path)
             if not stat.S_ISREG(found.st_mode):  # checked before opening: opening a pipe waits for its writer
                 raise InvalidInputError(f"{path}: expected a regular file")

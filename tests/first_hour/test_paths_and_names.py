@@ -110,8 +110,15 @@ def test_near_names(catalog: SqlCatalog, table: Table, name: str, said: str) -> 
 
 def test_the_catalogs_of_the_database_are_named(catalog: SqlCatalog, table: Table) -> None:
     other = SqlCatalog("default", uri=catalog.properties["uri"], warehouse=catalog.properties["warehouse"])
+    for name, said in (
+        ("shop.orders", r"catalog prod of its database has shop\.orders"),
+        ("shop.order", "its database has no tables of catalog 'default', but of prod"),
+    ):
+        with pytest.raises(pf.NotFoundError, match=said):
+            pf.iceberg.load_table(other, name)
+    other.create_namespace("shop")
     with pytest.raises(
-        pf.NotFoundError, match="its database has no tables of catalog 'default', but of prod"
+        pf.NotFoundError, match=r"has no tables; catalog prod of its database has shop\.orders"
     ):
         pf.iceberg.load_table(other, "shop.orders")
     other.engine.dispose()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pyiceberg.catalog.noop import NoopCatalog
-
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
@@ -14,7 +12,6 @@ from puffin_fast.iceberg.commit.protocol import attempts, commit
 from puffin_fast.iceberg.commit.request import Committed, Request, committed_before, head_of
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_locations
-from puffin_fast.iceberg.compat.path_table import READ_ONLY
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.plan.files import MAX_FORMAT_VERSION, metadata_of
 
@@ -49,8 +46,6 @@ def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
         PuffinFastError: the catalog does not answer.
     """
     properties = metadata_of(table).properties
-    if isinstance(table.catalog, NoopCatalog):
-        raise UnsupportedError(f"{'.'.join(table.name())}: {READ_ONLY}")
     working = WorkingTable(table)
     for _ in attempts(properties):
         try:

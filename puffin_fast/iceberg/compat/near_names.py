@@ -37,12 +37,13 @@ def _said(catalog: Catalog, name: str) -> str:
         tables = [".".join(known) for known in catalog.list_tables(tuple(namespace.split(".")))]
     except NoSuchNamespaceError:
         spaces = [".".join(known) for known in catalog.list_namespaces()]
-        if spaces:
-            return f"the catalog has no namespace {namespace}, but {_near(namespace, spaces)}"
-        return _others(catalog) or f"catalog {catalog.name!r} has no namespaces"
-    if tables:
-        return f"namespace {namespace} has {_near(name, tables)}"
-    return f"namespace {namespace} has no tables"
+        if not spaces:
+            return _others(catalog, name) or f"catalog {catalog.name!r} has no namespaces"
+        said = f"the catalog has no namespace {namespace}, but {_near(namespace, spaces)}"
+    else:
+        said = f"namespace {namespace} has {_near(name, tables) if tables else 'no tables'}"
+    elsewhere = _others(catalog, name)
+    return f"{said}; {elsewhere}" if elsewhere else said
 
 
 def _near(name: str, known: list[str]) -> str:
@@ -54,18 +55,25 @@ def _near(name: str, known: list[str]) -> str:
     return ", ".join(sorted(known)[:MOST_NAMES]) + rest
 
 
-def _others(catalog: Any) -> str:
-    """The names of other catalogs in the same database: a table belongs to one of them."""
+def _others(catalog: Any, name: str) -> str:
+    """The other catalogs in the same database that have a table of this name, or else have any: a table belongs to one
+    of them."""
     if getattr(catalog, "engine", None) is None:
         return ""
     from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables
     from sqlalchemy import select
 
+    namespace, _, table = name.rpartition(".")
+    owners = select(IcebergTables.catalog_name).where(
+        IcebergTables.table_namespace == namespace, IcebergTables.table_name == table
+    )
     names: set[str] = set()
     with catalog.engine.connect() as connection:
+        having = sorted(connection.execute(owners).scalars())
         for kind in (IcebergTables, IcebergNamespaceProperties):
             names.update(connection.execute(select(kind.catalog_name).distinct()).scalars())
-    names.discard(catalog.name)
-    if not names:
+    if having:
+        return f"catalog {', '.join(having)} of its database has {name}"
+    if catalog.name in names or not names:
         return ""
     return f"its database has no tables of catalog {catalog.name!r}, but of {', '.join(sorted(names))}"

@@ -21,6 +21,7 @@ from puffin_fast._io.folder import names_in
 from puffin_fast._pyiceberg.v3_types import read_v3_types
 from puffin_fast.errors import NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
+from puffin_fast.iceberg.compat.relative_paths import FolderFileIO, folder_of_metadata, is_relative_path
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -57,12 +58,58 @@ def as_table(table: Table | str | os.PathLike[str]) -> Table:
     io = load_file_io({}, path)
     location, document = (path, None) if ".metadata.json" in path.rpartition("/")[2] else _newest(path, io)
     document = read_metadata_file(io, location) if document is None else document
+    return _opened((location,), location, document, io, folder=None, why=READ_ONLY)
+
+
+def table_in_folder(name: tuple[str, ...], metadata_file: str, folder: str) -> Table:
+    """Returns a table of a catalog whose metadata has paths relative to a folder; it can be read only.
+
+    Raises:
+        As `as_table`.
+    """
+    io = FolderFileIO(folder)
+    why = (
+        f"its metadata has paths relative to {folder}, so elsewhere it can be read only; change it in a process that "
+        "is started there, or create a table with an absolute location and append the rows to it"
+    )
+    return _opened(name, metadata_file, read_metadata_file(io, metadata_file), io, folder=folder, why=why)
+
+
+class _PathCatalog(NoopCatalog):
+    """The catalog of a table that can be read only.
+
+    Attributes:
+        why: why, and what to do.
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(name)
+        self.why = why
+
+
+def why_read_only(table: Table) -> str | None:
+    """Why a table can be read only, and what to do to change it; None if it has a catalog."""
+    return getattr(table.catalog, "why", READ_ONLY) if isinstance(table.catalog, NoopCatalog) else None
+
+
+def _opened(
+    name: tuple[str, ...],
+    location: str,
+    document: dict[str, Any],
+    io: FileIO,
+    *,
+    folder: str | None,
+    why: str,
+) -> Table:
     read_v3_types()
     try:
         metadata = TableMetadataUtil.parse_obj(document)
     except Exception as error:
         raise UnsupportedError(f"{location}: PyIceberg cannot read the metadata: {error}") from error
-    return Table((location,), metadata, location, io, NoopCatalog(location))
+    if folder is None and is_relative_path(metadata.location):
+        folder = folder_of_metadata(location, metadata.location)
+        io = io if folder is None else FolderFileIO(folder)
+    return Table(name, metadata, location, io, _PathCatalog(".".join(name), why))
 
 
 def _newest(folder: str, io: FileIO) -> tuple[str, dict[str, Any] | None]:

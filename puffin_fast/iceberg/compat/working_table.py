@@ -6,6 +6,7 @@ job therefore plans and commits with an object of its own, and updates the share
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -35,6 +36,13 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id, read_complete
 from puffin_fast.iceberg.compat.near_names import near_names
+from puffin_fast.iceberg.compat.path_table import table_in_folder, why_read_only
+from puffin_fast.iceberg.compat.relative_paths import (
+    folder_of_catalog,
+    is_relative_path,
+    said_of_relative_path,
+    stored_metadata_file,
+)
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
 from puffin_fast.iceberg.compat.table_metadata import check_catalog, writes_metadata
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
@@ -187,11 +195,19 @@ def refresh(table: Table) -> None:
     Raises:
         BusyError: the catalog's database is locked.
         NotFoundError: the table no longer exists.
-        UnsupportedError: PyIceberg cannot read its metadata, or it has no catalog.
+        UnsupportedError: PyIceberg cannot read its metadata, or the table can be read only.
         PuffinFastError: the catalog does not answer.
     """
-    with _loading(table.catalog, ".".join(table.name())):
-        table.refresh()
+    shown = ".".join(table.name())
+    if (why := why_read_only(table)) is not None:
+        raise UnsupportedError(f"{shown}: {why}")
+    with _loading(table.catalog, shown):
+        try:
+            table.refresh()
+        except FileNotFoundError:
+            if not is_relative_path(table.metadata_location):
+                raise
+            raise NotFoundError(f"{shown}: {said_of_relative_path(table.metadata_location)}") from None
 
 
 def load_table(catalog: Catalog, name: str | tuple[str, ...]) -> Table:
@@ -214,12 +230,40 @@ def load_table(catalog: Catalog, name: str | tuple[str, ...]) -> Table:
     shown = check_table_name(name)
     try:
         with _loading(catalog, shown):
-            return catalog.load_table(name)
+            try:
+                return catalog.load_table(name)
+            except FileNotFoundError:
+                if (found := _relative_table(catalog, shown)) is None:
+                    raise
+                return found
+    except _RelativeNotFound:
+        raise
     except NotFoundError:
         if _is_view(catalog, name):
             raise UnsupportedError(f"{shown}: a view; expected a table") from None
         hint = near_names(catalog, shown)
         raise NotFoundError(f"{shown}: no such table in catalog {catalog.name!r}{hint}") from None
+
+
+class _RelativeNotFound(NotFoundError):
+    """The metadata file has a relative path and is not below the folders that are certain."""
+
+
+def _relative_table(catalog: Catalog, shown: str) -> Table | None:
+    """A table whose metadata file was not found, if its path is relative and is right in the folder of the catalog's
+    SQLite file; None if the path is not relative.
+
+    Raises:
+        NotFoundError: the path is relative, and the file is not there either.
+    """
+    namespace, _, name = shown.rpartition(".")
+    path = stored_metadata_file(catalog, namespace, name)
+    if path is None or not is_relative_path(path):
+        return None
+    folder = folder_of_catalog(catalog)
+    if folder is None or not os.path.isfile(os.path.join(folder, path)):
+        raise _RelativeNotFound(f"{shown}: {said_of_relative_path(path)}")
+    return table_in_folder((*namespace.split("."), name), path, folder)
 
 
 def _is_view(catalog: Catalog, name: str | tuple[str, ...]) -> bool:
