@@ -26,6 +26,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from puffin_fast._run.outcome import outcome_of
 from puffin_fast._text import JOINERS, printable
 from puffin_fast.cli._values import json_value, shown_value
 from puffin_fast.errors import PuffinFastError
@@ -109,8 +110,8 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
         try:
             with redirect_stdout(sys.stderr):
                 answer = command(*arguments, **options)
-        except KeyboardInterrupt:
-            outcome = (
+        except KeyboardInterrupt as interrupt:
+            outcome = outcome_of(interrupt) or (
                 "it is unknown whether the change happened: look at the table before you repeat the command"
                 if _changes(context)
                 else "nothing was changed"

@@ -202,6 +202,10 @@ class Attempt(ABC):
         """Removes files of the attempt, as far as the storage lets it."""
 
     @abstractmethod
+    def note_outcome(self, error: BaseException) -> None:
+        """Adds to an exception from outside, after the files were removed, what became of the commit."""
+
+    @abstractmethod
     def commit(self) -> None:
         """Commits the changes, if there are some, and sets `committed`.
 
@@ -283,10 +287,11 @@ class Attempt(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         try:
-            if kind is not None:
+            if error is not None:
                 self.remove(list(self.created))
+                self.note_outcome(error)
         finally:
             self._held.close()
             self.publish()

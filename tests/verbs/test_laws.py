@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -362,11 +364,46 @@ def test_an_interrupt_in_a_verb_or_before_the_commit_leaves_nothing(
             verbs.update("id >= 0", {"x": 1.25})
 
     for place in made.places:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as caught:
             run(place, Single(made))
-        with pytest.raises(KeyboardInterrupt), made.verbs.transaction(made.table) as tx:
+        (note,) = caught.value.__notes__
+        assert re.fullmatch(r"nothing was committed, (\d+ files were|1 file was) removed", note)
+        with pytest.raises(KeyboardInterrupt) as caught, made.verbs.transaction(made.table) as tx:
             run(made.places[0], tx)
+        assert caught.value.__notes__[0].startswith("nothing was committed, ")
         assert {path for path in folder.rglob("*") if path.is_file()} == files
+    agree(made, model)
+
+
+@pytest.mark.parametrize("happens", [False, True])
+def test_an_interrupt_while_the_commit_is_sent_says_what_is_known(
+    made: AnyTable, monkeypatch: pytest.MonkeyPatch, happens: bool
+) -> None:
+    chance, model = random.Random(6), Model()
+    append(made, Single(made), model, chance)
+    place = "pyiceberg.catalog.sql.SqlCatalog.commit_table"
+    if isinstance(made, DeltaTable):
+        place = "puffin_fast.delta.log.commit.put_version"
+    send: Any = pkgutil.resolve_name(place)
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        if happens:
+            send(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            Single(made).update("id >= 0", {"x": 1.25})
+    (note,) = caught.value.__notes__
+    if not happens:
+        assert note.startswith("nothing was committed, ")
+    else:
+        assert re.search("it is unknown whether the commit .* happened.*no file was removed", note)
+    if happens:
+        model = {id: one | {"x": 1.25} for id, one in model.items()}
+    if isinstance(made, IcebergTable):
+        made.table.refresh()
     agree(made, model)
 
 

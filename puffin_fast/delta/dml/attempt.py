@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.outcome import note_outcome, nothing_committed
 from puffin_fast.delta.dml.changes import Written, actions_of, allowed, write_vectors
 from puffin_fast.delta.dml.data_files import (
     TARGET_FILE_SIZE,
@@ -78,6 +79,7 @@ class DeltaAttempt(Attempt):
         super().__init__(options)
         check_properties(options.snapshot_properties)
         self._job = Job(options.verb, options.job_id)
+        self._n_removed = 0
         self.storage = storage_of(table, filesystem_of(table, filesystem, storage_options))
         self._begin(newest(self.storage))
         is_done = self._job.is_done(self._base.transactions, self._base.root)
@@ -154,9 +156,16 @@ class DeltaAttempt(Attempt):
         for path in gone:
             try:
                 self.storage.remove(path)
+                self._n_removed += 1
             except Exception as error:  # an orphan file, which no version needs
                 if is_from_outside(error):
                     raise
+
+    def note_outcome(self, error: BaseException) -> None:
+        if self.committed is None:  # else the commit happened: `commit` notes its own interrupts
+            note_outcome(error, nothing_committed(self._n_removed))
+        else:
+            note_outcome(error, f"version {self.committed.version} of {self.name} was committed")
 
     def publish(self) -> None:
         """Nothing: the table is a path."""

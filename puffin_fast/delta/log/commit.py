@@ -31,6 +31,7 @@ from urllib.parse import unquote
 from puffin_fast import __version__
 from puffin_fast._run.arguments import check_mapping, check_name
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.outcome import note_outcome, nothing_committed
 from puffin_fast._text import shown_argument
 from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.protocol import ISOLATION, check_committable
@@ -39,7 +40,7 @@ from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot, in_commit_timestamp, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
-from puffin_fast.errors import ConflictError, InvalidInputError
+from puffin_fast.errors import CommitUnknownError, ConflictError, InvalidInputError
 
 _LOG = logging.getLogger(__name__)
 
@@ -252,8 +253,8 @@ def commit(
                 ) from None
             base = None
         except BaseException as error:
-            if not may_have_happened(storage, one.version, error):
-                one.clean()
+            outcome = one.unknown() if one.may_have_happened(error) else nothing_committed(one.clean())
+            note_outcome(error, outcome)
             raise
 
 
@@ -301,6 +302,7 @@ class _Attempt:
         self._id = str(uuid.uuid4())
         self._last_time = in_commit_timestamp(base.commit_info, base.root) or 0
         self._done_before = False
+        self.is_sent = False
         self._highest = highest_row_id(base.domain_metadata.get(DOMAIN), base.root)
         self.version = base.version + 1
 
@@ -311,8 +313,11 @@ class _Attempt:
         Raises:
             ConflictError: a concurrent commit conflicts with the changes.
         """
-        if put_version(self._storage, self.version, self._content(), f"txnId {self._id}"):
+        content = self._content()
+        self.is_sent = True
+        if put_version(self._storage, self.version, content, f"txnId {self._id}"):
             return True
+        self.is_sent = False
         self._check_conflicts(self._concurrent_actions())
         return False
 
@@ -320,15 +325,31 @@ class _Attempt:
         """Whether a concurrent commit has the id of this job."""
         return self._done_before
 
-    def clean(self) -> None:
-        """Removes the files that were written for the changes, as far as the storage lets it."""
+    def may_have_happened(self, error: BaseException) -> bool:
+        """Whether the commit may have happened although an exception has ended it."""
+        if not self.is_sent:
+            return isinstance(error, CommitUnknownError)
+        return may_have_happened(self._storage, self.version, error)
+
+    def unknown(self) -> str:
+        """What is known about a commit that may have happened."""
+        return (
+            f"it is unknown whether the commit to {self._base.root} happened: it did if {commit_path(self.version)} "
+            f"has, or gets, txnId {self._id}; no file was removed"
+        )
+
+    def clean(self) -> int:
+        """Removes the files that were written for the changes, as far as the storage lets it; returns their number."""
+        n_removed = 0
         for path in self.changes.new_files:
             try:
                 self._storage.remove(path)
+                n_removed += 1
             except Exception as error:
                 if is_from_outside(error):
                     raise
                 _LOG.warning("%s/%s: not removed, and no version needs it: %s", self._base.root, path, error)
+        return n_removed
 
     def _concurrent_actions(self) -> FileActions:
         """Reads the actions of all versions from this one on, and sets this version to the next one."""

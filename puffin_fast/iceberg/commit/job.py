@@ -115,8 +115,9 @@ def run_job(
         if is_from_outside(error):
             raise
         raise PuffinFastError(f"{table.shown}: nothing was committed: {error}") from error
-    except BaseException:
+    except BaseException as error:
         table.remove_created()
+        table.note_outcome(error)
         raise
     finally:
         table.publish()

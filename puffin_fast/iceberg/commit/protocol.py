@@ -156,6 +156,7 @@ def commit(
         raise
     except BaseException as error:
         working.remove_created()
+        working.note_outcome(error)
         if isinstance(error, Exception) and is_of_storage(error):
             message = f"{working.shown}: the commit's files could not be written: {error}"
             raise PuffinFastError(message) from error
@@ -209,8 +210,9 @@ def retried(table: WorkingTable, send: Callable[[], Result]) -> Result:
         raise lost
     except CommitUnknownError:
         raise
-    except BaseException:
+    except BaseException as error:
         table.remove_created()
+        table.note_outcome(error)
         raise
     finally:
         table.publish()

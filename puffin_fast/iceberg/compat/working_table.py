@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError as InvalidMetadata
 from pyiceberg.catalog import Catalog
@@ -26,6 +26,7 @@ from puffin_fast._pyiceberg.v3_types import read_v3_types
 from puffin_fast._run.arguments import check_table_name
 from puffin_fast._run.fork import lock_across_fork
 from puffin_fast._run.interrupt import interruptible, is_from_outside
+from puffin_fast._run.outcome import note_outcome, nothing_committed
 from puffin_fast.errors import (
     CommitUnknownError,
     CorruptDataError,
@@ -76,6 +77,8 @@ class WorkingTable(Table):
         self.created: list[str] = []
         self.doubtful: list[str] = []
         self._complete: TableMetadata | None = None
+        self._n_removed = 0
+        self._sent: Literal["nothing", "unanswered", "committed"] = "nothing"
 
     @classmethod
     def of(cls, table: Table) -> WorkingTable:
@@ -133,6 +136,7 @@ class WorkingTable(Table):
         removes_old = _removes_old_metadata(self)
 
         def sent() -> None:
+            self._sent = "unanswered"
             files[:], self.created[:] = self.created, []
 
         try:
@@ -140,14 +144,17 @@ class WorkingTable(Table):
         except CommitUnknownError:
             raise
         except BusyError:
+            self._sent = "nothing"
             self.created[:0] = files
             raise
         except LostRaceError:
             self.doubtful += files
             raise
         except PuffinFastError:
+            self._sent = "nothing"
             self.created[:0] = files
             raise
+        self._sent = "committed"
         self.created.clear()
         if removes_old:
             dropped = _logged(base) - _logged(self.metadata) - {self.metadata_location}
@@ -163,16 +170,32 @@ class WorkingTable(Table):
         needed.update(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
         self.created[:0] = [path for path in self.doubtful if path not in needed]
         self.doubtful.clear()
+        self._sent = "nothing"
 
     def remove(self, paths: Iterable[str]) -> None:
         """Removes files of the job."""
         paths = set(paths)
         self.created[:] = [path for path in self.created if path not in paths]
-        remove_files(self.io, paths)
+        self._n_removed += remove_files(self.io, paths)
 
     def remove_created(self) -> None:
         """Removes all files that the job has begun."""
         self.remove(self.created)
+
+    def note_outcome(self, error: BaseException) -> None:
+        """Adds to an exception from outside what became of the commit. Call it after `remove_created`."""
+        if self._sent == "nothing":
+            note_outcome(error, nothing_committed(self._n_removed))
+        elif self._sent == "committed":
+            note_outcome(
+                error, f"the last commit to {self.shown} happened; files of a later one were removed"
+            )
+        else:
+            note_outcome(
+                error,
+                f"it is unknown whether the commit to {self.shown} happened, because the catalog had not answered; no "
+                "file was removed. Load the table again, and repeat the job if its newest snapshot is not of this job",
+            )
 
 
 def complete_metadata(table: Table) -> TableMetadata:
@@ -318,14 +341,17 @@ def _removes_old_metadata(table: Table) -> bool:
     return removes and writes_metadata(table.catalog)
 
 
-def remove_files(io: FileIO, paths: Iterable[str]) -> None:
-    """Removes files that no table needs. A file that cannot be removed becomes an orphan file."""
+def remove_files(io: FileIO, paths: Iterable[str]) -> int:
+    """Removes files that no table needs; returns their number. One that cannot be removed becomes an orphan file."""
+    n_removed = 0
     for path in paths:
         try:
             io.delete(path)
+            n_removed += 1
         except Exception as error:
             if is_from_outside(error):
                 raise
+    return n_removed
 
 
 class _RecordedLocations(LocationProvider):

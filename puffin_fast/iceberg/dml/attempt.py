@@ -129,6 +129,9 @@ class IcebergAttempt(Attempt):
     def remove(self, paths: Iterable[str]) -> None:
         self.table.remove(paths)
 
+    def note_outcome(self, error: BaseException) -> None:
+        self.table.note_outcome(error)
+
     def publish(self) -> None:
         self.table.publish()
 
