@@ -26,7 +26,13 @@ from pyiceberg.expressions import AlwaysTrue
 from puffin_fast._run.arguments import check_flags, check_integer, check_share
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._show.html import HtmlFields
-from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError, UnsupportedError
+from puffin_fast.errors import (
+    ConflictError,
+    InvalidInputError,
+    JobInterruptedError,
+    PuffinFastError,
+    UnsupportedError,
+)
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of
@@ -184,6 +190,7 @@ def _in_parts(
 
     Raises:
         ConflictError: all parts conflict.
+        JobInterruptedError: Spark's job of a part was cancelled; names the last commit of the parts before.
     """
     groups = job.groups(head_of(job.table.metadata, request.branch))
     paths = [tuple(task.data.file_path for task in group) for group in groups]
@@ -196,6 +203,13 @@ def _in_parts(
             results.append(replace(_opened(table, terms, write), chosen=chosen).run(request))
         except ConflictError as error:
             conflict = error
+        except JobInterruptedError as error:
+            committed = [result.snapshot_id for result in results if result.commits]
+            if not committed:
+                raise
+            raise JobInterruptedError(
+                f"{error}; earlier parts are committed up to snapshot {committed[-1]}"
+            ) from error
     done = [result for result in results if result.commits]
     if conflict is not None and not done:
         raise conflict

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast.errors import JobInterruptedError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
 from puffin_fast.iceberg.maintenance.rewrite_job import (
@@ -103,13 +102,7 @@ def rewrite_data_files(
         bins = bins_of_tasks(
             lean, lambda tasks: tasks, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks)
         )
-        try:
-            job.run(mapped(spread(session, bins), body, REPORT), {})
-        except JobInterruptedError as error:
-            before = (
-                "" if max_commits == 1 else f"; earlier parts are committed up to snapshot {head.snapshot_id}"
-            )
-            raise JobInterruptedError(f"{error}{before}") from error
+        job.run(mapped(spread(session, bins), body, REPORT), {})
         table.created += [new.entry.file_path for group in job.groups for new in group.new]
         return job.groups
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from puffin_fast import iceberg
-from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import (
+    ConflictError,
+    InvalidInputError,
+    JobInterruptedError,
+    NotFoundError,
+    UnsupportedError,
+)
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter
+from puffin_fast.iceberg.maintenance.rewrite_job import RewriteTerms, run_rewrite
+from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
 from tests.iceberg.conftest import files_of, local, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.iceberg.maintenance.test_convert import delete_by_file
@@ -27,8 +37,11 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import SparkSession
 
+    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.plan.delete_index import FileTask
     from tests.iceberg.conftest import RacingCatalog
 
 LINEAGE = ("*", "_row_id", "_last_updated_sequence_number")
@@ -316,6 +329,29 @@ def test_several_commits_keep_what_is_done(
         iceberg.rewrite_data_files(table, **ALL, max_commits=5).commits <= 1
     )  # of the file with the new delete
     check(table, duckdb_iceberg, [r for r in START if r["id"] >= 10 and r["id"] not in (30, 41)])
+
+
+@pytest.mark.parametrize("interrupted", [0, 1])
+def test_an_interrupted_part_names_the_commits_of_earlier_parts(
+    racing: RacingCatalog, interrupted: int
+) -> None:
+    table = made(racing, "n", spec=("g",))
+    before, n_parts = ids(table), count()
+
+    def write(
+        table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
+    ) -> Iterator[RewrittenGroup]:
+        if next(n_parts) == interrupted:
+            raise JobInterruptedError("the job was cancelled")
+        yield from map(GroupWriter(table, head.sequence_number or 0, target, 1).write, groups)
+
+    terms = RewriteTerms(AlwaysTrue(), **ALL, max_commits=3)
+    with pytest.raises(JobInterruptedError, match="the job was cancelled") as caught:
+        run_rewrite(table, terms, Request(verb="rewrite_data_files"), write, dry_run=False)
+    head = racing.load_table("n.t").current_snapshot()
+    earlier = f"; earlier parts are committed up to snapshot {head.snapshot_id if head else None}"
+    assert str(caught.value) == f"the job was cancelled{earlier * interrupted}"
+    assert ids(racing.load_table("n.t")) == before
 
 
 def test_a_part_that_conflicts_is_left_out(racing: RacingCatalog) -> None:
