@@ -5,6 +5,10 @@ Ctrl-C a `KeyboardInterrupt`; those of limits of time (Celery, Airflow, pytest-t
 `TimeoutError` or a class of their own, often an `Exception`. It says nothing about the file that was being parsed or
 the request that was waited for.
 
+Another thread may set an exception into a thread (`PyThreadState_SetAsyncExc`, as limits of time do in threads). No
+frame of a handler is in its traceback: Python raises the class, without arguments, at an instruction where it looks for
+interruptions.
+
 Libraries report such an exception as an error of their own:
 
 | library | the exception from outside is |
@@ -17,6 +21,8 @@ Libraries report such an exception as an error of their own:
 
 from __future__ import annotations
 
+import dis
+import queue
 import re
 import signal
 import struct
@@ -35,15 +41,46 @@ PARSE_ERRORS = (
 _SERIALIZER = re.compile(r"Error calling function `\w+`: (?:[^:\s]+\.)?(\w+)(?:: (.*))?$", re.DOTALL)
 
 
+_STARTS = frozenset(code for name, code in dis.opmap.items() if name in ("RESUME", "JUMP_BACKWARD"))
+"""Instructions that raise nothing themselves: functions start with one and loops end with one ..."""
+
+_CALLS = frozenset(code for name, code in dis.opmap.items() if "CALL" in name)
+"""... and those after which Python looks for interruptions, too; what is called may raise an exception of its own."""
+
+_RAISE = dis.opmap["RAISE_VARARGS"]
+_PLACEHOLDER_BYTES = 6
+"""The code of a function that Cython compiled has three instructions, the last of which raises: it is not run."""
+
+_WITHOUT_ARGUMENTS = (MemoryError, StopIteration, StopAsyncIteration, queue.Empty)
+"""What functions that are not written in Python raise without arguments."""
+
+
 def is_from_outside(error: BaseException) -> bool:
-    """Whether an exception was raised by a signal's handler, or by what it called."""
+    """Whether an exception was raised by a signal's handler or what it called, or set into the thread."""
     traceback = error.__traceback__
     codes = _handlers() if traceback is not None else ()
-    while codes and traceback is not None:
+    last = None
+    while traceback is not None:
         if traceback.tb_frame.f_code in codes:
             return True
-        traceback = traceback.tb_next
-    return False
+        last, traceback = traceback, traceback.tb_next
+    return last is not None and _was_set(error, last)
+
+
+def _was_set(error: BaseException, last: TracebackType) -> bool:
+    """Whether an exception was set into the thread.
+
+    Args:
+        error: the exception.
+        last: where it was raised.
+    """
+    instructions = last.tb_frame.f_code.co_code
+    if _RAISE in instructions[::2] and len(instructions) <= _PLACEHOLDER_BYTES:
+        return False
+    found = instructions[last.tb_lasti] if 0 <= last.tb_lasti < len(instructions) else None
+    if found in _STARTS:
+        return True
+    return found in _CALLS and not error.args and not isinstance(error, _WITHOUT_ARGUMENTS)
 
 
 class suppressed(suppress):  # noqa: N801 - named as what it replaces

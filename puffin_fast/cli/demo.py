@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import RenderableType
 
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.packages import import_optional
 from puffin_fast.cli._common import Answer, answers, grid
 from puffin_fast.errors import InvalidInputError
@@ -115,6 +116,8 @@ def _spark(folder: Path) -> SparkSession:
     try:
         return builder.getOrCreate()
     except Exception as error:  # PySpark's launcher has exceptions of its own, for example if Java is missing
+        if is_from_outside(error):
+            raise
         raise InvalidInputError(f"Spark did not start (it needs Java 17 or later): {error}") from error
 
 

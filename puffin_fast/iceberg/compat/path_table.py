@@ -19,6 +19,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from puffin_fast._io import split_location
 from puffin_fast._io.folder import names_in
 from puffin_fast._pyiceberg.v3_types import read_v3_types
+from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.relative_paths import FolderFileIO, folder_of_metadata, is_relative_path
@@ -103,8 +104,11 @@ def _opened(
 ) -> Table:
     read_v3_types()
     try:
-        metadata = TableMetadataUtil.parse_obj(document)
+        with interruptible():
+            metadata = TableMetadataUtil.parse_obj(document)
     except Exception as error:
+        if is_from_outside(error):
+            raise
         raise UnsupportedError(f"{location}: PyIceberg cannot read the metadata: {error}") from error
     if folder is None and is_relative_path(metadata.location):
         folder = folder_of_metadata(location, metadata.location)
