@@ -9,6 +9,7 @@ changed something and cannot print its result says so and ends with 0, so that n
 
 from __future__ import annotations
 
+import csv
 import errno
 import io
 import json
@@ -87,26 +88,28 @@ class Answer:
         json: the document that ``--output json`` prints.
         text: what is printed otherwise, in order: sentences, or objects that rich renders.
         failed: whether the exit code is 1.
+        stream: writes what is printed instead of these; it gets the function that writes bytes to standard output.
     """
 
     json: object
     text: Sequence[RenderableType]
     failed: bool = False
+    stream: Callable[[Callable[[Any], object]], object] | None = None
 
 
 output_option = click.option(
-    "--output", type=click.Choice(["text", "json"]), help="Format of the output. Default: text."
+    "--output", type=click.Choice(["text", "json", "csv"]), help="Format of the output. Default: text."
 )
 
 
 def answers(command: Callable[..., Answer]) -> Callable[..., None]:
-    """Adds ``--output text|json`` to a command, and prints the `Answer` that it returns."""
+    """Adds ``--output text|json|csv`` to a command, and prints the `Answer` that it returns."""
 
     @output_option
     @wraps(command)
-    def run(*arguments: Any, output: str | None, **options: Any) -> None:
+    def run(*arguments: Any, output: str | None, **options: Any) -> None:  # `chosen_output` reads it
         context = click.get_current_context()
-        output = output or context.find_root().params.get("output")
+        output = chosen_output()
         try:
             with redirect_stdout(sys.stderr):
                 answer = command(*arguments, **options)
@@ -119,12 +122,49 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
             click.echo(f"{context.find_root().info_name}: interrupted: {outcome}", err=True)
             context.exit(INTERRUPTED)
         with printing() as stdout:
-            if stdout is not None:
-                stdout.write(_json(answer, stdout) if output == "json" else _text(answer, stdout))
+            if stdout is None:
+                pass
+            elif answer.stream is not None:
+                answer.stream(stdout.buffer.write)
+            else:
+                stdout.write(_shown(answer, output, stdout))
         if answer.failed:
             context.exit(1)
 
     return run
+
+
+def chosen_output() -> str | None:
+    """The option --output of the current command, else that of the group."""
+    context = click.get_current_context()
+    chosen: str | None = context.params.get("output") or context.find_root().params.get("output")
+    return chosen
+
+
+def _shown(answer: Answer, output: str | None, stdout: TextIO) -> str:
+    if output == "json":
+        return _json(answer, stdout)
+    return _csv(answer) if output == "csv" else _text(answer, stdout)
+
+
+def _csv(answer: Answer) -> str:
+    """The rows of a document with a header; values that CSV does not have are JSON.
+
+    The command is done, so that a document without rows must not be an error.
+    """
+    document: Any = json_value(answer.json)
+    rows = document if isinstance(document, list) else [document]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        nested = {
+            key: json.dumps(value, ensure_ascii=False)
+            for key, value in row.items()
+            if isinstance(value, dict | list | bool)
+        }
+        writer.writerow({**row, **nested})
+    return text.getvalue()
 
 
 def _changes(context: click.Context) -> bool:

@@ -1,6 +1,7 @@
 """Reads and writes files of rows as streams: Parquet, Arrow, CSV or JSON Lines, chosen by the suffix.
 
-The path ``-`` is standard input. It is copied to a temporary file first: readers of Parquet need the end first.
+The path ``-`` is standard input. It is copied to a temporary file first: readers of Parquet need the end first. So are
+files of object stores, which are given by URIs.
 
 A CSV file has a header. An empty field is NULL, and ``""`` is empty text; UUIDs are text, binary and fixed values
 hexadecimal digits, as in the table specification's "JSON single-value serialization". Lists, maps and structs cannot be
@@ -9,7 +10,7 @@ written to CSV.
 
 from __future__ import annotations
 
-import os
+import io
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -20,20 +21,24 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from puffin_fast._io import open_sink, open_source, split_location
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast.cli._json_lines import JsonLinesWriter, read_json_lines
+from puffin_fast.cli._json_lines import JsonArrayWriter, JsonLinesWriter, read_json_lines
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
-KNOWN = ".parquet, .arrow, .feather, .csv or .jsonl"
+KNOWN = ".parquet, .arrow, .feather, .csv, .jsonl or .json"
 
-FORMATS = ("parquet", "arrow", "csv", "jsonl")
+FORMATS = ("parquet", "arrow", "csv", "jsonl", "json")
 """The formats that are read."""
 
-STDIN = Path("-")
+STDIN = "-"
+
+CHUNK_BYTES = 8 << 20
+"""Number of bytes of a remote file that are copied at once."""
 
 FIRST_YEAR, LAST_YEAR = "0001", "9999"
 """Years that the CSV reader accepts."""
@@ -46,11 +51,11 @@ HEADER_BYTES = 1 << 20
 
 
 @contextmanager
-def rows(path: Path, schema: Schema, form: str | None = None) -> Iterator[pa.RecordBatchReader]:
+def rows(path: str | Path, schema: Schema, form: str | None = None) -> Iterator[pa.RecordBatchReader]:
     """Reads the rows of a file.
 
     Args:
-        path: of the file, or ``-`` for standard input.
+        path: of the file, a path or URI, or ``-`` for standard input.
         schema: of a table. Columns of CSV and JSON Lines are read in the types of its columns with the same names.
         form: one of `FORMATS`; by default what the suffix says, JSON Lines for standard input.
 
@@ -58,16 +63,28 @@ def rows(path: Path, schema: Schema, form: str | None = None) -> Iterator[pa.Rec
         UnsupportedError: the suffix is not known.
         InvalidInputError: the file does not have its format.
     """
-    if path != STDIN:
-        with _opened(path, str(path), schema, form) as reader:
+    name, (scheme, _, key) = str(path), split_location(str(path))
+    if name != STDIN and not is_remote_scheme(scheme):
+        with _opened(Path(key), name, schema, form) as reader:
             yield reader
         return
     with TemporaryDirectory(prefix="puffin-fast-") as folder:
-        copy = Path(folder, "rows")
+        copy = Path(folder, "rows").with_suffix(Path(key).suffix)
         with copy.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        with _opened(copy, "standard input", schema, form or "jsonl") as reader:
+            if name == STDIN:
+                name, form = "standard input", form or "jsonl"
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            else:
+                with open_source(name) as source:
+                    for at in range(0, source.size, CHUNK_BYTES):
+                        file.write(source.read_at(at, min(CHUNK_BYTES, source.size - at)))
+        with _opened(copy, name, schema, form) as reader:
             yield reader
+
+
+def is_remote_scheme(scheme: str) -> bool:
+    """Whether a location with this scheme is not a file of this machine."""
+    return scheme not in ("", "file")
 
 
 @contextmanager
@@ -90,7 +107,7 @@ def _opened(path: Path, name: str, schema: Schema, form: str | None) -> Iterator
                     yield pa.RecordBatchReader.from_batches(ipc.schema, batches)
             case ".csv":
                 yield _read_csv(path, name, schema)
-            case ".jsonl" | ".ndjson":
+            case ".jsonl" | ".ndjson" | ".json":
                 with path.open("rb") as lines:
                     yield read_json_lines(lines, name, _types(schema, nested=True), bytes_of_text)
             case suffix:
@@ -111,8 +128,38 @@ def _named(name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
         raise InvalidInputError(f"{name}: {error}") from error
 
 
-def write(path: Path, reader: pa.RecordBatchReader) -> int:
+class _Stream(io.RawIOBase):
+    """A sink or file object for writers of PyArrow, which close it."""
+
+    def __init__(self, write: Callable[[Any], object]) -> None:
+        self._write = write
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._write(data)
+        return len(data)
+
+
+def suffix_of(path: str) -> str:
+    """The suffix of a file of rows.
+
+    Raises:
+        UnsupportedError: it is not known.
+    """
+    suffix = Path(split_location(path)[2]).suffix.lower()
+    if suffix not in (".parquet", ".arrow", ".feather", ".csv", ".jsonl", ".ndjson", ".json"):
+        raise UnsupportedError(f"{path}: expected {KNOWN}, found {suffix or 'no suffix'}")
+    return suffix
+
+
+def write(path: str, reader: pa.RecordBatchReader) -> int:
     """Writes a stream of rows; an existing file is replaced when all rows are written.
+
+    Args:
+        path: a path or URI.
+        reader: of the rows.
 
     Returns:
         The number of rows.
@@ -120,6 +167,32 @@ def write(path: Path, reader: pa.RecordBatchReader) -> int:
     Raises:
         UnsupportedError: the suffix is not known.
         InvalidInputError: the format cannot hold a column; no file is written.
+    """
+    suffix = suffix_of(path)
+    sink = open_sink(path, overwrite=True)
+    try:
+        n_rows = write_stream(sink.write, suffix, reader, path)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
+    return n_rows
+
+
+def write_stream(write: Callable[[Any], object], suffix: str, reader: pa.RecordBatchReader, name: str) -> int:
+    """Writes a stream of rows in the format of a suffix.
+
+    Args:
+        write: takes the bytes, in order.
+        suffix: of the format.
+        reader: of the rows.
+        name: of the output, for errors.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        InvalidInputError: the format cannot hold a column.
     """
     import pyarrow as pa
     import pyarrow.csv as csv
@@ -132,23 +205,18 @@ def write(path: Path, reader: pa.RecordBatchReader) -> int:
         ".csv": csv.CSVWriter,
         ".jsonl": JsonLinesWriter,
         ".ndjson": JsonLinesWriter,
+        ".json": JsonArrayWriter,
     }
-    suffix = path.suffix.lower()
-    if suffix not in writers:
-        raise UnsupportedError(f"{path}: expected {KNOWN}, found {suffix or 'no suffix'}")
     if suffix == ".csv":
-        reader = _for_csv(path, reader)
-    n_rows, part = 0, path.with_name(f".{path.name}.part")
+        reader = _for_csv(name, reader)
+    n_rows = 0
     try:
-        with writers[suffix](str(part), reader.schema) as writer:
+        with writers[suffix](_Stream(write), reader.schema) as writer:
             for batch in reader:
                 writer.write_batch(batch)
                 n_rows += batch.num_rows
-        os.replace(part, path)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidInputError(f"{path}: {error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+        raise InvalidInputError(f"{name}: {error}") from error
     return n_rows
 
 
@@ -257,7 +325,7 @@ def bytes_of_text(name: str, key: str, column: pa.Array, kind: pa.DataType) -> p
     return pa.ExtensionArray.from_storage(kind, array) if _is_uuid(kind) else array
 
 
-def _for_csv(path: Path, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+def _for_csv(path: str, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Converts UUIDs and binary values of the rows to text.
 
     Raises:
@@ -286,7 +354,7 @@ def _for_csv(path: Path, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _as_text(path: Path, name: str, column: pa.Array) -> pa.Array:
+def _as_text(path: str, name: str, column: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,5 +1,7 @@
 """Reads and writes JSON Lines: one JSON object in each line, with the values that ``scan --output json`` prints.
 
+A file whose first character is ``[`` is one JSON array of such objects.
+
 Numbers, booleans, text, arrays and objects are JSON. Dates, times, timestamps, UUIDs, binary and fixed values are text,
 as in the table specification's "JSON single-value serialization"; decimals are text or numbers, NaN and infinities the
 text ``nan``, ``inf`` and ``-inf``; a map is an array of pairs.
@@ -17,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import chain, islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +31,9 @@ from puffin_fast.errors import InvalidInputError, LimitExceededError
 LINE_BYTES = 16 << 20
 """Maximum length of a line."""
 
+ARRAY_BYTES = 1 << 30
+"""Maximum length of a JSON array, which is parsed at once."""
+
 BATCH_ROWS = 16 << 10
 """Number of rows that are converted at once."""
 
@@ -37,8 +42,8 @@ _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 WRONG = (pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError, InvalidInputError)
 """What the conversion of a wrong value raises."""
 
-Row = tuple[int, dict[str, object]]
-"""The number of a line, and its object."""
+Row = tuple[str, dict[str, object]]
+"""Where an object is, and the object."""
 
 
 def read_json_lines(
@@ -79,22 +84,43 @@ class JsonLinesWriter:
     """Writes batches to a file, as PyArrow's writers of other formats.
 
     Args:
-        path: of the file.
+        file: open for writing.
         schema: of the batches.
     """
 
-    def __init__(self, path: str, schema: pa.Schema) -> None:
-        self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._file = file
 
-    def __enter__(self) -> JsonLinesWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        """Ends the document."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Writes a line for each row."""
-        self._file.writelines(f"{json.dumps(json_value(row))}\n" for row in rows_of(batch))
+        self._file.write("".join(f"{line}\n" for line in _lines(batch)).encode())
+
+
+class JsonArrayWriter(JsonLinesWriter):
+    """Writes batches to a file as one JSON array, with a line for each row; the arguments of `JsonLinesWriter`."""
+
+    _before = "[\n"
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the array, unless the rows ended with an error."""
+        if error[:1] == (None,):
+            self._file.write(b"[]\n" if self._before == "[\n" else b"\n]\n")
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Writes a line for each row."""
+        if batch.num_rows:
+            self._file.write((self._before + ",\n".join(_lines(batch))).encode())
+            self._before = ",\n"
+
+
+def _lines(batch: pa.RecordBatch) -> Iterator[str]:
+    return (json.dumps(json_value(row), ensure_ascii=False) for row in rows_of(batch))
 
 
 def read_value(text: str, kind: pa.DataType, name: str, bytes_of_text: Callable[..., pa.Array]) -> pa.Scalar:
@@ -122,9 +148,9 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
-def _rows(file: BinaryIO, name: str) -> Iterator[Row]:
-    keys: set[str] | None = None
-    number = 0
+def _objects(file: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
+    """Yields where each object is, and the object."""
+    number, first = 0, True
     while line := file.readline(LINE_BYTES + 1):
         number += 1
         if number == 1:
@@ -134,10 +160,32 @@ def _rows(file: BinaryIO, name: str) -> Iterator[Row]:
             raise LimitExceededError(f"{where}: expected at most {LINE_BYTES} bytes")
         if not line.strip():
             continue
+        if first and line.lstrip().startswith(b"["):
+            yield from _array_of_objects(line + file.read(ARRAY_BYTES + 1), name)
+            return
+        first = False
         try:
             row = _parsed(line.decode())
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"{where}: expected a JSON object: {error}") from error
+        yield where, row
+
+
+def _array_of_objects(text: bytes, name: str) -> Iterator[tuple[str, Any]]:
+    if len(text) > ARRAY_BYTES:
+        raise LimitExceededError(
+            f"{name}: expected a JSON array of at most {ARRAY_BYTES} bytes; JSON Lines have no limit"
+        )
+    try:
+        found = _parsed(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{name}: expected a JSON array of objects: {error}") from error
+    yield from ((f"{name}: row {at}", row) for at, row in enumerate(found, 1))
+
+
+def _rows(file: BinaryIO, name: str) -> Iterator[Row]:
+    keys: set[str] | None = None
+    for where, row in _objects(file, name):
         if not isinstance(row, dict):
             raise InvalidInputError(f"{where}: expected a JSON object, found {type(row).__name__}")
         keys = keys or set(row)
@@ -146,7 +194,7 @@ def _rows(file: BinaryIO, name: str) -> Iterator[Row]:
             raise InvalidInputError(
                 f"{where}: expected the keys of the first line, found a difference in {different}"
             )
-        yield number, row
+        yield where, row
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -202,13 +250,13 @@ def _column(name: str, field: pa.Field, batch: list[Row], bytes_of_text: Callabl
     try:
         return convert(batch)
     except WRONG:
-        for number, row in batch:  # the line of the first wrong value
+        for where, row in batch:  # the line of the first wrong value
             try:
-                convert([(number, row)])
+                convert([(where, row)])
             except WRONG as error:
                 value = json.dumps(_plain(row[field.name]))
                 raise InvalidInputError(
-                    f"{name}: line {number}: column {field.name}: expected {field.type}, found {value[:100]}"
+                    f"{where}: column {field.name}: expected {field.type}, found {value[:100]}"
                 ) from error
         raise
 

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
+from puffin_fast._io import split_location
 from puffin_fast.cli._catalog import open_table
-from puffin_fast.cli._files import FORMATS
+from puffin_fast.cli._files import FORMATS, is_remote_scheme
 from puffin_fast.cli._paths import is_path, open_path, verb
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -114,8 +115,32 @@ threads = click.option(
 )
 """Adds the option for the number of threads."""
 
-FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
-"""The type of an argument that is a file of rows, or ``-`` for standard input."""
+
+class _Input(click.Path):
+    """The path of a file that exists, the URI of any file, or ``-``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        scheme, _, key = split_location(str(value))
+        if is_remote_scheme(scheme):
+            return str(value)
+        return str(super().convert(key, param, ctx))
+
+
+class _LocalOutput(click.Path):
+    """The path or ``file:`` URI of a file to write."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        scheme, _, key = split_location(str(value))
+        if is_remote_scheme(scheme):
+            self.fail(f"expected a path of this machine, found {value}", param, ctx)
+        return super().convert(key, param, ctx)
+
+
+FILE = _Input(exists=True, dir_okay=False, allow_dash=True)
+"""The type of an argument that is a file of rows, also on an object store, or ``-`` for standard input."""
+
+LOCAL_OUTPUT = _LocalOutput(dir_okay=False, path_type=Path)
+"""The type of an option that is a file to write, and cannot be on an object store."""
 
 input_format = click.option(
     "--input-format",

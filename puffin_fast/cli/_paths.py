@@ -5,6 +5,7 @@ A command calls the function that `verb` returns. If the format of a table has n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import timedelta
@@ -12,9 +13,13 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import click
+
 from puffin_fast._io.folder import names_in
+from puffin_fast._text import printable
 from puffin_fast.cli._catalog import open_catalog
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.rows.findings import Findings, Level, unchecked_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,11 +28,14 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.maintenance.finding import Finding
 
+METADATA = ".metadata.json"
+"""In the names of Iceberg's metadata files."""
+
 
 def is_path(text: str) -> bool:
-    """Whether TABLE is a path or a URI: it has a slash, or is ``.`` or ``..``. Names of tables in a catalog have no
-    slash."""
-    return "/" in text or text in (".", "..")
+    """Whether TABLE is a path or a URI: it has a slash, is ``.`` or ``..``, a metadata file of Iceberg, or a folder
+    without a dot in its name. Names of tables in a catalog have a dot and no slash."""
+    return "/" in text or text in (".", "..") or METADATA in text or ("." not in text and os.path.isdir(text))
 
 
 def name_of(table: Table | PathTable) -> str:
@@ -53,11 +61,11 @@ def verb(table: Table | PathTable, name: str) -> Callable[..., Any]:
     return partial(getattr(iceberg, name), table)
 
 
-def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> PathTable:
-    """Returns the table in a folder.
+def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> Table | PathTable:
+    """Returns the table in a folder. One of Iceberg is opened by its newest metadata file, and can be read only.
 
     Args:
-        path: of the folder.
+        path: of the folder, or of a metadata file of Iceberg.
         catalog: options of the catalog in which `convert` registers a table.
 
     Raises:
@@ -67,15 +75,27 @@ def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> Pat
     found = [
         kind(path, catalog or {})
         for kind in (DeltaPath, PaimonPath, LancePath)
-        if names_in(f"{path}/{kind.folder}", "")
+        if METADATA not in path and names_in(f"{path}/{kind.folder}", "")
     ]
     if not found:
-        known = "_delta_log (Delta), snapshot (Paimon) or _versions (Lance)"
+        if METADATA in path or any(METADATA in name for name in names_in(f"{path}/metadata", "")):
+            return _iceberg(path)
+        known = "_delta_log (Delta), metadata (Iceberg), snapshot (Paimon) or _versions (Lance)"
         raise NotFoundError(f"{path}: expected a table: a folder {known} with files in it, found none")
     if len(found) > 1:
         formats = " and ".join(table.format for table in found)
         raise InvalidInputError(f"{path}: expected a table of one format, found folders of {formats}")
     return found[0]
+
+
+def _iceberg(path: str) -> Table:
+    """The table of Iceberg at a path; a note says which metadata file was read."""
+    from puffin_fast.iceberg.compat.path_table import as_table
+
+    table = as_table(path if "/" in path else f"./{path}")
+    name = table.metadata_location.rpartition("/")[2]
+    click.echo(f"puffin-fast: note: {printable(path)}: read only, as of {printable(name)}", err=True)
+    return table
 
 
 class PathTable:
@@ -172,12 +192,14 @@ class DeltaPath(PathTable):
         names = "file_path", "n_rows", "vector_path", "offset", "length", "cardinality"
         return _deletes(zip(*(files[name].to_pylist() for name in names), strict=True))
 
-    def verify(self, *, threads: int | None, **snapshot: Any) -> list[Finding]:
+    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings[Finding]:
         """`puffin_fast.delta.verify`."""
         from puffin_fast.iceberg.maintenance.finding import CORRUPT, Finding
 
-        problems = delta().verify(self.path, threads=threads, **self._version(snapshot))
-        return [Finding(CORRUPT, one.data_file, one.path, one.offset, one.message) for one in problems]
+        chosen = level or "files"
+        done = delta().verify(self.path, level=chosen, threads=threads, **self._version(snapshot))
+        found = [Finding(CORRUPT, one.data_file, one.path, one.offset, one.message) for one in done]
+        return Findings(found, level=chosen, data_files=done.data_files, unchecked=done.unchecked)
 
     def report(self, *, share: float, **snapshot: Any) -> Any:
         """`puffin_fast.delta.report`."""
@@ -272,8 +294,9 @@ class PaimonPath(PathTable):
             for row in found.to_pylist()
         )
 
-    def verify(self, **snapshot: Any) -> list[Finding]:
+    def verify(self, *, level: str | None, **snapshot: Any) -> Findings[Finding]:
         """The first error in the vectors of a snapshot: reading ends there."""
+        self._refuse({"level": level}, "level")
         return _first_finding(partial(self._vectors, snapshot))
 
     def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
@@ -295,8 +318,9 @@ class LancePath(PathTable):
             for row in self._vectors(snapshot).to_pylist()
         )
 
-    def verify(self, **snapshot: Any) -> list[Finding]:
+    def verify(self, *, level: str | None, **snapshot: Any) -> Findings[Finding]:
         """The first error in the deletion files of a version: reading ends there."""
+        self._refuse({"level": level}, "level")
         return _first_finding(partial(self._vectors, snapshot))
 
     def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
@@ -327,13 +351,15 @@ def _deletes(rows: Iterator[tuple[Any, ...]]) -> pa.Table:
     return pa.table(arrays, schema=SCHEMA)
 
 
-def _first_finding(read: Callable[[], object]) -> list[Finding]:
+def _first_finding(read: Callable[[], object]) -> Findings[Finding]:
+    """What a function raises that reads all vectors; data files are not checked."""
     from puffin_fast.iceberg.maintenance.finding import CORRUPT, MISSING, Finding
 
+    found = []
     try:
         read()
     except CorruptDataError as error:
-        return [Finding(CORRUPT, None, error.path or "", error.offset, str(error))]
+        found = [Finding(CORRUPT, None, error.path or "", error.offset, str(error))]
     except NotFoundError as error:
-        return [Finding(MISSING, None, "", None, str(error))]
-    return []
+        found = [Finding(MISSING, None, "", None, str(error))]
+    return Findings(found, level="metadata", data_files=0, unchecked=unchecked_at("metadata"))

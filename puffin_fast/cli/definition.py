@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 @_options.catalog
 def create(
     table: str,
-    data: Path,
+    data: str,
     input_format: str | None,
     partition_spec: tuple[str, ...],
     types: dict[str, str] | None,
@@ -68,7 +67,8 @@ def create(
 
     A path makes a Delta table with deletion vectors. Its partition specs are columns.
 
-    DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. Its rows are not appended: `append` does.
+    DATA is a .parquet, .arrow, .csv, .jsonl or .json file, path or URI, or -
+    for standard input. Its rows are not appended: `append` does.
     Times have microseconds, which all engines read.
 
     Example: puffin-fast create shop.orders orders.parquet

@@ -63,12 +63,12 @@ def _changes(result: RewriteResult) -> bool:
 )
 @click.option(
     "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=_options.LOCAL_OUTPUT,
     help="Also draws the report into a .png, .svg or .pdf file.",
 )
 @click.option(
     "--html",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=_options.LOCAL_OUTPUT,
     help="Also writes the report with its charts to an HTML file that needs no other file.",
 )
 def report(

@@ -15,13 +15,14 @@ from puffin_fast._text import printable
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
-from puffin_fast.cli._paths import is_path, open_path, verb
+from puffin_fast.cli._paths import METADATA, PathTable, is_path, open_path, verb
 from puffin_fast.cli._records import DeletionVectorFile, open_vectors
 from puffin_fast.cli._values import shown_value
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.puffin import BlobMetadata, PuffinReader
 from puffin_fast.puffin.vectors import check_vectors
+from puffin_fast.rows.findings import Level
 from puffin_fast.theta import BLOB_TYPE as THETA_BLOB_TYPE
 from puffin_fast.theta import ThetaSketch
 
@@ -129,9 +130,15 @@ def _inspect_vectors(file: DeletionVectorFile) -> Answer:
 @answers
 @click.argument("target")
 @_options.snapshot
+@click.option(
+    "--level",
+    type=click.Choice(["metadata", "files", "rows"]),
+    help="Also checks that each live data file exists, and its size and row count (files, the default), or decodes "
+    "all rows (rows); metadata opens no data file.",
+)
 @_options.threads
 @_options.catalog
-def verify(target: str, **options: Any) -> Answer:
+def verify(target: str, level: Level | None, **options: Any) -> Answer:
     """Checks every deletion vector of TARGET: a file, or a table (namespace.name, or the path of its folder).
 
     For a Puffin file, the checks are those of `puffin_fast.puffin.vectors.check_vectors`. For a file of another
@@ -145,19 +152,26 @@ def verify(target: str, **options: Any) -> Answer:
     """
     catalog = {name: options.pop(name) for name in _options.CATALOG}
     if _is_file(target):
-        if options["threads"] is not None:
-            raise click.UsageError("--threads: expected a table, found a file")
+        for name, value in {"threads": options["threads"], "level": level}.items():
+            if value is not None:
+                raise click.UsageError(f"--{name}: expected a table, found a file")
         return _verify_file(target)
     table = open_path(target) if is_path(target) else open_table(target, catalog)
-    found = [asdict(finding) for finding in verb(table, "verify")(**options)]
-    title, nothing = f"{target}: {len(found)} findings", f"{target}: no errors found"
-    return rows_answer(
-        found, title=title, nothing=nothing, failed=any(row["kind"] != "stale" for row in found)
-    )
+    if not isinstance(table, PathTable):
+        level = level or "files"
+    done = verb(table, "verify")(level=level, **options)
+    found = [asdict(finding) for finding in done]
+    unchecked = ", ".join(done.unchecked).replace("level 'rows'", "--level rows")
+    rest = f"; not checked: {unchecked}" if unchecked else ""
+    title, nothing = f"{target}: {len(found)} findings{rest}", f"{target}: no errors found{rest}"
+    failed = any(row["kind"] != "stale" for row in found)
+    return rows_answer(found, title=title, nothing=nothing, failed=failed)
 
 
 def _is_file(target: str) -> bool:
     """Whether a target is a file. True also for a missing .puffin file, so that the error names the file."""
+    if METADATA in target:
+        return False
     if target.endswith(".puffin") or Path(target).is_file():
         return True
     if not is_path(target) or Path(target).is_dir():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import Answer, answers, rows_answer
+from puffin_fast.cli._common import Answer, answers, chosen_output, rows_answer
 from puffin_fast.cli._paths import PathTable, name_of, verb
 from puffin_fast.cli._values import rows_of
 from puffin_fast.cli.table import case_option
@@ -37,13 +36,12 @@ SHOWN = 20
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help=f"Maximum number of rows. Default: {SHOWN}, with --to or --count no limit.",
+    help=f"Maximum number of rows. Default: {SHOWN}; no limit with --to, --count or --output csv.",
 )
 @click.option("--count", is_flag=True, help="Prints only the number of rows.")
 @click.option(
     "--to",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Writes the rows to a .parquet, .arrow, .csv or .jsonl file.",
+    help="Writes the rows to a .parquet, .arrow, .csv, .jsonl or .json file, a path or URI; - prints JSON Lines.",
 )
 def scan(
     table: Table | PathTable,
@@ -52,7 +50,7 @@ def scan(
     case_insensitive: bool,
     limit: int | None,
     count: bool,
-    to: Path | None,
+    to: str | None,
     threads: int | None,
     **snapshot: Any,
 ) -> Answer:
@@ -62,14 +60,23 @@ def scan(
     """
     name = name_of(table)
     names = ("*",) if selected_fields is None else tuple(part.strip() for part in selected_fields.split(","))
-    if limit is None and to is None and not count:
+    as_csv = chosen_output() == "csv" and not count and to in (None, "-")
+    if limit is None and to is None and not count and not as_csv:
         limit = SHOWN
+    if to not in (None, "-"):
+        _files.suffix_of(to)
     found = verb(table, "scan")(
         row_filter, names, case_sensitive=not case_insensitive, limit=limit, threads=threads, **snapshot
     )
+    if as_csv or to == "-":
+        suffix = ".csv" if as_csv else ".jsonl"
+        return Answer(
+            [],
+            [],
+            stream=lambda write: _files.write_stream(write, suffix, found.to_reader(), "standard output"),
+        )
     if to is not None:
-        written = {"table": name, "file": str(to), "rows": _files.write(to, found.to_reader())}
-        return rows_answer([written])
+        return rows_answer([{"table": name, "file": to, "rows": _files.write(to, found.to_reader())}])
     if count:
         return rows_answer([{"table": name, "row_filter": row_filter, "rows": found.count()}])
     rows = (row for batch in found.to_batches() for row in rows_of(batch))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -107,17 +106,18 @@ def delete(
 @click.argument("data", type=_options.FILE)
 @_options.input_format
 @_options.commit
-def append(table: Table | PathTable, data: Path, input_format: str | None, **commit: Any) -> Answer:
+def append(table: Table | PathTable, data: str, input_format: str | None, **commit: Any) -> Answer:
     """Appends the rows of the file DATA to TABLE, in one commit.
 
-    DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. The columns of CSV and JSON Lines are
+    DATA is a .parquet, .arrow, .csv, .jsonl or .json file, path or URI, or -
+    for standard input. The columns of CSV and JSON Lines are
     read in the types of TABLE.
 
     Example: puffin-fast append shop.orders new.parquet --job-id load-17
     """
     with _files.rows(data, table.schema(), input_format) as rows:
         done = verb(table, "append")(rows, **commit)
-    facts = {"data": str(data), "branch": commit["branch"]}
+    facts = {"data": data, "branch": commit["branch"]}
     if isinstance(table, PathTable):
         return _changed(table, done, dry_run=commit["dry_run"], **facts)
     summary = {} if done is None or done.repeated else done.summary
@@ -147,7 +147,7 @@ def append(table: Table | PathTable, data: Path, input_format: str | None, **com
 @_options.commit
 def overwrite(
     table: Table | PathTable,
-    data: Path,
+    data: str,
     input_format: str | None,
     row_filter: str | None,
     dynamic_partitions: bool,
@@ -156,7 +156,8 @@ def overwrite(
 ) -> Answer:
     """Deletes rows of TABLE and appends the rows of the file DATA, in one commit.
 
-    DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. The columns of CSV and JSON Lines are
+    DATA is a .parquet, .arrow, .csv, .jsonl or .json file, path or URI, or -
+    for standard input. The columns of CSV and JSON Lines are
     read in the types of TABLE. Either
     --row-filter or --dynamic-partitions selects the rows to delete.
 
@@ -170,7 +171,7 @@ def overwrite(
         else:
             commit["case_sensitive"] = not case_insensitive
             result = verb(table, "overwrite")(rows, row_filter, **commit)
-    facts = {"data": str(data), "branch": commit["branch"]}
+    facts = {"data": data, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
 
@@ -206,11 +207,12 @@ def _named_positions(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
 @_options.threads
 @_options.commit
 def delete_positions(
-    table: Table | PathTable, positions: Path, input_format: str | None, **commit: Any
+    table: Table | PathTable, positions: str, input_format: str | None, **commit: Any
 ) -> Answer:
     """Deletes the rows of TABLE at the positions in the file POSITIONS, in one commit.
 
-    POSITIONS is a .parquet, .arrow, .csv or .jsonl file, or - for standard input, with the columns file_path, as in the
+    POSITIONS is a .parquet, .arrow, .csv, .jsonl or .json file, path or URI, or -
+    for standard input, with the columns file_path, as in the
     table's metadata, and pos, or with the columns of `scan --selected-fields _file,_pos`.
 
     Example: puffin-fast delete-positions shop.orders rows.csv
@@ -227,7 +229,7 @@ def delete_positions(
     )
     with _files.rows(positions, schema, input_format) as rows:
         result = verb(table, "delete_positions")(_named_positions(rows), **commit)
-    facts = {"positions": str(positions), "branch": commit["branch"]}
+    facts = {"positions": positions, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
 
@@ -244,18 +246,19 @@ def delete_positions(
 @_options.threads
 @_options.commit
 def delete_keys(
-    table: Table | PathTable, keys: Path, input_format: str | None, join_cols: tuple[str, ...], **commit: Any
+    table: Table | PathTable, keys: str, input_format: str | None, join_cols: tuple[str, ...], **commit: Any
 ) -> Answer:
     """Deletes the rows of TABLE whose key is in the file KEYS, in one commit.
 
-    KEYS is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. The columns of CSV and JSON Lines are
+    KEYS is a .parquet, .arrow, .csv, .jsonl or .json file, path or URI, or -
+    for standard input. The columns of CSV and JSON Lines are
     read in the types of TABLE.
 
     Example: puffin-fast delete-keys shop.orders keys.jsonl --join-col id
     """
     with _files.rows(keys, table.schema(), input_format) as rows:
         result = verb(table, "delete_keys")(rows, join_cols or None, **commit)
-    facts = {"keys": str(keys), "branch": commit["branch"]}
+    facts = {"keys": keys, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
 
@@ -320,7 +323,7 @@ def update(
 @_options.commit
 def upsert(
     table: Table | PathTable,
-    data: Path,
+    data: str,
     input_format: str | None,
     join_cols: tuple[str, ...],
     update_columns: tuple[str, ...],
@@ -330,7 +333,8 @@ def upsert(
 ) -> Answer:
     """Replaces the rows of TABLE whose key is in the file DATA, and inserts the rows whose key is new.
 
-    DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input, with all columns of TABLE. The columns of
+    DATA is a .parquet, .arrow, .csv, .jsonl or .json file, path or URI, or -
+    for standard input, with all columns of TABLE. The columns of
     CSV and JSON Lines are read in the types of TABLE. There is one commit. Rows that are equal to the given row are not
     replaced. The key columns must be unique in TABLE.
 
@@ -340,5 +344,5 @@ def upsert(
         upsert = verb(table, "upsert")
         feed = {"delete_column": delete_column, "order_column": order_column}
         result = upsert(rows, join_cols or None, update_columns=update_columns or None, **feed, **commit)
-    facts = {"data": str(data), "branch": commit["branch"]}
+    facts = {"data": data, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
