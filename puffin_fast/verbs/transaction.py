@@ -224,6 +224,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         update_columns: Sequence[str] | None = None,
         delete_column: str | None = None,
         order_column: str | None = None,
+        changes: bool | str = False,
         duplicate_keys: OnDuplicateKeys = "refuse",
         threads: int | None = None,
     ) -> Upserted:
@@ -231,7 +232,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
 
         Args:
             data, join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged: as `upsert`.
-            update_columns, delete_column, order_column, duplicate_keys, threads: as `upsert`.
+            update_columns, delete_column, order_column, changes, duplicate_keys, threads: as `upsert`.
 
         Returns:
             The counts.
@@ -248,6 +249,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
             update_columns=update_columns,
             delete_column=delete_column,
             order_column=order_column,
+            changes=changes,
             duplicate_keys=duplicate_keys,
         )
         found: Upserted = self._run(action, self._kinds[2], threads)

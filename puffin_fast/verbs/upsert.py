@@ -16,6 +16,7 @@ from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows, paths_of_ro
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.match.change_feed import ChangeFeed
 from puffin_fast.rows.match.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
+from puffin_fast.rows.match.given_changes import DELETES, ORDER, with_deletes_and_order
 from puffin_fast.rows.match.matching import Counts as Matched
 from puffin_fast.rows.match.matching import Matches, Source, check_clauses, find_matches, row_ids
 from puffin_fast.rows.match.source_parts import source_parts
@@ -34,9 +35,9 @@ class Upsert:
 
     Attributes:
         rows: of the caller, read once.
-        join_cols, update, insert, skip_unchanged, update_columns, delete_column, order_column, duplicate_keys: as the
-            public functions document them; `update` and `insert` are `when_matched_update_all` and
-            `when_not_matched_insert_all`.
+        join_cols, update, insert, skip_unchanged, update_columns, delete_column, order_column, changes,
+            duplicate_keys: as the public functions document them; `update` and `insert` are `when_matched_update_all`
+            and `when_not_matched_insert_all`.
     """
 
     rows: pa.RecordBatchReader
@@ -47,14 +48,33 @@ class Upsert:
     update_columns: Sequence[str] | None = None
     delete_column: str | None = None
     order_column: str | None = None
+    changes: bool | str = False
     duplicate_keys: OnDuplicateKeys = "refuse"
     feed: ChangeFeed = field(init=False)
 
     def __post_init__(self) -> None:
         check_flags(skip_unchanged=self.skip_unchanged)
         refuses_duplicates(self.duplicate_keys)
+        self._take_changes()
         check_clauses(self.update, self.insert, self.delete_column)
         object.__setattr__(self, "feed", ChangeFeed(self.delete_column, self.order_column))
+
+    def _take_changes(self) -> None:
+        """Makes `changes` rows with a `delete_column` and an `order_column`."""
+        if self.changes is False:
+            return
+        if not isinstance(self.changes, (bool, str)):
+            raise InvalidInputError(
+                f"changes: expected True, False or the name of a column, found {type(self.changes).__name__}"
+            )
+        if self.delete_column is not None or self.order_column is not None:
+            raise InvalidInputError(
+                "changes: expected neither delete_column nor order_column with it, found "
+                f"{self.delete_column or self.order_column}"
+            )
+        object.__setattr__(self, "rows", with_deletes_and_order(self.rows, self.changes))
+        object.__setattr__(self, "delete_column", DELETES)
+        object.__setattr__(self, "order_column", ORDER)
 
     def on(self, attempt: Attempt) -> Counts:
         schema = attempt.schema

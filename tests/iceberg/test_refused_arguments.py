@@ -26,6 +26,7 @@ NAMES: list[Any] = ["id", 5, True, [5], [None], b"id", {"id": 1}]
 WRONG: dict[str, list[Any]] = {
     "as_of": ["", "x", 1.5, True, [], {}],
     "branch": NAME,
+    "changes": [1, 1.5, [], {}, None],
     "case_sensitive": FLAG,
     "columns": [*NAMES, []],
     "from_snapshot_id_exclusive": ["1", True, 1.5, [], {}, ""],

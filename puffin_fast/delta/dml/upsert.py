@@ -62,6 +62,7 @@ def upsert(
     update_columns: Sequence[str] | None = None,
     delete_column: str | None = None,
     order_column: str | None = None,
+    changes: bool | str = False,
     duplicate_keys: OnDuplicateKeys = "refuse",
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
@@ -92,6 +93,7 @@ def upsert(
             is inserted. Such rows need only their key.
         order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts.
             Columns of these two names that the table does not have are not written.
+        changes: as `puffin_fast.iceberg.upsert`: whether `data` are changes of a table with unique keys.
         duplicate_keys: as `puffin_fast.iceberg.upsert`.
         on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
         dry_run: count rows, write nothing.
@@ -103,7 +105,8 @@ def upsert(
         InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key, a key
             has a null, `delete_column` or `order_column` has one, two different rows are the last of their key,
             `update_columns` has a key column, a given row would replace several rows (see `duplicate_keys`), or nothing
-            is to be done: `when_matched_update_all`, `when_not_matched_insert_all` and `delete_column` are off.
+            is to be done: `when_matched_update_all`, `when_not_matched_insert_all` and `delete_column` are off; or the
+            changes have no column of kinds, or an unknown kind.
         NotFoundError: the table or a column does not exist.
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
@@ -126,6 +129,7 @@ def upsert(
         update_columns=update_columns,
         delete_column=delete_column,
         order_column=order_column,
+        changes=changes,
         duplicate_keys=duplicate_keys,
     )
     return DeltaAttempt(table, options, filesystem, storage_options).run(action, UpsertResult)

@@ -67,6 +67,7 @@ def upsert(
     update_columns: Sequence[str] | None = None,
     delete_column: str | None = None,
     order_column: str | None = None,
+    changes: bool | str = False,
     duplicate_keys: OnDuplicateKeys = "refuse",
     branch: str = MAIN_BRANCH,
     on_conflict: OnConflict = "refuse",
@@ -101,6 +102,9 @@ def upsert(
         order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts;
             of several such rows that are equal, one. Columns of these two names that the table does not have are not
             written.
+        changes: `data` are changes of a table with unique keys (docs/changes.md#apply-changes): those of `changes`, of
+            Delta's change data feed, or of Iceberg's changelog view, in any order, or rows of Debezium or Paimon in
+            theirs. True looks for the column of kinds, a string is its name. The last change of a key counts.
         duplicate_keys: what to do if a given row would replace several live rows of the table, because the key is not
             unique there: ``"refuse"`` raises, as PyIceberg's own upsert does; ``"replace"`` replaces all of them by it.
         branch: an existing branch.
@@ -116,7 +120,7 @@ def upsert(
             a key has a null, `delete_column` or `order_column` has one, two different rows are the last of their key,
             `update_columns` has a key column or an identifier field, a given row would replace several rows (see
             `duplicate_keys`), or nothing is to be done: `when_matched_update_all`, `when_not_matched_insert_all` and
-            `delete_column` are off.
+            `delete_column` are off; or the changes have no column of kinds, or an unknown kind.
         NotFoundError: a column or the branch does not exist.
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
@@ -139,6 +143,7 @@ def upsert(
         update_columns=update_columns,
         delete_column=delete_column,
         order_column=order_column,
+        changes=changes,
         duplicate_keys=duplicate_keys,
     )
     return IcebergAttempt(table, options).run(action, UpsertResult)
