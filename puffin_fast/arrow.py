@@ -167,6 +167,11 @@ def encode(lists: Any) -> pa.Array:
 
     Raises:
         InvalidInputError: the array has another type, a null list or item, or a negative or too large position.
+
+    Examples:
+        >>> blobs = pf.arrow.encode(pa.array([[0, 5, 70_000], []], pa.list_(pa.int64())))
+        >>> blobs.type, len(blobs), pf.arrow.cardinality(blobs).to_pylist()
+        (DataType(binary), 2, [3, 0])
     """
     items, offsets = _lists(lists, "lists")
     _refuse_null_item(items, offsets, "lists")
@@ -184,6 +189,10 @@ def decode(blobs: Any) -> pa.LargeListArray:
     Raises:
         InvalidInputError: the array is not binary, or has a null.
         CorruptDataError: a blob is not well-formed; the message names its row.
+
+    Examples:
+        >>> pf.arrow.decode(pf.arrow.encode([[5, 0], [1]])).to_pylist()
+        [[0, 5], [1]]
     """
     data, offsets, n = _blobs(blobs, "blobs")
     values, ends = batch.decode_blobs(data, offsets, n, _row("blobs"))
@@ -196,6 +205,11 @@ def cardinality(blobs: Any) -> pa.Int64Array:
 
     Raises:
         InvalidInputError, CorruptDataError: as `decode`.
+
+    Examples:
+        >>> blobs = pf.arrow.encode([[0, 5, 70_000], [1, 2]])
+        >>> pf.arrow.cardinality(blobs).to_pylist()
+        [3, 2]
     """
     data, offsets, n = _blobs(blobs, "blobs")
     return _int64(batch.cardinality(data, offsets, n, _row("blobs")), n)
@@ -206,6 +220,11 @@ def union(lists: Any) -> pa.Array:
 
     Raises:
         InvalidInputError, CorruptDataError: as `decode`.
+
+    Examples:
+        >>> a, b = pf.arrow.encode([[0, 5], [5, 9]])
+        >>> pf.arrow.decode(pf.arrow.union(pa.array([[a.as_py(), b.as_py()]]))).to_pylist()
+        [[0, 5, 9]]
     """
     items, offsets = _lists(lists, "lists")
     _refuse_null_item(items, offsets, "lists")
@@ -232,6 +251,11 @@ def contains(blobs: Any, positions: Any) -> pa.BooleanArray:
     Raises:
         InvalidInputError: the lengths differ, or an array has a wrong type or nulls.
         CorruptDataError: as `decode`.
+
+    Examples:
+        >>> blobs = pf.arrow.encode([[0, 5, 70_000], [1, 2]])
+        >>> pf.arrow.contains(blobs, [5, 5]).to_pylist()
+        [True, False]
     """
     if isinstance(blobs, bytes | bytearray | memoryview | pa.Buffer):
         return pa.array(iceberg.decode(blobs).contains(as_positions(positions)))
@@ -274,6 +298,10 @@ def mask(blobs: Any, n_rows: Any) -> pa.Array:
 
     Raises:
         InvalidInputError, CorruptDataError: as `decode`; also a negative number of rows.
+
+    Examples:
+        >>> pf.arrow.mask(pf.arrow.encode([[0, 2]]), 4).to_pylist()
+        [[True, False, True, False]]
     """
     if isinstance(blobs, bytes | bytearray | memoryview | pa.Buffer):
         bits = iceberg.decode(blobs).mask_packed(n_rows)
@@ -312,6 +340,11 @@ def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
     Raises:
         InvalidInputError: the lengths differ, an array has a wrong type or nulls, or a position is negative or too
             large.
+
+    Examples:
+        >>> batch = pf.arrow.encode_grouped(pa.array(["a", "b", "a"]), pa.array([0, 1, 5]))
+        >>> batch["file_path"].to_pylist(), batch["cardinality"].to_pylist()
+        (['a', 'b'], [2, 1])
     """
     paths = _column(file_path, "file_path")
     kind = value_type(paths.type)
@@ -372,6 +405,10 @@ def theta_sketch(values: Any, iceberg_type: Any = None) -> ThetaSketch:
 
     Raises:
         InvalidInputError: in the cases of `ThetaSketch.from_arrow`.
+
+    Examples:
+        >>> pf.arrow.theta_sketch(pa.array([1, 2, 2, 3])).estimate
+        3.0
     """
     return ThetaSketch.from_arrow(values, iceberg_type)
 
@@ -385,6 +422,11 @@ def theta_union(sketches: Any) -> ThetaSketch:
     Raises:
         InvalidInputError: the array is not binary, or has a null.
         CorruptDataError, UnsupportedError: as `ThetaSketch.from_bytes`; the message names the row.
+
+    Examples:
+        >>> sketches = [pf.arrow.theta_sketch(pa.array(values)).to_bytes() for values in ([1, 2], [2, 3])]
+        >>> pf.arrow.theta_union(pa.array(sketches)).estimate
+        3.0
     """
     data, offsets, n = _blobs(sketches, "sketches")
     view = memoryview(data)

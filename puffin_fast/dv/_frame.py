@@ -100,6 +100,11 @@ def spans(data: bytes, path: str | None = None) -> Iterator[tuple[int, int]]:
     Raises:
         UnsupportedError: the file has another version.
         CorruptDataError: the file is empty, or ends inside a record.
+
+    Examples:
+        >>> record = pf.dv.delta.encode(pf.PositionBitmap([3, 1]))
+        >>> list(pf.dv.delta.spans(bytes([pf.dv.delta.FILE_VERSION]) + record))
+        [(1, 44)]
     """
     if not data:
         raise CorruptDataError(

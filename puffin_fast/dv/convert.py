@@ -62,6 +62,11 @@ def convert(
         InvalidInputError: the format is unknown.
         CorruptDataError: the bytes are not a well-formed vector of the source.
         LimitExceededError: the target cannot represent a position.
+
+    Examples:
+        >>> blob = pf.dv.iceberg.encode(pf.PositionBitmap([3, 1]))
+        >>> pf.dv.delta.decode(pf.dv.convert(blob, "iceberg", "delta"))
+        PositionBitmap([1, 3])
     """
     for name in (source, target):
         if name not in FORMATS:

@@ -56,6 +56,11 @@ def encode(bitmap: PositionBitmap) -> bytes:
     Raises:
         InvalidInputError: the argument is not a PositionBitmap.
         LimitExceededError: the record would exceed 2 GiB.
+
+    Examples:
+        >>> blob = pf.dv.delta.encode(pf.PositionBitmap([3, 1]))
+        >>> len(blob)
+        44
     """
     return iceberg.encode(bitmap)
 
@@ -72,6 +77,10 @@ def decode(
 
     Raises:
         CorruptDataError: the bytes are not a well-formed record, or have another number of positions.
+
+    Examples:
+        >>> pf.dv.delta.decode(pf.dv.delta.encode(pf.PositionBitmap([3, 1])))
+        PositionBitmap([1, 3])
     """
     data = as_bytes(blob, "deletion vector")
     if data[4:8] != NATIVE_MAGIC:
@@ -85,6 +94,11 @@ def encode_inline(bitmap: PositionBitmap) -> tuple[str, int]:
 
     Raises:
         InvalidInputError: the argument is not a PositionBitmap.
+
+    Examples:
+        >>> text, size = pf.dv.delta.encode_inline(pf.PositionBitmap([3, 1]))
+        >>> size
+        36
     """
     payload = iceberg.encode(bitmap)[4:-4]
     return z85_encode(payload + bytes(-len(payload) % 4)), len(payload)
@@ -103,6 +117,11 @@ def decode_inline(
 
     Raises:
         CorruptDataError: the text is not Z85, has another size, or the payload is not well-formed.
+
+    Examples:
+        >>> text, size = pf.dv.delta.encode_inline(pf.PositionBitmap([3, 1]))
+        >>> pf.dv.delta.decode_inline(text, size)
+        PositionBitmap([1, 3])
     """
     padded = z85_decode(text, path=path)
     if not 0 <= len(padded) - size_in_bytes < 4:
@@ -134,6 +153,10 @@ def z85_encode(data: bytes) -> str:
 
     Raises:
         InvalidInputError: the number of bytes is not a multiple of four.
+
+    Examples:
+        >>> pf.dv.delta.z85_encode(bytes([1, 2, 3, 4]))
+        '0rJua'
     """
     if len(data) % 4:
         raise InvalidInputError(f"Z85: expected a multiple of 4 bytes, found {len(data)}")
@@ -153,6 +176,10 @@ def z85_decode(text: str, *, path: str | None = None) -> bytes:
     Raises:
         CorruptDataError: an invalid character, a number of characters that is not a multiple of five, or a group of
             five that exceeds its bytes.
+
+    Examples:
+        >>> pf.dv.delta.z85_decode("0rJua").hex()
+        '01020304'
     """
     if len(text) % 5:
         raise CorruptDataError(

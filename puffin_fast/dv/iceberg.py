@@ -43,6 +43,11 @@ def encode(bitmap: PositionBitmap) -> bytes:
     Raises:
         InvalidInputError: the argument is not a PositionBitmap.
         LimitExceededError: the blob would exceed 2 GiB.
+
+    Examples:
+        >>> blob = pf.dv.iceberg.encode(pf.PositionBitmap([3, 1]))
+        >>> len(blob)
+        44
     """
     if not isinstance(bitmap, PositionBitmap):
         raise InvalidInputError(f"deletion vector: expected a PositionBitmap, found {type(bitmap).__name__}")
@@ -61,6 +66,10 @@ def decode(
 
     Raises:
         CorruptDataError: the bytes are not a well-formed blob, or have another number of positions.
+
+    Examples:
+        >>> pf.dv.iceberg.decode(pf.dv.iceberg.encode(pf.PositionBitmap([3, 1])))
+        PositionBitmap([1, 3])
     """
     if type(blob) is not bytes:
         blob = as_bytes(blob, "deletion vector")

@@ -50,6 +50,11 @@ def encode(bitmap: PositionBitmap, *, form: str | None = None) -> bytes:
     Raises:
         InvalidInputError: the argument is not a PositionBitmap, or the form is unknown.
         LimitExceededError: an offset above 2^32 - 1.
+
+    Examples:
+        >>> blob = pf.dv.lance.encode(pf.PositionBitmap([3, 1]))
+        >>> blob[:6]
+        b'ARROW1'
     """
     if form not in (None, "bin", "arrow"):
         raise InvalidInputError(f"form: expected 'bin' or 'arrow', found {form!r}")
@@ -75,6 +80,10 @@ def decode(
     Raises:
         CorruptDataError: the bytes are not a well-formed deletion file, or have another number of rows.
         LimitExceededError: an Arrow file decompresses to more bytes than `limits.most_inflated` allows.
+
+    Examples:
+        >>> pf.dv.lance.decode(pf.dv.lance.encode(pf.PositionBitmap([3, 1])))
+        PositionBitmap([1, 3])
     """
     data = as_bytes(blob, "deletion file")
     if data[: len(ARROW_MAGIC)] == ARROW_MAGIC:

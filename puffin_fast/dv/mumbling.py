@@ -43,6 +43,11 @@ def encode(bitmap: PositionBitmap) -> bytes:
     Raises:
         InvalidInputError: the argument is not a PositionBitmap.
         LimitExceededError: a position above 2,097,151.
+
+    Examples:
+        >>> blob = pf.dv.mumbling.encode(pf.PositionBitmap([3, 1]))
+        >>> len(blob)
+        11
     """
     if not isinstance(bitmap, PositionBitmap):
         raise InvalidInputError(f"mumbling bitmap: expected a PositionBitmap, found {type(bitmap).__name__}")
@@ -80,6 +85,10 @@ def decode(
 
     Raises:
         CorruptDataError: the bytes are not a well-formed bitmap, or have another number of positions.
+
+    Examples:
+        >>> pf.dv.mumbling.decode(pf.dv.mumbling.encode(pf.PositionBitmap([3, 1])))
+        PositionBitmap([1, 3])
     """
     reader = _Reader(np.frombuffer(as_bytes(blob, "mumbling bitmap"), np.uint8), path, offset)
     version, low, high, n = struct.unpack("<BHBH", reader.take(_HEAD_BYTES, "header").tobytes())

@@ -50,6 +50,11 @@ def encode(bitmap: PositionBitmap, *, version: int = 2) -> bytes:
     Raises:
         InvalidInputError: the argument is not a PositionBitmap, or the version is not 1 or 2.
         LimitExceededError: a position above 2^31 - 1 in V1, or a record past 2 GiB.
+
+    Examples:
+        >>> blob = pf.dv.paimon.encode(pf.PositionBitmap([3, 1]))
+        >>> len(blob)
+        44
     """
     if version == 2:
         return iceberg.encode(bitmap)
@@ -70,6 +75,10 @@ def decode(
 
     Raises:
         CorruptDataError: the bytes are not a well-formed record, or have another number of positions.
+
+    Examples:
+        >>> pf.dv.paimon.decode(pf.dv.paimon.encode(pf.PositionBitmap([3, 1])))
+        PositionBitmap([1, 3])
     """
     data = as_bytes(blob, "deletion vector")
     if data[4:8] != MAGIC_V1:
@@ -84,6 +93,10 @@ def version_of(blob: bytes) -> int:
 
     Raises:
         CorruptDataError: the magic is another one.
+
+    Examples:
+        >>> pf.dv.paimon.version_of(pf.dv.paimon.encode(pf.PositionBitmap([3, 1]), version=1))
+        1
     """
     magic = bytes(blob[4:8])
     if magic not in (MAGIC_V1, MAGIC_V2):

@@ -66,6 +66,11 @@ def vectors(dataset: Any) -> pa.Table:
             the manifest, or has an offset that is not less than the row count of the fragment.
         NotFoundError: the dataset or a deletion file does not exist.
         UnsupportedError: a deletion file is in another location than a dataset, or pylance cannot read the dataset.
+
+    Examples:
+        >>> dataset = pf.lance.delete_positions(dataset, {0: [0, 7]})
+        >>> pf.lance.vectors(dataset)["cardinality"].to_pylist()
+        [2]
     """
     dataset = _opened(dataset)
     rows: list[tuple[Any, ...]] = []
@@ -146,6 +151,11 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
             the permission to write is missing.
         ConflictError: another commit changed a fragment; the dataset is unchanged. The written deletion file remains
             until pylance's cleanup.
+
+    Examples:
+        >>> dataset = pf.lance.delete_positions(dataset, {0: [0, 7]})
+        >>> dataset.count_rows()
+        98
     """
     dataset = _opened(dataset)
     if not isinstance(deletes, Mapping):

@@ -25,6 +25,13 @@ def accelerate() -> Acceleration:
     Raises:
         MissingExtraError: pypaimon is not installed.
         UnsupportedError: this version of pypaimon is not supported; nothing is changed.
+
+    Examples:
+        >>> with pf.paimon.accelerate():
+        ...     read = table.new_read_builder()
+        ...     rows = read.new_read().to_arrow(read.new_scan().plan().splits())
+        >>> rows.num_rows
+        100
     """
     check_version()
     return _PATCHES.begin()

@@ -77,6 +77,10 @@ def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResul
         CorruptDataError: a file is damaged.
         ConflictError: another commit changed the same data files or vectors; the table is unchanged.
         CommitUnknownError: it is unknown whether the commit happened; no file was removed.
+
+    Examples:
+        >>> pf.paimon.delete(table, "id < 10").rows_deleted
+        10
     """
     started, working = time.perf_counter(), WorkingTable(table)
     predicate = working.parse(row_filter) if isinstance(row_filter, str) else row_filter
@@ -110,6 +114,12 @@ def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = 
         NotFoundError: a name is not a live data file.
         InvalidInputError: a position is not less than the row count of its data file.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> result = pf.paimon.delete(table, "id < 10")
+        >>> name = pf.paimon.vectors(table)["file_name"][0].as_py()
+        >>> pf.paimon.delete_positions(table, {name: [9, 10]}).rows_deleted
+        1
     """
     started, working = time.perf_counter(), WorkingTable(table)
     files = {file.name: file for file in working.files()}
@@ -145,6 +155,10 @@ def convert_vectors(table: Any, *, version: int = 2, dry_run: bool = False) -> D
         UnsupportedError: the table option selects the other version; or as `delete`.
         LimitExceededError: a position above 2^31 - 1 for version 1.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> pf.paimon.convert_vectors(table).snapshot_id is None  # the table has none
+        True
     """
     if version not in (1, 2):
         raise InvalidInputError(f"version: expected 1 or 2, found {version!r}")

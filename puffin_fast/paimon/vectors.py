@@ -63,6 +63,11 @@ def vectors(table: Any, *, snapshot_id: int | None = None, filesystem: Any = Non
         CorruptDataError: a file does not agree with the metadata.
         UnsupportedError: the version of the index manifest is unknown.
         InvalidInputError: the table is neither a path nor a table of pypaimon.
+
+    Examples:
+        >>> result = pf.paimon.delete(table, "id < 10")
+        >>> pf.paimon.vectors(table)["cardinality"].to_pylist()
+        [10]
     """
     root, folder, filesystem = _place(table, filesystem)
     path = f"{folder}/snapshot-{_chosen(folder, snapshot_id, filesystem)}"

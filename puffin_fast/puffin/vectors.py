@@ -94,6 +94,12 @@ def write_vectors(
     Raises:
         InvalidInputError: a data file has two vectors, a value is neither bitmap nor blob, or the file exists.
         CorruptDataError: a blob is not a deletion vector.
+
+    Examples:
+        >>> vectors = {"orders.parquet": pf.PositionBitmap([3, 1])}
+        >>> (place,) = pf.write_vectors("deletes.puffin", vectors, overwrite=True)
+        >>> place.offset, place.length, place.cardinality
+        (4, 44, 2)
     """
     name = _name_of(path)
     written: list[tuple[str, BlobMetadata, int]] = []
@@ -170,6 +176,12 @@ def read_vector(
     Raises:
         NotFoundError: there is no such file.
         CorruptDataError: the range is not a complete ``deletion-vector-v1`` blob, or has another cardinality.
+
+    Examples:
+        >>> vectors = {"orders.parquet": pf.PositionBitmap([3, 1])}
+        >>> (place,) = pf.write_vectors("deletes.puffin", vectors, overwrite=True)
+        >>> pf.read_vector("deletes.puffin", place.offset, place.length)
+        PositionBitmap([1, 3])
     """
     ((_, vector),) = read_ranges(
         path,
@@ -231,6 +243,12 @@ def read_vectors(
     Raises:
         CorruptDataError: the file is not a Puffin file, a vector is damaged, a property is missing or wrong, or a
             data file has two vectors.
+
+    Examples:
+        >>> vectors = {"orders.parquet": pf.PositionBitmap([3, 1])}
+        >>> places = pf.write_vectors("deletes.puffin", vectors, overwrite=True)
+        >>> pf.read_vectors("deletes.puffin")
+        {'orders.parquet': PositionBitmap([1, 3])}
     """
     vectors: dict[str, PositionBitmap] = {}
     with PuffinReader(path, filesystem=filesystem, file_size=file_size) as reader:

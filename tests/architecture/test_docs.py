@@ -1,9 +1,9 @@
-"""The Python blocks of the README and of the site's pages run, twice in one folder; all doctests hold."""
+"""The Python blocks of the README and of the site's pages run, twice in one folder; all examples of docstrings hold."""
 
 from __future__ import annotations
 
-import doctest
 import importlib
+import inspect
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from docs.generated import generate
+from tests.architecture.examples import run_examples
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(
@@ -77,9 +78,31 @@ def test_generated_parts_are_those_of_the_data() -> None:
         assert path.read_text() == text, f"{path}: run python -m docs.generated"
 
 
-def test_doctests_hold() -> None:
-    for module in MODULES:
-        assert doctest.testmod(importlib.import_module(module)).failed == 0, module
+EXAMPLES = [
+    pytest.param(module, marks=[pytest.mark.pypaimon] if module.startswith("puffin_fast.paimon") else [])
+    for module in MODULES
+    if not module.startswith("puffin_fast.spark")  # where there is a session: tests/spark
+]
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_examples_of_docstrings_hold(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_examples(module, tmp_path)
+
+
+PUBLIC = ["", "iceberg", "delta", "paimon", "lance", "spark", "arrow", "dv"]
+PUBLIC += [f"dv.{codec}" for codec in ("iceberg", "delta", "paimon", "lance", "mumbling")]
+
+
+def test_every_public_function_has_an_example() -> None:
+    for part in PUBLIC:
+        module = importlib.import_module(f"puffin_fast.{part}".rstrip("."))
+        functions = {
+            name: value for name in module.__all__ if inspect.isfunction(value := getattr(module, name))
+        }
+        missing = [name for name, value in functions.items() if ">>> " not in (value.__doc__ or "")]
+        assert missing == [], f"{part}: expected an example in each docstring"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -164,6 +164,11 @@ def changes(
             column with the name of a column of changes.
         CorruptDataError: the log is damaged.
         UnsupportedError: a reader feature is unknown, or a data file has other partition columns than the last version.
+
+    Examples:
+        >>> deleted = pf.delta.delete(path, "id = 7").version
+        >>> pf.delta.changes(path, deleted).to_arrow().select(["id", "_change_type"]).to_pylist()
+        [{'id': 7, '_change_type': 'delete'}]
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     ends = Ends(starting_version, ending_version, starting_timestamp, ending_timestamp)

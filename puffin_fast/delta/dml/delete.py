@@ -87,6 +87,11 @@ def delete(
         CorruptDataError: the log or a file is damaged.
         ConflictError: a concurrent commit changed the same data files or the table's metadata; the table is unchanged.
         CommitUnknownError: the storage did not answer whether the commit happened; no file was removed.
+
+    Examples:
+        >>> result = pf.delta.delete(path, "id < 10")
+        >>> result.rows_deleted, pf.delta.scan(path).count()
+        (10, 90)
     """
     options = Options(
         verb="delete",
@@ -135,6 +140,10 @@ def delete_keys(
         InvalidInputError: a column cannot be a key, or the type of the keys cannot be compared with that of the column.
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> pf.delta.delete_keys(path, pa.table({"id": [3, 5, 500]}), "id").rows_deleted
+        2
     """
     options = Options(
         verb="delete_keys",
@@ -177,6 +186,11 @@ def delete_positions(
             than the row count of its data file.
         NotFoundError: a path is not a live data file.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> name = pf.delta.scan(path).files()["file_path"][0].as_py()
+        >>> pf.delta.delete_positions(path, {name: [0, 7]}).rows_deleted
+        2
     """
     options = Options(
         verb="delete_positions",

@@ -97,6 +97,12 @@ def append(
         UnsupportedError: the table has CHECK constraints, generated or identity columns, a column that is not given
             has a default value, or as `delete`.
         NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> pf.delta.append(path, pa.table({"id": [100], "state": ["new"]})).rows_appended
+        1
+        >>> pf.delta.scan(path).count()
+        101
     """
     options = Options(verb="append", job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run)
     attempt = DeltaAttempt(table, options, filesystem, storage_options)
@@ -137,6 +143,12 @@ def overwrite(
         InvalidInputError: the filter or the rows do not fit the table's schema.
         UnsupportedError: as `append` and `delete`.
         NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> pf.delta.overwrite(path, pa.table({"id": [7], "state": ["sent"]}), "id < 10").rows_deleted
+        10
+        >>> pf.delta.scan(path).count()
+        91
     """
     options = Options(
         verb="overwrite",
@@ -177,6 +189,15 @@ def dynamic_partition_overwrite(
     Raises:
         InvalidInputError: the table is not partitioned, or the rows do not fit its schema.
         UnsupportedError, NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `overwrite`.
+
+    Examples:
+        >>> schema = pa.schema([("day", pa.int64()), ("n", pa.int64())])
+        >>> days = f"{path}-days"
+        >>> created = pf.delta.create_table(days, schema, partition_columns=["day"])
+        >>> result = pf.delta.append(days, pa.table({"day": [1, 1, 2], "n": [5, 6, 7]}))
+        >>> result = pf.delta.dynamic_partition_overwrite(days, pa.table({"day": [1], "n": [8]}))
+        >>> sorted(pf.delta.scan(days).to_arrow()["n"].to_pylist())
+        [7, 8]
     """
     options = Options(
         verb="dynamic_partition_overwrite",

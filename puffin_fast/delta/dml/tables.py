@@ -95,6 +95,11 @@ def create_table(
         UnsupportedError: Delta does not have the type of a column, a partition column is nested or binary, or a
             property requires a feature that this package does not write.
         CommitUnknownError: the storage did not answer whether the table was created.
+
+    Examples:
+        >>> schema = pa.schema([("id", pa.int64())])
+        >>> pf.delta.create_table(f"{path}-created", schema).version
+        0
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     check_mapping("properties", properties)

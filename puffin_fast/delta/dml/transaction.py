@@ -52,6 +52,13 @@ def transaction(
         InvalidInputError: an argument; or, from a verb, that it is outside of the block.
         UnsupportedError, NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`, when the
             block begins or ends.
+
+    Examples:
+        >>> with pf.delta.transaction(path) as transaction:
+        ...     first = transaction.delete("id = 1")
+        ...     second = transaction.update("id = 2", {"state": "sent"})
+        >>> first.rows_deleted, second.rows_updated
+        (1, 1)
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(

@@ -75,6 +75,10 @@ def update(
         InvalidInputError: there are no values, a value does not fit its column, or a required column gets a null.
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> pf.delta.update(path, "id < 10", {"state": "sent"}).rows_updated
+        10
     """
     options = Options(
         verb="update",

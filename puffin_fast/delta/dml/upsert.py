@@ -111,6 +111,12 @@ def upsert(
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> rows = pa.table({"id": [1, 200], "state": ["sent", "new"]})
+        >>> result = pf.delta.upsert(path, rows, "id")
+        >>> result.rows_updated, result.rows_inserted
+        (1, 1)
     """
     options = Options(
         verb="upsert",

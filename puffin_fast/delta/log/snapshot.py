@@ -199,6 +199,10 @@ def snapshot(
         UnsupportedError: the protocol version or a reader feature is unknown.
         InvalidInputError: both `version` and `as_of` are given, the version is not a number, or a datetime has no time
             zone.
+
+    Examples:
+        >>> pf.delta.snapshot(path).version
+        1
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     check_integer("version", version, least=0)

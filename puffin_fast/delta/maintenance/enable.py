@@ -47,6 +47,10 @@ def enable(
         UnsupportedError: a feature is unknown or forbids deletion vectors; the message names it.
         ConflictError: a concurrent commit changed the protocol or the metadata.
         CommitUnknownError: the storage did not answer whether the commit happened.
+
+    Examples:
+        >>> pf.delta.enable(path) is None  # deletion vectors were enabled already
+        True
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
 

@@ -86,6 +86,11 @@ def from_iceberg(
         InvalidInputError: the Delta table exists.
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
         CommitUnknownError: the storage did not answer whether the Delta table was created.
+
+    Examples:
+        >>> location = pf.delta.from_iceberg(table, f"{path}-from-iceberg")
+        >>> pf.delta.scan(location).count()
+        100
     """
     place = table.location() if location is None else location
     filesystem = filesystem_of(place, filesystem, storage_options)

@@ -53,6 +53,10 @@ def orphan_files(
         NotFoundError: there is no Delta table.
         CorruptDataError: the log cannot be read, or a commit is missing.
         UnsupportedError: the protocol version or a reader feature is unknown.
+
+    Examples:
+        >>> len(pf.delta.orphan_files(path))
+        0
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     if not isinstance(older_than, timedelta):

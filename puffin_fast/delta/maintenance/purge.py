@@ -84,6 +84,13 @@ def purge(
     Raises:
         InvalidInputError: `min_deleted` is not such a share.
         UnsupportedError, CorruptDataError, NotFoundError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> result = pf.delta.delete(path, "id < 50")
+        >>> pf.delta.purge(path).data_files
+        1
+        >>> pf.delta.vectors(path).num_rows
+        0
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     check_threads(threads)

@@ -39,6 +39,12 @@ def report(
     Raises:
         InvalidInputError: the share is not between 0 and 1.
         NotFoundError, UnsupportedError, CorruptDataError: as `scan`.
+
+    Examples:
+        >>> result = pf.delta.delete(path, "id < 50")
+        >>> for advice in pf.delta.report(path).advice:
+        ...     print(advice.partition(":")[0])
+        purge
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     check_share("share", share)

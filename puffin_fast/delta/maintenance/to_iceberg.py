@@ -100,6 +100,11 @@ def to_iceberg(
         InvalidInputError: the Iceberg table exists.
         UnsupportedError: Iceberg does not support the name or the type of a column, or a change of its type.
         CorruptDataError: the log or a vector is damaged.
+
+    Examples:
+        >>> converted = pf.delta.to_iceberg(path, catalog, "shop.converted")
+        >>> pf.iceberg.scan(converted).count()
+        100
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     base = (

@@ -58,6 +58,10 @@ def verify(
 
     Raises:
         NotFoundError, UnsupportedError, CorruptDataError: the log cannot be read.
+
+    Examples:
+        >>> list(pf.delta.verify(path))  # no finding
+        []
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     check_threads(threads)

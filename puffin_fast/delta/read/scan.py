@@ -145,6 +145,10 @@ def scan(
         CorruptDataError: the log or a file is damaged.
         UnsupportedError: a reader feature or the type of a column is unknown.
         InvalidInputError: the filter cannot be parsed or does not fit its columns, or the limit is negative.
+
+    Examples:
+        >>> pf.delta.scan(path, "id >= 98", ["id"]).to_arrow()["id"].to_pylist()
+        [98, 99]
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     if isinstance(table, Snapshot):

@@ -47,6 +47,11 @@ def vectors(
     Raises:
         CorruptDataError: a vector does not agree with its descriptor, or a position is not less than the row count of
             its data file; and all errors of `scan`.
+
+    Examples:
+        >>> result = pf.delta.delete(path, "id < 10")
+        >>> pf.delta.vectors(path)["cardinality"].to_pylist()
+        [10]
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     base = (

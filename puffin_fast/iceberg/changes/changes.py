@@ -111,6 +111,14 @@ def changes(
         InvalidInputError: without `net`, the state before is no ancestor of the state after; an end is named twice; or
             the table has a column with the name of a column of changes.
         UnsupportedError: the format version is above 3.
+
+    Examples:
+        >>> before = table.current_snapshot().snapshot_id
+        >>> pf.iceberg.delete(table, "id = 7").rows_deleted
+        1
+        >>> found = pf.iceberg.changes(table, before)
+        >>> found.to_arrow().select(["id", "_change_type"]).to_pylist()
+        [{'id': 7, '_change_type': 'delete'}]
     """
     ends = Ends(
         from_snapshot_id_exclusive,

@@ -232,6 +232,13 @@ def v3_metadata(catalog: Catalog) -> Iterator[None]:
 
     Raises:
         UnsupportedError: a version of PyIceberg that this package does not know.
+
+    Examples:
+        >>> from pyiceberg.types import StringType
+        >>> with pf.iceberg.v3_metadata(catalog), table.update_schema() as update:
+        ...     update = update.add_column("note", StringType())
+        >>> table.schema().column_names
+        ['id', 'customer', 'price', 'note']
     """
     check_version()
     check_catalog(catalog)

@@ -248,6 +248,10 @@ def load_table(catalog: Catalog, name: str | tuple[str, ...]) -> Table:
         UnsupportedError: it is a view, or PyIceberg cannot read its metadata.
         ConflictError: the catalog's database is locked.
         PuffinFastError: the catalog does not answer.
+
+    Examples:
+        >>> pf.iceberg.load_table(catalog, "shop.orders").format_version
+        3
     """
     check_catalog(catalog)
     shown = check_table_name(name)

@@ -96,6 +96,13 @@ def delete(
         CorruptDataError: a file does not agree with the table's metadata.
         ConflictError: a concurrent commit changed the same data files; the table is unchanged.
         CommitUnknownError: it is unknown whether the commit happened. No file was removed.
+
+    Examples:
+        >>> result = pf.iceberg.delete(table, "customer = 7 or id >= 90")
+        >>> result.rows_deleted, result.data_files
+        (19, 1)
+        >>> pf.iceberg.scan(table).count()
+        81
     """
     options = Options(
         verb="delete",
@@ -138,6 +145,11 @@ def delete_positions(
             is not less than the row count of its data file.
         NotFoundError: a path is not a live data file of the branch.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> path = pf.iceberg.scan(table, selected_fields=["_file"]).to_arrow()["_file"][0].as_py()
+        >>> pf.iceberg.delete_positions(table, {path: [0, 7]}).rows_deleted
+        2
     """
     options = Options(
         verb="delete_positions",
@@ -195,6 +207,10 @@ def delete_keys(
             be compared with that of the column.
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> pf.iceberg.delete_keys(table, pa.table({"id": [3, 5, 500]}), join_cols="id").rows_deleted
+        2
     """
     options = Options(
         verb="delete_keys",

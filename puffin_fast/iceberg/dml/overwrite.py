@@ -84,6 +84,13 @@ def overwrite(
         InvalidInputError: the filter or the rows do not fit the table's schema.
         NotFoundError, UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`. Property
             ``write.update.isolation-level`` decides whether data files that a concurrent commit added conflict.
+
+    Examples:
+        >>> rows = pa.table({"id": [7], "customer": [1], "price": [2.5]})
+        >>> pf.iceberg.overwrite(table, rows, "id < 10").rows_deleted
+        10
+        >>> pf.iceberg.scan(table).count()
+        91
     """
     options = Options(
         verb="overwrite",
@@ -126,6 +133,17 @@ def dynamic_partition_overwrite(
         InvalidInputError: the table is not partitioned, or the rows do not fit its schema.
         UnsupportedError: a partition field has another transform; or as `overwrite`.
         NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `overwrite`.
+
+    Examples:
+        >>> from pyiceberg.partitioning import PartitionField, PartitionSpec
+        >>> from pyiceberg.transforms import IdentityTransform
+        >>> spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "day"))
+        >>> schema = pa.schema([("day", pa.int64()), ("n", pa.int64())])
+        >>> days = pf.iceberg.create_table(catalog, "shop.days", schema, partition_spec=spec)
+        >>> result = pf.iceberg.append(days, pa.table({"day": [1, 1, 2], "n": [5, 6, 7]}))
+        >>> result = pf.iceberg.dynamic_partition_overwrite(days, pa.table({"day": [1], "n": [8]}))
+        >>> sorted(pf.iceberg.scan(days).to_arrow()["n"].to_pylist())
+        [7, 8]
     """
     options = Options(
         verb="dynamic_partition_overwrite",

@@ -78,6 +78,12 @@ def create_table(
         EngineSupportWarning: is a warning; the message names engines that cannot read the type of a column.
         PuffinFastError: the metadata could not be written, or the catalog refused the table.
         UnsupportedError: this version of PyIceberg is not supported.
+
+    Examples:
+        >>> schema = pa.schema([("id", pa.int64()), ("day", pa.date32())])
+        >>> created = pf.iceberg.create_table(catalog, "shop.visits", schema)
+        >>> created.format_version
+        3
     """
     check_catalog(catalog)
     check_mapping("properties", properties)
@@ -148,6 +154,11 @@ def append(
         UnsupportedError: property ``write.format.default`` is not Parquet.
         ConflictError: other commits came first in all attempts; the table is unchanged.
         CommitUnknownError: it is unknown whether the commit happened. No file was removed.
+
+    Examples:
+        >>> result = pf.iceberg.append(table, pa.table({"id": [100], "customer": [1], "price": [9.5]}))
+        >>> pf.iceberg.scan(table).count()
+        101
     """
     options = Options(
         verb="append",
@@ -181,6 +192,10 @@ def upgrade(table: Table, *, dry_run: bool = False) -> Table:
         ConflictError: other commits came first in all attempts; the table is unchanged.
         CommitUnknownError: it is unknown whether the commit happened. No file was removed.
         UnsupportedError: this version of PyIceberg is not supported.
+
+    Examples:
+        >>> pf.iceberg.upgrade(table).format_version
+        3
     """
     check_flags(dry_run=dry_run)
     working = open_table(table)

@@ -60,6 +60,15 @@ def transaction(
     Raises:
         InvalidInputError: an argument; or, from a verb, that it is outside of the block.
         UnsupportedError, NotFoundError, ConflictError, CommitUnknownError: as `delete`, when the block begins or ends.
+
+    Examples:
+        >>> with pf.iceberg.transaction(table) as transaction:
+        ...     first = transaction.delete("id = 1")
+        ...     second = transaction.update("id = 2", {"price": 0.0})
+        >>> first.rows_deleted, second.rows_updated
+        (1, 1)
+        >>> len(table.snapshots())  # the rows that were appended, and the transaction
+        2
     """
     options = Options(
         verb="transaction",

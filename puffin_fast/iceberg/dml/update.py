@@ -86,6 +86,10 @@ def update(
             identifier field: whether its new values are unique is not known.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`. Property
             ``write.update.isolation-level`` decides whether data files that a concurrent commit added conflict.
+
+    Examples:
+        >>> pf.iceberg.update(table, "customer = 7", {"price": 0.0}).rows_updated
+        10
     """
     options = Options(
         verb="update",

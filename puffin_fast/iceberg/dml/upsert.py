@@ -124,6 +124,12 @@ def upsert(
         NotFoundError: a column or the branch does not exist.
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> rows = pa.table({"id": [1, 200], "customer": [9, 9], "price": [1.0, 2.0]})
+        >>> result = pf.iceberg.upsert(table, rows, join_cols="id")
+        >>> result.rows_updated, result.rows_inserted
+        (1, 1)
     """
     options = Options(
         verb="upsert",

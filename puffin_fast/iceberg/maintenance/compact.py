@@ -66,6 +66,14 @@ def compact(
             `repair`).
         NotFoundError: the branch or a Puffin file does not exist.
         UnsupportedError, ConflictError, CommitUnknownError: as `convert_position_deletes`.
+
+    Examples:
+        >>> result = pf.iceberg.delete(table, "id < 10")
+        >>> result = pf.iceberg.append(table, pa.table({"id": [100, 101], "customer": [1, 1], "price": [9.5, 9.5]}))
+        >>> result = pf.iceberg.delete(table, "id = 100")
+        >>> result = pf.iceberg.compact(table)
+        >>> result.puffin_files_written, result.puffin_files_removed
+        (1, 2)
     """
     check_threads(threads)
     check_integer("target_file_size", target_file_size, least=1)

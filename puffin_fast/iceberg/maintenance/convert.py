@@ -67,6 +67,10 @@ def convert_position_deletes(
         NotFoundError: the branch or a delete file does not exist.
         ConflictError: all retries after concurrent commits failed; the table is unchanged.
         CommitUnknownError: it is unknown whether the commit happened. No file was removed.
+
+    Examples:
+        >>> pf.iceberg.convert_position_deletes(table).snapshot_id is None  # the table has none
+        True
     """
     check_threads(threads)
 
@@ -187,6 +191,10 @@ def convert_equality_deletes(
 
     Raises:
         PuffinFastError: as `convert_position_deletes`.
+
+    Examples:
+        >>> pf.iceberg.convert_equality_deletes(table).snapshot_id is None  # the table has none
+        True
     """
     check_threads(threads)
 

@@ -95,6 +95,12 @@ def expire_snapshots(
         UnsupportedError: the property ``gc.enabled`` is false, or the catalog's answer may lack snapshots.
         ConflictError: other commits came first in all attempts. Nothing was changed or removed.
         CommitUnknownError: it is unknown whether the commit happened. No file was removed.
+
+    Examples:
+        >>> result = pf.iceberg.delete(table, "id < 10")
+        >>> result = pf.iceberg.expire_snapshots(table, older_than=timedelta(), retain_last=1)
+        >>> len(result.snapshot_ids), len(table.snapshots())
+        (1, 1)
     """
     started = time.perf_counter()
     check_threads(threads)

@@ -73,6 +73,11 @@ def deletes(
     Raises:
         NotFoundError, InvalidInputError, UnsupportedError: as `scan`, for the snapshot.
         CorruptDataError: the metadata cannot be read.
+
+    Examples:
+        >>> result = pf.iceberg.delete(table, "id < 10")
+        >>> pf.iceberg.deletes(table).select(["kind", "deleted", "rows"]).to_pylist()
+        [{'kind': 'vector', 'deleted': 10, 'rows': 100}]
     """
     table = as_table(table)
     snapshot, _ = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)

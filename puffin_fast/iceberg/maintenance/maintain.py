@@ -154,6 +154,10 @@ def maintain(
 
     Raises:
         PuffinFastError: as the functions of the steps.
+
+    Examples:
+        >>> pf.iceberg.maintain(table, dry_run=True).dry_run
+        True
     """
     started = time.perf_counter()
     if not isinstance(policy, MaintenancePolicy):

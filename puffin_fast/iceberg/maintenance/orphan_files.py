@@ -102,6 +102,10 @@ def orphan_files(
         UnsupportedError: the FileIO cannot list files, the metadata of the table, or of another table in the
             location, cannot be read by PyIceberg, or the catalog's answer may lack snapshots.
         ConflictError: other commits removed metadata files faster than they could be listed.
+
+    Examples:
+        >>> len(pf.iceberg.orphan_files(table))
+        0
     """
     check_threads(threads)
     metadata_of(table)
@@ -169,6 +173,10 @@ def remove_orphan_files(
         UnsupportedError: as `orphan_files`, and if the property ``gc.enabled`` is false.
         ConflictError: as `orphan_files`, and if the table's location or metadata folder has metadata of the table that
             is newer than the catalog's or follows other commits: the table may be in another catalog, too.
+
+    Examples:
+        >>> pf.iceberg.remove_orphan_files(table, dry_run=True).files.num_rows
+        0
     """
     started = time.perf_counter()
     check_flags(dry_run=dry_run)

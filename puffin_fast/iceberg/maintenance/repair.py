@@ -73,6 +73,10 @@ def repair(
 
     Raises:
         PuffinFastError: as `convert_position_deletes`, except for vectors and delete files that cannot be read.
+
+    Examples:
+        >>> pf.iceberg.repair(table).snapshot_id is None  # nothing was wrong
+        True
     """
     check_threads(threads)
     check_flags(superseded=superseded)

@@ -299,6 +299,12 @@ def report(
     Raises:
         InvalidInputError: the share is not between 0 and 1.
         NotFoundError, UnsupportedError, CorruptDataError: as `deletes`.
+
+    Examples:
+        >>> result = pf.iceberg.delete(table, "customer < 5")
+        >>> for advice in pf.iceberg.report(table).advice:
+        ...     print(advice.partition(":")[0])
+        rewrite_data_files
     """
     check_share("share", share)
     selected: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}

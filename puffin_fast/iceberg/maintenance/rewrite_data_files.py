@@ -92,6 +92,13 @@ def rewrite_data_files(
         ConflictError: other commits changed or removed all data files meanwhile, or upgraded the table; it is
             unchanged.
         CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> result = pf.iceberg.delete(table, "customer < 5")
+        >>> pf.iceberg.rewrite_data_files(table, min_deleted=0.3).data_files
+        1
+        >>> pf.iceberg.deletes(table).num_rows
+        0
     """
     check_threads(threads)
     terms = RewriteTerms(

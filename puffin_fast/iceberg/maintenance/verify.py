@@ -85,6 +85,10 @@ def verify(
     Raises:
         NotFoundError, InvalidInputError, UnsupportedError: as `scan`, for the snapshot.
         CorruptDataError: the metadata cannot be read.
+
+    Examples:
+        >>> list(pf.iceberg.verify(table))  # no finding
+        []
     """
     check_threads(threads)
     check_level(level)

@@ -46,6 +46,12 @@ def accelerate() -> Acceleration:
 
     Raises:
         UnsupportedError: this version of PyIceberg is not supported; nothing is changed.
+
+    Examples:
+        >>> with pf.iceberg.accelerate():
+        ...     table.append(pa.table({"id": [100], "customer": [1], "price": [9.5]}))
+        >>> pf.iceberg.scan(table).count()
+        101
     """
     version = pyiceberg.__version__
     if ".".join(version.split(".")[:2]) not in KNOWN_VERSIONS:

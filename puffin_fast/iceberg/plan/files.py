@@ -233,6 +233,11 @@ def plan_files(
         InvalidInputError: the filter does not parse, or a literal is not a value of its column's type.
         CorruptDataError: a data file has two deletion vectors (the message names both), or metadata is damaged.
         UnsupportedError: the format version is above 3.
+
+    Examples:
+        >>> plan = pf.iceberg.plan_files(table, row_filter="id < 10")
+        >>> len(plan.tasks), len(plan.delete_files)
+        (1, 0)
     """
     check_flags(case_sensitive=case_sensitive, metrics=metrics)
     table = as_table(table)

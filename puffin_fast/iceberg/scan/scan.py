@@ -219,6 +219,12 @@ def scan(
         NotFoundError: a column, snapshot or reference does not exist.
         InvalidInputError: the filter cannot be parsed or does not fit its columns, or the limit is negative.
         UnsupportedError: the format version is above 3.
+
+    Examples:
+        >>> pf.iceberg.scan(table, "customer = 7 and id > 50", ["id"]).to_arrow()["id"].to_pylist()
+        [57, 67, 77, 87, 97]
+        >>> pf.iceberg.scan(table).count()
+        100
     """
     return Scan(
         table,

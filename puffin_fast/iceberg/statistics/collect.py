@@ -125,6 +125,10 @@ def collect_ndv(
         CorruptDataError, UnsupportedError: as a scan.
         ConflictError: other commits came first in all attempts; the table is unchanged.
         CommitUnknownError: it is unknown whether the commit happened; no file was removed.
+
+    Examples:
+        >>> pf.iceberg.collect_ndv(table, ["id", "customer"]).ndv
+        {'id': 100, 'customer': 10}
     """
     check_threads(threads)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)

@@ -77,6 +77,11 @@ def ndv(
             named column has no statistics.
         CorruptDataError, UnsupportedError: a statistics file cannot be read; `collect_ndv` computes it again.
         InvalidInputError: an argument is invalid.
+
+    Examples:
+        >>> result = pf.iceberg.collect_ndv(table)
+        >>> pf.iceberg.ndv(table, ["customer"]).select(["column", "ndv"]).to_pylist()
+        [{'column': 'customer', 'ndv': 10}]
     """
     check_flags(case_sensitive=case_sensitive)
     rows = []
@@ -171,6 +176,11 @@ def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev:
         InvalidInputError: the values of the columns are hashed in different ways: other types, or uuid columns of
             different writers.
         NotFoundError, CorruptDataError, UnsupportedError: as `ndv`.
+
+    Examples:
+        >>> result = pf.iceberg.collect_ndv(table)
+        >>> pf.iceberg.ndv_overlap((table, "id"), (table, "customer")).both
+        Interval(lower=10.0, estimate=10.0, upper=10.0)
     """
     for side, given in (("left", left), ("right", right)):
         if not isinstance(given, Sequence) or len(given) != 2 or not isinstance(given[1], str):

@@ -112,6 +112,11 @@ def job_files(where: Place, job_id: str, *, filesystem: Any = None) -> list[str]
         job_id: the complete job id.
         filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem; needed when the path does not determine
             it. For an Iceberg table, its FileIO is used.
+
+    Examples:
+        >>> result = pf.spark.write_deletion_vectors(deletes, path, job_id="nightly")
+        >>> len(pf.spark.job_files(path, "nightly"))
+        1
     """
     return [path for path, _ in _found(where, job_id, filesystem)]
 
@@ -136,6 +141,11 @@ def remove_job_files(
 
     Raises:
         PuffinFastError: the table could not be loaded with all its snapshots; nothing was removed.
+
+    Examples:
+        >>> result = pf.spark.write_deletion_vectors(deletes, path, job_id="failed")
+        >>> len(pf.spark.remove_job_files(path, "failed"))
+        1
     """
     found = list(_found(where, job_id, filesystem))
     stays = list(keep)

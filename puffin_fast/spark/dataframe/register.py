@@ -16,6 +16,12 @@ def register(spark: SparkSession) -> None:
     Raises:
         InvalidInputError: not a session.
         MissingExtraError: PySpark is not installed.
+
+    Examples:
+        >>> pf.spark.register(spark)
+        >>> written = pf.spark.write_deletion_vectors(deletes, path)
+        >>> spark.read.format("puffin").load(path).count()
+        2
     """
     session = session_of(spark)
     from puffin_fast.spark.dataframe.source import PuffinDataSource

@@ -98,6 +98,11 @@ def encode_deletes(
             null, a negative position, or one above 0x7FFFFFFE80000000.
         LimitExceededError: when the DataFrame is computed, a position that the format cannot hold.
         UnsupportedError: a streaming DataFrame, or a PyArrow that PySpark does not support.
+
+    Examples:
+        >>> encoded = pf.spark.encode_deletes(deletes)
+        >>> sorted((row.file_path, row.cardinality) for row in encoded.collect())
+        [('a.parquet', 2), ('b.parquet', 1)]
     """
     from puffin_fast.spark.worker.merge import VECTORS
 
@@ -127,6 +132,12 @@ def union_vectors(
         NotFoundError: a column does not exist.
         InvalidInputError: a column has another type. When the DataFrame is computed: a null.
         CorruptDataError: when the DataFrame is computed, a blob is not a valid deletion vector.
+
+    Examples:
+        >>> encoded = pf.spark.encode_deletes(deletes)
+        >>> unioned = pf.spark.union_vectors(encoded.union(encoded))
+        >>> sorted((row.file_path, row.cardinality) for row in unioned.collect())
+        [('a.parquet', 2), ('b.parquet', 1)]
     """
     from puffin_fast.spark.worker.merge import VECTORS
 
@@ -154,6 +165,11 @@ def decode_vectors(df: DataFrame, *, file_path: str = "file_path", blob: str = "
         NotFoundError: a column does not exist.
         InvalidInputError: a column has another type. When the DataFrame is computed: a null.
         CorruptDataError: when the DataFrame is computed, a blob is not a valid deletion vector.
+
+    Examples:
+        >>> encoded = pf.spark.encode_deletes(deletes)
+        >>> pf.spark.decode_vectors(encoded).count()
+        3
     """
     vectors = check_dataframe(df).select(
         take(df, file_path, ("string",), to="file_path"), take(df, blob, ("binary",), to="blob")
@@ -177,6 +193,11 @@ def theta_sketches(df: DataFrame, *columns: str) -> DataFrame:
     Raises:
         NotFoundError: a column does not exist.
         InvalidInputError: a column of a type without sketches.
+
+    Examples:
+        >>> sketches = pf.spark.theta_sketches(spark.range(100))
+        >>> sketches.select("column", "estimate").collect()
+        [Row(column='id', estimate=100.0)]
     """
     from pyspark.sql import functions
 

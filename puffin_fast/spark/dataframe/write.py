@@ -111,6 +111,11 @@ def write_deletion_vectors(
         ConflictError: files of the job exist already, or another run of it writes at the same time.
         MissingExtraError: an executor cannot import this package; names its host and Python.
         UnsupportedError: a streaming DataFrame, or a PyArrow that PySpark does not support.
+
+    Examples:
+        >>> written = pf.spark.write_deletion_vectors(deletes, path)
+        >>> sorted(written["cardinality"].to_pylist())
+        [1, 2]
     """
     from puffin_fast.spark.worker.rows import WRITTEN
 

@@ -54,6 +54,10 @@ def compact(
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
         PuffinFastError: in the cases of `puffin_fast.iceberg.compact`.
+
+    Examples:
+        >>> pf.spark.compact(spark, table, dry_run=True).snapshot_id is None
+        True
     """
     session = session_of(spark)
     checked_id(job_id)

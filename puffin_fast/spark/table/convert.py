@@ -69,6 +69,10 @@ def convert_position_deletes(
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
         PuffinFastError: in the cases of `puffin_fast.iceberg.convert_position_deletes`.
+
+    Examples:
+        >>> pf.spark.convert_position_deletes(spark, table).snapshot_id is None  # the table has none
+        True
     """
     session = session_of(spark)
     checked_id(job_id)
@@ -161,6 +165,10 @@ def convert_equality_deletes(
 
     Raises:
         PuffinFastError: as in `puffin_fast.iceberg.convert_equality_deletes`.
+
+    Examples:
+        >>> pf.spark.convert_equality_deletes(spark, table).snapshot_id is None  # the table has none
+        True
     """
     session = session_of(spark)
     checked_id(job_id)

@@ -76,6 +76,10 @@ def delete(
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
         PuffinFastError: in the cases of `puffin_fast.iceberg.delete`.
+
+    Examples:
+        >>> pf.spark.delete(spark, table, "customer % 5 = 2").rows_deleted
+        20
     """
     session = session_of(spark)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
@@ -153,6 +157,12 @@ def delete_positions(
         MissingExtraError: a package is missing on an executor; names it, the host and its Python.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as in
             `puffin_fast.iceberg.delete_positions`.
+
+    Examples:
+        >>> found = pf.spark.scan(spark, table, "id < 10", ["_file", "_pos"])
+        >>> rows = found.withColumnsRenamed({"_file": "file_path", "_pos": "pos"})
+        >>> pf.spark.delete_positions(rows, table).rows_deleted
+        10
     """
     rows = check_dataframe(deletes_df).select(
         take(deletes_df, file_path, ("string",), to="file_path"),

@@ -97,6 +97,11 @@ def delete_keys(
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
         PuffinFastError: in the cases of `puffin_fast.iceberg.delete_keys`.
+
+    Examples:
+        >>> keys = spark.createDataFrame([(3,), (5,), (500,)], "id long")
+        >>> pf.spark.delete_keys(keys, table, "id").rows_deleted
+        2
     """
     session = check_dataframe(keys_df).sparkSession
     check_memory(task_memory)

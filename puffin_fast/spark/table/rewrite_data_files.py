@@ -75,6 +75,11 @@ def rewrite_data_files(
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
         PuffinFastError: in the cases of `puffin_fast.iceberg.rewrite_data_files`.
+
+    Examples:
+        >>> result = pf.spark.delete(spark, table, "customer < 5")
+        >>> pf.spark.rewrite_data_files(spark, table, min_deleted=0.3).data_files
+        1
     """
     session = session_of(spark)
     terms = RewriteTerms(

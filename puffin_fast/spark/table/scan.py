@@ -80,6 +80,10 @@ def scan(
         NotFoundError, InvalidInputError, UnsupportedError, CorruptDataError: as in
             `puffin_fast.iceberg.scan`; errors of data files and deletes when the DataFrame is computed.
         MissingExtraError: when the DataFrame is computed, a package is missing on an executor.
+
+    Examples:
+        >>> pf.spark.scan(spark, table, "customer = 7").count()
+        10
     """
     session = session_of(spark)
     state: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}

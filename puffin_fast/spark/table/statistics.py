@@ -63,6 +63,10 @@ def collect_ndv(
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
         PuffinFastError: in the cases of `puffin_fast.iceberg.collect_ndv`.
+
+    Examples:
+        >>> pf.spark.collect_ndv(spark, table, ["customer"]).ndv
+        {'customer': 10}
     """
     check_flags(dry_run=dry_run)
     session = session_of(spark)

@@ -70,6 +70,10 @@ def update(
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
         PuffinFastError: in the cases of `puffin_fast.iceberg.update`.
+
+    Examples:
+        >>> pf.spark.update(spark, table, "customer = 7", {"price": 0.0}).rows_updated
+        10
     """
     session = session_of(spark)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)

@@ -92,6 +92,12 @@ def upsert(
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
         PuffinFastError: in the cases of `puffin_fast.iceberg.upsert`.
+
+    Examples:
+        >>> rows = spark.createDataFrame([(1, 9, 1.0), (200, 9, 2.0)], "id long, customer long, price double")
+        >>> result = pf.spark.upsert(rows, table, "id")
+        >>> result.rows_updated, result.rows_inserted
+        (1, 1)
     """
     check_dataframe(data_df)
     check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
