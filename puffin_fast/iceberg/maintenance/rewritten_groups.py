@@ -261,7 +261,7 @@ class _LiveRows:
                 updated = pc.fill_null(rows.column(names[-1]), self.tasks[number].data.file_sequence_number)
                 rows = rows.set_column(rows.num_columns - 1, names[-1], updated)
             fitting = fitting or RowWriterSchema(self.schema, rows.schema)
-            yield fitting.fit(rows)
+            yield fitting.fit(rows, is_stored=True)
 
     def files(self) -> Iterator[OldFile]:
         """Yields the data files after all rows were read."""

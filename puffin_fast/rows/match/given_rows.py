@@ -67,8 +67,12 @@ class RowWriterSchema:
             raise InvalidInputError(f"data: {error}") from error
         self._defaults = {number: schema.find_field(number).write_default for number in schema.field_ids}
 
-    def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def fit(self, batch: pa.RecordBatch, *, is_stored: bool = False) -> pa.RecordBatch:
         """Converts a batch of the given rows to rows of the table.
+
+        Args:
+            batch: the rows.
+            is_stored: whether they were read by `located_batches`, which checks their text.
 
         Raises:
             InvalidInputError: a required column has a null, or a value cannot be represented in the table's
@@ -81,7 +85,8 @@ class RowWriterSchema:
             try:
                 arrays += step.arrays(columns, batch.num_rows, self._defaults)
                 _check_values(arrays[-1], field, field.name)
-                check_text(arrays[-1])
+                if not is_stored:
+                    check_text(arrays[-1])
                 arrays[-1] = with_required_fields(arrays[-1])
             except (ProjectionError, pa.ArrowInvalid) as error:
                 raise InvalidInputError(f"data: column {field.name}: {error}") from error

@@ -11,7 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import iceberg
+from puffin_fast.columns.plain_types import check_text
 from puffin_fast.errors import CorruptDataError, InvalidInputError
+from puffin_fast.rows.match import given_rows
+from puffin_fast.rows.scan import located_rows
 from tests.iceberg.conftest import files_of
 
 if TYPE_CHECKING:
@@ -90,3 +93,22 @@ def test_given_rows_and_keys_are_refused(
     with pytest.raises(InvalidInputError, match=r"keys: column s: .*UTF8"):
         iceberg.delete_keys(table, one.select(["s"]), "s")
     assert files_of(table) == before
+
+
+def test_a_rewrite_checks_each_text_once(
+    shared_catalog: SqlCatalog, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg.create_table(shared_catalog, f"{namespace}.t", SCHEMA)
+    for _ in range(2):
+        iceberg.append(table, NEW)
+    checked: list[int] = []
+
+    def counted(column: pa.Array) -> None:
+        checked.append(len(column))
+        check_text(column)
+
+    for module in (given_rows, located_rows):
+        monkeypatch.setattr(module, "check_text", counted)
+    iceberg.rewrite_data_files(table, min_input_files=2)
+    n_columns = len(SCHEMA) + 3  # position, row id and sequence number
+    assert sum(checked) == 4 * n_columns
