@@ -5,7 +5,9 @@ Metadata of a commit in progress, or of one whose writer was killed, cannot be t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -42,7 +44,13 @@ def metadata_folders(table: Table) -> set[str]:
     return {f"{table.location().rstrip('/')}/metadata", *folders}
 
 
-def newer_metadata(table: Table, threads: int | None = None) -> dict[str, TableMetadata]:
+Listed = tuple[str, int, datetime | None]
+"""Location, size and modification time of a file."""
+
+
+def newer_metadata(
+    table: Table, threads: int | None = None, *, below: Iterable[Listed] | None = None
+) -> dict[str, TableMetadata]:
     """Returns the table's metadata that is newer than its catalog's, or follows other commits, by its file.
 
     The table's location and the folders of its metadata are searched: metadata in other places is not found. Metadata
@@ -51,6 +59,7 @@ def newer_metadata(table: Table, threads: int | None = None) -> dict[str, TableM
     Args:
         table: the table, with the newest and complete metadata of its catalog.
         threads: number of files read at a time; the number of processors by default.
+        below: the files below the table's location, listed before its metadata was loaded; None: they are listed.
 
     Raises:
         UnsupportedError: the FileIO cannot list files, or PyIceberg cannot read such a file.
@@ -83,14 +92,23 @@ def newer_metadata(table: Table, threads: int | None = None) -> dict[str, TableM
     location = table.location().rstrip("/")  # another catalog may have another write.metadata.path
     outside = (folder for folder in metadata_folders(table) if path_below(folder, location) is None)
     paths = []
-    for folder in dict.fromkeys((location, *sorted(outside))):
-        handle, root = filesystem(table.io, folder)
-        for file in files_below(root, filesystem=handle):
-            if is_metadata_file(file.path) and (file.modified is None or file.modified >= oldest):
-                paths.append(f"{folder}/{file.path}")
+    for listed in (
+        files_in(table, location) if below is None else below,
+        *map(partial(files_in, table), sorted(outside)),
+    ):
+        for path, _, modified in listed:
+            if is_metadata_file(path) and (modified is None or modified >= oldest):
+                paths.append(path)
     paths = [path for path in dict.fromkeys(paths) if path not in known]
     found = zip(paths, on_threads(load, paths, threads), strict=True)
     return {path: other for path, other in found if other is not None and is_unknown(other)}
+
+
+def files_in(table: Table, folder: str) -> Iterator[Listed]:
+    """Lists the files below a folder."""
+    handle, root = filesystem(table.io, folder)
+    for file in files_below(root, filesystem=handle):
+        yield f"{folder}/{file.path}", file.n_bytes, file.modified
 
 
 def check_newest(table: WorkingTable, threads: int | None) -> None:

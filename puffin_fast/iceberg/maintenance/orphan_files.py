@@ -32,6 +32,7 @@ from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.maintenance.newer_metadata import (
+    Listed,
     check_newest,
     metadata_folders,
     newer_metadata,
@@ -117,7 +118,7 @@ def orphan_files(
     table.complete()
     now = datetime.now(UTC)
     limit = now - min(older_than, now - datetime.min.replace(tzinfo=UTC))
-    listed = _listed(table)
+    listed, of_others = _by_owner(table)
     table.load()  # after the listing: files that were committed since are needed
     table.complete()
     table.publish()
@@ -129,7 +130,8 @@ def orphan_files(
     ]
     others = FileSet(())
     if unused:
-        others = FileSet(_needed_by_others(table, listed, needed, threads) | files_of_newer(table, threads))
+        newer = files_of_newer(table, threads, below=(*listed, *of_others))
+        others = FileSet(_needed_by_others(table, listed, needed, threads) | newer)
     rows = sorted(row for row in unused if row[0] not in others)
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
@@ -230,9 +232,11 @@ def needed_files(
     return found
 
 
-def files_of_newer(table: Table, threads: int | None = None) -> set[str]:
-    """Returns the files of the table's metadata that its catalog does not have; raises as `newer_metadata`."""
-    newer = newer_metadata(table, threads)
+def files_of_newer(
+    table: Table, threads: int | None = None, *, below: Iterable[Listed] | None = None
+) -> set[str]:
+    """Returns the files of the table's metadata that its catalog does not have; arguments as `newer_metadata`."""
+    newer = newer_metadata(table, threads, below=below)
     replaced = {entry.metadata_file for metadata in newer.values() for entry in metadata.metadata_log}
     found: set[str] = set()
     for path, metadata in newer.items():
@@ -244,7 +248,7 @@ def files_of_newer(table: Table, threads: int | None = None) -> set[str]:
 
 
 def _needed_by_others(
-    table: Table, listed: Iterable[_Listed], needed: FileSet, threads: int | None
+    table: Table, listed: Iterable[Listed], needed: FileSet, threads: int | None
 ) -> set[str]:
     """Returns the files that other tables need whose metadata files are among the listed files.
 
@@ -298,10 +302,6 @@ def _needed_by_others(
     return found
 
 
-_Listed = tuple[str, int, datetime | None]
-"""Location, size and modification time of a file."""
-
-
 def files_of_others(table: Table) -> FileSet:
     """Returns the files below the table's location that are in the folder of another table.
 
@@ -313,12 +313,12 @@ def files_of_others(table: Table) -> FileSet:
     return FileSet(path for path, _, _ in _by_owner(table)[1])
 
 
-def _listed(table: Table) -> list[_Listed]:
+def _listed(table: Table) -> list[Listed]:
     """Lists the files below the table's location, without files of tables in other folders."""
     return _by_owner(table)[0]
 
 
-def _by_owner(table: Table) -> tuple[list[_Listed], list[_Listed]]:
+def _by_owner(table: Table) -> tuple[list[Listed], list[Listed]]:
     """Lists the files below the table's location: its own, and those of other tables."""
     location = table.location().rstrip("/")
     handle, root = filesystem(table.io, location)
@@ -340,7 +340,7 @@ def _by_owner(table: Table) -> tuple[list[_Listed], list[_Listed]]:
             return False
         return others.isdisjoint(_parents(path))
 
-    found: tuple[list[_Listed], list[_Listed]] = ([], [])
+    found: tuple[list[Listed], list[Listed]] = ([], [])
     for file in files:
         found[not is_own(file.path)].append((f"{location}/{file.path}", file.n_bytes, file.modified))
     return found

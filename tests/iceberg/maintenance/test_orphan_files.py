@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,16 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_fast import PositionBitmap, delta, iceberg
+from puffin_fast._io.folder import files_below
 from puffin_fast.errors import ConflictError, InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.iceberg.maintenance import newer_metadata
 from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from tests.iceberg.conftest import local
 
+orphan_module = import_module("puffin_fast.iceberg.maintenance.orphan_files")
 AT_ONCE = timedelta(seconds=-5)
 
 
@@ -196,6 +200,27 @@ def test_the_files_of_a_table_of_another_format_below_are_not_orphans(
         (tmp_path / "t" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "t" / path).write_bytes(b"x")
     assert orphans(table) == [f"file://{tmp_path}/t/otherwise"]
+
+
+def test_the_location_is_listed_once_and_again_before_files_are_removed(
+    racing: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = with_deletes(racing, tmp_path / "root", f"file://{tmp_path}/root/data")
+    orphan = tmp_path / "root/data/orphan.parquet"
+    orphan.touch()
+    listed: list[object] = []
+
+    def counted(root: str, **options: Any) -> Any:
+        listed.append(root)
+        return files_below(root, **options)
+
+    for module in (orphan_module, newer_metadata):
+        monkeypatch.setattr(module, "files_below", counted)
+    assert str(orphan) in "".join(orphans(table))
+    assert len(listed) == 1
+    iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
+    assert not orphan.exists()
+    assert len(listed) == 3
 
 
 def test_the_version_hint_is_needed(racing: SqlCatalog, tmp_path: Path) -> None:
