@@ -41,7 +41,7 @@ LAYERS = {
 }
 
 FOLDERS = {
-    "rows": ("filters", "files", "keys", "deletes", "scan", "match", "changes"),
+    "rows": ("filters", "files", "keys", "deletes", "scan", "rewrite", "match", "changes"),
     "iceberg": (
         "compat",
         "manifest",

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from pyiceberg.table import TableProperties
+
 from puffin_fast.errors import InvalidInputError
 
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -41,6 +43,19 @@ def integer_property(
         wanted = "a positive integer" if positive else "an integer"
         raise InvalidInputError(f"property {name}: expected {wanted}, found {text!r}")
     return value
+
+
+def target_file_size(properties: Mapping[str, str]) -> int:
+    """Returns the target size of a data file in bytes.
+
+    Raises:
+        InvalidInputError: as `integer_property`.
+    """
+    return integer_property(
+        properties,
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
+    )
 
 
 def choice_property(properties: Mapping[str, str], name: str, choices: Sequence[str]) -> str:

@@ -39,11 +39,11 @@ from puffin_fast._run.streams import in_order
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.parquet_writer import create_parquet
-from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
+from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property, target_file_size
 from puffin_fast.iceberg.deletes.position_files import CODECS
-from puffin_fast.iceberg.dml.partition_spec import partition_values
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry, check_transforms
 from puffin_fast.rows.keys.key_columns import column_of
+from puffin_fast.rows.keys.transforms import partition_values
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 
 if TYPE_CHECKING:
@@ -147,11 +147,7 @@ class DataFileWriter:
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
         self._locations = table.location_provider()
         self._id = uuid.uuid4()
-        self._size = integer_property(
-            metadata.properties,
-            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
-            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
-        )
+        self._size = target_file_size(metadata.properties)
         format = metadata.properties.get(
             TableProperties.WRITE_FILE_FORMAT, TableProperties.WRITE_FILE_FORMAT_DEFAULT
         )

@@ -19,7 +19,6 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.maintenance.compact import compact
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
-from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES
 from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
 from puffin_fast.iceberg.maintenance.orphan_files import (
     IN_FLIGHT,
@@ -29,6 +28,7 @@ from puffin_fast.iceberg.maintenance.orphan_files import (
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
 
 STEPS = ("convert", "rewrite", "compact", "expire", "clean")
 VECTOR_STEPS = ("convert", "compact")

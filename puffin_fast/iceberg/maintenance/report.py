@@ -27,7 +27,7 @@ from puffin_fast._show.pictures import Chart, draw, draw_intervals, draw_nothing
 from puffin_fast._text import printable
 from puffin_fast.errors import MissingExtraError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
-from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, GroupLimits, known_deleted
+from puffin_fast.iceberg.compat.table_properties import target_file_size
 from puffin_fast.iceberg.maintenance.report_tables import (
     PARTITIONS,
     SNAPSHOTS,
@@ -38,6 +38,7 @@ from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
 from puffin_fast.iceberg.statistics.read import NDV_SCHEMA, ndv
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, GroupLimits, known_deleted
 from puffin_fast.rows.shared_deletes import distinct
 
 if TYPE_CHECKING:
@@ -337,7 +338,7 @@ def _has_deletes(file: FileDeletes) -> bool:
 def _rewritten(table: Table, found: DeleteInventory, min_deleted: float) -> set[str]:
     """The data files that `rewrite_data_files` would rewrite."""
     tasks = [file.task for file in found.files if len(file.vectors) < 2]
-    groups = GroupLimits.of(table, min_deleted=min_deleted).groups(tasks)
+    groups = GroupLimits.of(target_file_size(table.properties), min_deleted=min_deleted).groups(tasks)
     return {task.data.file_path for group in groups for task in group}
 
 

@@ -11,11 +11,11 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms, run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -36,22 +36,23 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of
+from puffin_fast.iceberg.compat.table_properties import target_file_size
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
-from puffin_fast.iceberg.maintenance.data_file_groups import (
-    MIN_DELETED,
-    MIN_INPUT_FILES,
-    GroupLimits,
-    known_deleted,
-)
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE
 from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup, with_new_ids
-from puffin_fast.iceberg.maintenance.row_order import RowOrder
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.plan.delete_index import FileTask, unused
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.rewrite.file_groups import (
+    MIN_DELETED,
+    MIN_INPUT_FILES,
+    GroupLimits,
+    known_deleted,
+)
+from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.rows.shared_deletes import single_data_file
 
 if TYPE_CHECKING:
@@ -136,16 +137,15 @@ class RewriteTerms:
 
     def order(self, table: Table) -> RowOrder | None:
         """The order of the rows of the new files; None if they stay as they are."""
-        return None if self.sort_by is None else RowOrder.of(self.sort_by, table)
+        return None if self.sort_by is None else RowOrder.of(self.sort_by, table.metadata)
 
     def limits(self, table: Table) -> GroupLimits:
         """The limits with the defaults of a table."""
         return GroupLimits.of(
-            table,
+            self.target_file_size or target_file_size(table.metadata.properties),
             min_deleted=self.min_deleted,
             min_file_size=self.min_file_size,
             min_input_files=self.min_input_files,
-            target_file_size=self.target_file_size,
             order=self.order(table),
         )
 

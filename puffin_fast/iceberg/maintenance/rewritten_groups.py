@@ -25,23 +25,23 @@ from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.dml.data_files import DataFileWriter
-from puffin_fast.iceberg.maintenance.data_file_groups import known_deleted, live_bytes
-from puffin_fast.iceberg.maintenance.sorted_rows import SortedRows
 from puffin_fast.iceberg.manifest import key_of
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.rows.rewrite.file_groups import known_deleted, live_bytes
+from puffin_fast.rows.rewrite.sorted_rows import SortedRows
 from puffin_fast.rows.scan.file_reader import reader_factory
 from puffin_fast.rows.scan.located_rows import located_batches
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from puffin_fast.iceberg.maintenance.row_order import RowOrder
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.rows.deletes.loader import DeleteLoader
+    from puffin_fast.rows.rewrite.row_order import RowOrder
 
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 """The columns of row lineage, which the new files store (specification, "Row Lineage")."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
 from puffin_fast.iceberg.maintenance.rewrite_job import (
     RewriteDataFilesResult,
     RewriteTerms,
@@ -16,6 +15,7 @@ from puffin_fast.iceberg.maintenance.rewrite_job import (
 )
 from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
 from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import (

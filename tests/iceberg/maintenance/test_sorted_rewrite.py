@@ -22,8 +22,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, UnknownTran
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.maintenance import sorted_rows
-from puffin_fast.iceberg.maintenance.row_order import RowOrder
+from puffin_fast.rows.rewrite import sorted_rows
+from puffin_fast.rows.rewrite.row_order import RowOrder
 from tests.iceberg.dml.example_rows import START, check, made
 from tests.iceberg.maintenance.test_rewrite_data_files import ALL, is_sound, lineage
 
@@ -250,9 +250,9 @@ def test_bad_orders_are_refused(racing: SqlCatalog, sort_by: Any, error: type[Ex
 
 def test_the_order_has_the_id_of_the_table(racing: SqlCatalog) -> None:
     table = with_order(racing, pa.schema([("id", pa.int64())]), "id", SortDirection.DESC)
-    assert RowOrder.of(["id"], table).order_id is None
-    assert RowOrder.of(["id desc"], table).order_id == table.sort_order().order_id
-    assert RowOrder.of(["id desc nulls first"], table).order_id is None
+    assert RowOrder.of(["id"], table.metadata).order_id is None
+    assert RowOrder.of(["id desc"], table.metadata).order_id == table.sort_order().order_id
+    assert RowOrder.of(["id desc nulls first"], table.metadata).order_id is None
 
 
 def test_runs_in_files_hold_no_rows_in_memory(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from pyiceberg.types import (
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.maintenance import sorted_rows
+from puffin_fast.rows.rewrite import sorted_rows
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

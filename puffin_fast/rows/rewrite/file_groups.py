@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from pyiceberg.table import TableProperties
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from puffin_fast._run.groups import split_by_size
-from puffin_fast.iceberg.compat.table_properties import integer_property
-from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.rows.tasks import DataFile, DeleteFile, Task, TaskOf, Vector
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-    from puffin_fast.iceberg.maintenance.row_order import RowOrder
+    from puffin_fast.rows.rewrite.row_order import RowOrder
 
 MIN_DELETED = 0.3
 """Deleted share of a data file from which on rewriting it once is cheaper than reading its deleted rows."""
@@ -26,6 +21,19 @@ MIN_INPUT_FILES = 5
 
 FULL = 0.75
 """A data file is not small if it has this share of the target size."""
+
+
+class OldFile(DataFile, Protocol):
+    """A data file that may be rewritten."""
+
+    @property
+    def sequence_number(self) -> int | None: ...
+    @property
+    def sort_order_id(self) -> int | None: ...
+
+
+OldTask: TypeAlias = TaskOf[OldFile, Vector, DeleteFile]
+Old = TypeVar("Old", bound=OldTask)
 
 
 @dataclass(frozen=True)
@@ -49,31 +57,24 @@ class GroupLimits:
     @classmethod
     def of(
         cls,
-        table: Table,
+        target_file_size: int,
         *,
         min_deleted: float = MIN_DELETED,
         min_file_size: int | None = None,
         min_input_files: int = MIN_INPUT_FILES,
-        target_file_size: int | None = None,
         order: RowOrder | None = None,
     ) -> GroupLimits:
-        """Returns the limits with the defaults of a table."""
-        default = integer_property(
-            table.metadata.properties,
-            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
-            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
-        )
-        target = default if target_file_size is None else target_file_size
-        small = int(FULL * target) if min_file_size is None else min_file_size
-        return cls(min_deleted, small, min_input_files, target, order)
+        """Returns the limits with their defaults."""
+        small = int(FULL * target_file_size) if min_file_size is None else min_file_size
+        return cls(min_deleted, small, min_input_files, target_file_size, order)
 
-    def groups(self, tasks: Iterable[FileTask]) -> list[list[FileTask]]:
+    def groups(self, tasks: Iterable[Old]) -> list[list[Old]]:
         """Groups the data files to rewrite.
 
         The files of a group have one partition and spec, are ordered as they were committed, and have live rows for
         one file of the target size, or are a single larger file. If rows are sorted, a partition is one group.
         """
-        partitions: dict[Any, list[FileTask]] = defaultdict(list)
+        partitions: dict[Any, list[Old]] = defaultdict(list)
         for task in sorted(tasks, key=_age):
             if self._is_needed(task) or task.data.file_size_in_bytes < self.min_file_size:
                 partitions[_partition(task)].append(task)
@@ -87,15 +88,15 @@ class GroupLimits:
                     found.append(files)
         return found
 
-    def _is_needed(self, task: FileTask) -> bool:
+    def _is_needed(self, task: OldTask) -> bool:
         if self.order and (self.order.order_id is None or task.data.sort_order_id != self.order.order_id):
             return True
         deleted = known_deleted(task)
         return deleted > 0 and deleted / max(task.data.record_count, 1) >= self.min_deleted
 
 
-def known_deleted(task: FileTask) -> int:
-    """The number of rows that are deleted by position, as far as the manifests tell.
+def known_deleted(task: Task) -> int:
+    """The number of rows that are deleted by position, as far as the metadata tell.
 
     Equality deletes and position-delete files of several data files are not counted.
     """
@@ -105,17 +106,17 @@ def known_deleted(task: FileTask) -> int:
     return min(task.data.record_count, n_deleted)
 
 
-def live_bytes(task: FileTask) -> int:
-    """The size of a data file in bytes without its deleted rows, as far as the manifests tell."""
+def live_bytes(task: Task) -> int:
+    """The size of a data file in bytes without its deleted rows, as far as the metadata tell."""
     data = task.data
     return data.file_size_in_bytes * (data.record_count - known_deleted(task)) // max(data.record_count, 1)
 
 
-def _age(task: FileTask) -> tuple[int, int]:
+def _age(task: OldTask) -> tuple[int, int]:
     return task.data.sequence_number or 0, task.data.first_row_id or 0
 
 
-def _partition(task: FileTask) -> Any:
+def _partition(task: OldTask) -> Any:
     """The partition of a data file as a key: NaN equals NaN, and 0.0 differs from -0.0."""
     values = task.data.partition
     return task.data.spec_id, tuple(repr(value) if isinstance(value, float) else value for value in values)

@@ -23,7 +23,7 @@ import pyarrow as pa
 from puffin_fast.columns.temporary_rows import read_rows, rows_writer
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.maintenance.row_order import RowOrder
+    from puffin_fast.rows.rewrite.row_order import RowOrder
 
 RUN_BYTES = 128 << 20
 """Bytes of the rows of a run, and about those of all rows that are merged at a time."""

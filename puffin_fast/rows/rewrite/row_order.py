@@ -20,13 +20,13 @@ from pyiceberg.types import PrimitiveType, UnknownType
 
 from puffin_fast._run.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.dml.partition_spec import partition_values
 from puffin_fast.rows.filters.struct_path import structs_around
 from puffin_fast.rows.keys.key_columns import column_of
+from puffin_fast.rows.keys.transforms import partition_values
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
 _TEXT = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE | re.DOTALL)
 
@@ -46,21 +46,21 @@ class RowOrder:
     order_id: int | None
 
     @classmethod
-    def of(cls, given: SortOrder | Sequence[str], table: Table) -> RowOrder:
+    def of(cls, given: SortOrder | Sequence[str], metadata: TableMetadata) -> RowOrder:
         """Binds an order to a table.
 
         Args:
             given: a PyIceberg sort order, as ``table.sort_order()``, or a text for each column: its name, then
                 ``asc`` or ``desc``, then ``nulls first`` or ``nulls last``. As in PyIceberg, nulls are first in
                 ascending order by default, and last in descending order.
-            table: the table.
+            metadata: of the table.
 
         Raises:
             NotFoundError: the schema does not have a column.
             InvalidInputError: no column, or one whose type has no order.
             UnsupportedError: an unknown transform.
         """
-        schema = table.metadata.schema()
+        schema = metadata.schema()
         if isinstance(given, SortOrder):
             fields = tuple(given.fields)
         else:
@@ -84,7 +84,7 @@ class RowOrder:
                 or not field.transform.can_transform(kind)
             ):
                 raise InvalidInputError(f"sort_by: column {name}: {field.transform} of {kind} has no order")
-        equal = (order.order_id for order in table.metadata.sort_orders if tuple(order.fields) == fields)
+        equal = (order.order_id for order in metadata.sort_orders if tuple(order.fields) == fields)
         return cls(schema, fields, next(equal, None))
 
     def indices(self, rows: pa.Table) -> pa.Array:
