@@ -27,9 +27,16 @@ with imports_of_extra("delta"):
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
     from puffin_fast.delta.maintenance.enable import enable
     from puffin_fast.delta.maintenance.from_iceberg import from_iceberg
-    from puffin_fast.delta.maintenance.orphan_files import orphan_files
+    from puffin_fast.delta.maintenance.list_deletes import deletes
+    from puffin_fast.delta.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
+    from puffin_fast.delta.maintenance.orphan_files import (
+        RemoveOrphanFilesResult,
+        orphan_files,
+        remove_orphan_files,
+    )
     from puffin_fast.delta.maintenance.purge import PurgeResult, purge
     from puffin_fast.delta.maintenance.report import report
+    from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
     from puffin_fast.delta.maintenance.to_iceberg import to_iceberg
     from puffin_fast.delta.maintenance.verify import verify
     from puffin_fast.delta.read.scan import DeltaScan, scan
@@ -40,8 +47,12 @@ __all__ = [
     "DeleteResult",
     "DeltaChanges",
     "DeltaScan",
+    "MaintainResult",
+    "MaintenancePolicy",
     "OverwriteResult",
     "PurgeResult",
+    "RemoveOrphanFilesResult",
+    "RewriteDataFilesResult",
     "Snapshot",
     "Transaction",
     "UpdateResult",
@@ -52,13 +63,17 @@ __all__ = [
     "delete",
     "delete_keys",
     "delete_positions",
+    "deletes",
     "dynamic_partition_overwrite",
     "enable",
     "from_iceberg",
+    "maintain",
     "orphan_files",
     "overwrite",
     "purge",
+    "remove_orphan_files",
     "report",
+    "rewrite_data_files",
     "scan",
     "snapshot",
     "to_iceberg",

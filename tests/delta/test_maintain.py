@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from puffin_fast import delta, dv
+from puffin_fast import delta, dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from tests.delta.test_read import change
 
@@ -134,3 +134,55 @@ def test_a_killed_delete_is_whole_or_not_there(step: str, golden: Callable[[str]
     left = 0 if happened else len([i for i in before if i < 30])
     assert delta.delete(table, "id < 30").rows_deleted == left
     assert json.dumps(orphans).count(".bin") == len(orphans)
+
+
+def test_orphans_are_removed_only_on_request(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    orphan = table / "part=p 0" / "lost.parquet"
+    orphan.write_bytes(b"12345")
+    before = [delta.scan(table, version=version).count() for version in range(4)]
+    os.utime(orphan, (0, 0))
+    asked = delta.remove_orphan_files(table)
+    assert (asked.files["path"].to_pylist(), asked.n_bytes, asked.dry_run) == ([str(orphan)], 5, True)
+    assert orphan.exists()
+    done = delta.remove_orphan_files(table, dry_run=False)
+    assert done.files.equals(asked.files)
+    assert not done.not_removed
+    assert not orphan.exists()
+    assert [delta.scan(table, version=version).count() for version in range(4)] == before
+    with pytest.raises(errors.InvalidInputError, match="not negative"):
+        delta.remove_orphan_files(table, older_than=NOW)
+
+
+def test_maintain_rewrites_and_cleans(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    rows = sorted(delta.scan(table).to_arrow()["id"].to_pylist())
+    orphan = table / "lost.parquet"
+    orphan.write_bytes(b"12345")
+    os.utime(orphan, (0, 0))
+    policy = delta.MaintenancePolicy(min_deleted=0, min_input_files=2)
+    asked = delta.maintain(table, policy, dry_run=True)
+    assert orphan.exists()
+    done = delta.maintain(table, policy)
+    assert asked.data_files
+    assert done.data_files
+    assert done.orphan_files
+    assert asked.data_files.data_files == done.data_files.data_files > 0
+    assert done.orphan_files.files["path"].to_pylist() == [str(orphan)]
+    assert sorted(delta.scan(table).to_arrow()["id"].to_pylist()) == rows
+    only = delta.maintain(table, delta.MaintenancePolicy(steps=("clean",)))
+    assert only.data_files is None
+    with pytest.raises(errors.InvalidInputError, match="steps: expected some of rewrite, clean"):
+        delta.MaintenancePolicy(steps=("compact",))
+
+
+def test_deletes_lists_what_vectors_reads(table: Path) -> None:
+    listed, read = delta.deletes(table), delta.vectors(table)
+    assert listed["data_file"].to_pylist() == read["file_path"].to_pylist()
+    assert listed["deleted"].to_pylist() == read["cardinality"].to_pylist()
+    assert listed["rows"].to_pylist() == read["n_rows"].to_pylist()
+    for row in listed.to_pylist():
+        assert row["kind"] == "vector"
+        assert row["share"] == row["deleted"] / row["rows"]
+        assert (row["path"] is None) == (row["offset"] is None)
+        assert row["path"] is None or Path(row["path"]).exists()

@@ -79,11 +79,13 @@ class DataFileWriter:
         table: the version.
         created: gets the paths of all files that were begun, below the table.
         written: those of this object.
+        target_bytes: size of the rows in memory at which another file begins; None: the caller divides the rows.
     """
 
     table: DeltaTable
     created: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
+    target_bytes: int | None = TARGET_FILE_SIZE
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -136,7 +138,8 @@ class DataFileWriter:
         for name, values in extra.items():
             stored = stored.append_column(name, values)
         for partition, part in self._partitions(rows, stored):
-            step = max(1, part.num_rows * TARGET_FILE_SIZE // max(part.nbytes, 1))
+            target = self.target_bytes or part.nbytes
+            step = max(1, part.num_rows * target // max(part.nbytes, 1))
             for start in range(0, part.num_rows, step):
                 yield self._write(part.slice(start, step), partition, folder)
 

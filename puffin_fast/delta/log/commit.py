@@ -75,6 +75,7 @@ _VERBS = (
     "dynamic_partition_overwrite",
     "overwrite",
     "purge",
+    "rewrite_data_files",
     "transaction",
     "update",
     "upsert",

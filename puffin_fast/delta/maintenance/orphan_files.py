@@ -1,14 +1,22 @@
-"""Lists the files in a Delta table's folder that no version needs; removes none."""
+"""Lists the files in a Delta table's folder that no version needs, and removes them."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from puffin_fast._io import FileSet
+from puffin_fast._run.arguments import check_flags
+from puffin_fast._run.interrupt import interruptible, is_from_outside
+from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.delta.log.actions import FileActions, check_paths, read_commits
 from puffin_fast.delta.log.checkpoint import read_checkpoint
@@ -18,6 +26,8 @@ from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, stor
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.descriptors import path_of
 from puffin_fast.errors import InvalidInputError
+
+_LOG = logging.getLogger(__name__)
 
 IN_FLIGHT = timedelta(days=3)
 """Younger files may belong to a commit that has not finished."""
@@ -79,6 +89,88 @@ def orphan_files(
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.table(arrays, schema=SCHEMA)
+
+
+@dataclass(frozen=True)
+class RemoveOrphanFilesResult(HtmlFields):
+    """The result of a removal of orphan files.
+
+    Attributes:
+        files: the files that were removed, or would be in a dry run: as `orphan_files` returns them.
+        n_bytes: their size in bytes.
+        not_removed: a sentence for each orphan file that could not be removed.
+        seconds: wall time.
+        dry_run: True if no file was removed.
+    """
+
+    files: pa.Table
+    n_bytes: int = 0
+    not_removed: tuple[str, ...] = ()
+    seconds: float = 0.0
+    dry_run: bool = True
+
+
+def remove_orphan_files(
+    table: Any,
+    *,
+    older_than: timedelta = IN_FLIGHT,
+    threads: int | None = None,
+    dry_run: bool = True,
+    filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> RemoveOrphanFilesResult:
+    """Removes the files that `orphan_files` lists; unlike other verbs, only with ``dry_run=False``.
+
+    Every version of the log can still be read. A vacuum of other libraries also removes the files of old versions.
+
+    Args:
+        table, older_than, filesystem, storage_options: as `orphan_files`.
+        threads: number of files removed at a time; the number of processors by default.
+        dry_run: remove nothing, and return what would be removed.
+
+    Raises:
+        InvalidInputError, NotFoundError, CorruptDataError, UnsupportedError: as `orphan_files`; or
+            InvalidInputError: `older_than` is negative.
+    """
+    started = time.perf_counter()
+    check_flags(dry_run=dry_run)
+    check_threads(threads)
+    if isinstance(older_than, timedelta) and older_than < timedelta():
+        raise InvalidInputError(
+            f"older_than: expected a timedelta that is not negative, found {shown_argument(older_than)}"
+        )
+    filesystem = filesystem_of(table, filesystem, storage_options)
+    found = orphan_files(table, older_than=older_than, filesystem=filesystem)
+    not_removed: list[str] = []
+    if not dry_run:
+        storage = storage_of(table, filesystem)
+        paths = found["path"].to_pylist()
+        errors = list(
+            on_threads(lambda path: _removed(storage, path), paths, threads, label="removing files")
+        )
+        not_removed = [error for error in errors if error is not None]
+        found = found.filter(pa.array([error is None for error in errors], pa.bool_()))
+    return RemoveOrphanFilesResult(
+        files=found,
+        n_bytes=pc.sum(found["n_bytes"]).as_py() or 0,
+        not_removed=tuple(not_removed),
+        seconds=time.perf_counter() - started,
+        dry_run=dry_run,
+    )
+
+
+def _removed(storage: TableStorage, location: str) -> str | None:
+    """Removes a file; returns a sentence if it could not be removed."""
+    try:
+        with interruptible():
+            storage.remove(location.removeprefix(f"{storage.root}/"))
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        _LOG.warning("not removed: %s: %s", location, error)
+        return f"{location}: {error}"
+    _LOG.debug("removed %s", location)
+    return None
 
 
 def needed_files(storage: TableStorage) -> set[str]:

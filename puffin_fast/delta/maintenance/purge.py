@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import unquote
-
-from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_flags, check_share
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
-from puffin_fast.delta.dml.changes import remove_action
-from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
+from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.tasks import Task
 
 MIN_DELETED = 0.1
@@ -69,7 +65,8 @@ def purge(
     """Rewrites the data files that have many deleted rows, in one commit.
 
     The rows of the table do not change: they keep their row ids, and streams and the change data feed get no change.
-    One file at a time is held in memory. The old files remain in storage for time travel until a vacuum removes them.
+    The rows of one file are in memory for each thread. The old files remain in storage for time travel until a vacuum
+    removes them.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
@@ -110,31 +107,23 @@ def purge(
         found = _Planned(len(tasks), sum(task.data.record_count for task in tasks) - purged, purged)
         if dry_run or not tasks:
             return found
-        olds = base.adds([task.row for task in tasks])
-        writer = DataFileWriter(current)
-        adds: list[dict[str, Any]] = []
-        tracked: Any = {}
-        try:
-            for task in tasks:
-                live = current.rows([task], _all_rows(current), threads=threads)
-                tracked = row_tracking_columns(base, *live.metadata.values())
-                adds += writer.write(live.rows, tracked, data_change=False)
-        except BaseException:
-            writer.remove()
-            raise
-        removes = [remove_action(old, data_change=False) for old in olds]
+        groups = [[task] for task in tasks]
+        rewriter = FileRewriter(current, sys.maxsize, threads=threads)
+        removes, touched = rewriter.removes(groups)
+        rewriter.write(groups)
+        adds = rewriter.adds
         changes = Changes(
             [*removes, *adds],
             "REORG",
-            frozenset(unquote(old["path"]) for old in olds),
-            tuple(writer.written),
+            touched,
+            rewriter.written,
             {"predicate": json.dumps([]), "applyPurge": "true"},
             {
                 "numRemovedFiles": len(tasks),
                 "numAddedFiles": len(adds),
                 "numDeletionVectorsRemoved": len(tasks),
             },
-            keeps_row_ids=tracked is not None,
+            keeps_row_ids=rewriter.keeps_row_ids,
         )
         return replace(found, data_files_written=len(adds), changes=changes)
 
@@ -172,7 +161,3 @@ class _Planned:
 def _deleted(task: Task) -> float:
     """Returns the share of a file's rows that its vector deletes."""
     return 0.0 if task.vector is None else task.vector.record_count / max(task.data.record_count, 1)
-
-
-def _all_rows(table: DeltaTable) -> RowFilter:
-    return RowFilter.bind(AlwaysTrue(), table.schema.schema)

@@ -62,6 +62,7 @@ class DeltaFile:
     spec_id: ClassVar = 0
     key_metadata: ClassVar = None
     split_offsets: ClassVar = None
+    sort_order_id: ClassVar = None
 
     file_path: str
     file_size_in_bytes: int
@@ -74,6 +75,10 @@ class DeltaFile:
     value_counts: dict[int, int] | None = None
     null_value_counts: dict[int, int] | None = None
     nan_value_counts: dict[int, int] | None = None
+
+    @property
+    def sequence_number(self) -> int | None:
+        return self.file_sequence_number
 
 
 @dataclass(slots=True)

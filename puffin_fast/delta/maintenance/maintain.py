@@ -1,0 +1,131 @@
+"""All maintenance of a table in one call: rewrite, clean."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from puffin_fast._run.arguments import check_flags, check_integer, check_share
+from puffin_fast._run.threads import check_threads
+from puffin_fast._show.html import HtmlFields
+from puffin_fast._text import shown_argument
+from puffin_fast.delta.log.storage_options import filesystem_of
+from puffin_fast.delta.maintenance.orphan_files import (
+    IN_FLIGHT,
+    RemoveOrphanFilesResult,
+    remove_orphan_files,
+)
+from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
+
+STEPS = ("rewrite", "clean")
+
+
+@dataclass(frozen=True)
+class MaintenancePolicy:
+    """What `maintain` does, and from when on it pays.
+
+    Attributes:
+        steps: which of "rewrite", "clean"; they run in this order.
+        min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as `rewrite_data_files`.
+        clean_older_than: as `older_than` of `remove_orphan_files`.
+
+    Raises:
+        InvalidInputError: a value that the step does not take.
+    """
+
+    steps: tuple[str, ...] = STEPS
+    min_deleted: float = MIN_DELETED
+    min_file_size: int | None = None
+    min_input_files: int = MIN_INPUT_FILES
+    target_file_size: int | None = None
+    max_commits: int = 1
+    clean_older_than: timedelta = IN_FLIGHT
+
+    def __post_init__(self) -> None:
+        steps = self.steps
+        if isinstance(steps, str) or not isinstance(steps, tuple | list) or not set(steps) <= set(STEPS):
+            raise InvalidInputError(
+                f"steps: expected some of {', '.join(STEPS)}, found {shown_argument(steps)}"
+            )
+        check_share("min_deleted", self.min_deleted)
+        check_integer("min_file_size", self.min_file_size, least=0)
+        check_integer("min_input_files", self.min_input_files, least=2, optional=False)
+        check_integer("target_file_size", self.target_file_size, least=1)
+        check_integer("max_commits", self.max_commits, least=1, optional=False)
+        if not isinstance(self.clean_older_than, timedelta) or self.clean_older_than < timedelta():
+            raise InvalidInputError(
+                "clean_older_than: expected a timedelta that is not negative, found "
+                f"{shown_argument(self.clean_older_than)}"
+            )
+
+
+@dataclass(frozen=True)
+class MaintainResult(HtmlFields):
+    """The results of the steps; None for a step that the policy leaves out.
+
+    Attributes:
+        data_files: of the rewrite.
+        orphan_files: of the clean-up.
+        seconds: wall time.
+        dry_run: True if nothing was changed. Each step is then counted for the table as it is, without the effect of
+            the step before it.
+    """
+
+    data_files: RewriteDataFilesResult | None = None
+    orphan_files: RemoveOrphanFilesResult | None = None
+    seconds: float = 0.0
+    dry_run: bool = False
+
+
+def maintain(
+    table: Any,
+    policy: MaintenancePolicy = MaintenancePolicy(),
+    *,
+    threads: int | None = None,
+    dry_run: bool = False,
+    filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> MaintainResult:
+    """Rewrites data files and removes orphan files.
+
+    A step that fails leaves the step before it committed, and a repetition goes on from there. Old versions stay
+    readable: their files are removed by a vacuum of other libraries.
+
+    Args:
+        table: a path, a URI, or deltalake's `DeltaTable`.
+        policy: which steps, and from when on they pay.
+        threads, filesystem, storage_options: as `delete`.
+        dry_run: change nothing, and count what would be done.
+
+    Raises:
+        PuffinFastError: as the functions of the steps.
+    """
+    started = time.perf_counter()
+    if not isinstance(policy, MaintenancePolicy):
+        raise InvalidInputError(f"policy: expected a MaintenancePolicy, found {shown_argument(policy)}")
+    check_threads(threads)
+    check_flags(dry_run=dry_run)
+    options: dict[str, Any] = {
+        "threads": threads,
+        "dry_run": dry_run,
+        "filesystem": filesystem_of(table, filesystem, storage_options),
+    }
+    found: dict[str, Any] = {}
+    if "rewrite" in policy.steps:
+        found["data_files"] = rewrite_data_files(
+            table,
+            min_deleted=policy.min_deleted,
+            min_file_size=policy.min_file_size,
+            min_input_files=policy.min_input_files,
+            target_file_size=policy.target_file_size,
+            max_commits=policy.max_commits,
+            **options,
+        )
+    if "clean" in policy.steps:
+        found["orphan_files"] = remove_orphan_files(table, older_than=policy.clean_older_than, **options)
+    return MaintainResult(**found, seconds=time.perf_counter() - started, dry_run=dry_run)

@@ -1,0 +1,131 @@
+"""Writes the live rows of groups of data files to new files, whose rows are the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast._run.threads import on_threads
+from puffin_fast.delta.dml.changes import remove_action
+from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
+from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.delta.read.schema import ROW_TRACKING
+from puffin_fast.delta.read.tasks import DeltaTask
+from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.rewrite.file_groups import known_deleted, live_bytes
+from puffin_fast.rows.rewrite.row_order import RowOrder
+from puffin_fast.rows.rewrite.sorted_rows import SortedRows
+from puffin_fast.rows.scan.located_rows import located_batches
+
+
+@dataclass
+class FileRewriter:
+    """Rewrites groups of data files of one version.
+
+    Attributes:
+        table: the version.
+        target_file_size: of a new file in bytes.
+        order: of the rows of a group; None: as they are.
+        threads: number of groups written at a time; the number of processors by default.
+        adds: the actions of the new files.
+        keeps_row_ids: whether the rows have their row ids, where the table tracks rows.
+    """
+
+    table: DeltaTable
+    target_file_size: int
+    order: RowOrder | None = None
+    threads: int | None = None
+    adds: list[dict[str, Any]] = field(default_factory=list)
+    keeps_row_ids: bool = True
+
+    @cached_property
+    def _writer(self) -> DataFileWriter:
+        return DataFileWriter(self.table, target_bytes=None)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The paths of the new files, below the table."""
+        return tuple(self._writer.written)
+
+    def write(self, groups: Sequence[Sequence[DeltaTask]]) -> None:
+        """Writes the live rows of groups. After an error, no new file is left.
+
+        Raises:
+            CorruptDataError, NotFoundError, UnsupportedError: as `scan`.
+        """
+        workers = self.threads or pa.cpu_count()
+        of_a_group = max(1, workers // max(len(groups), 1))
+        try:
+            for adds in on_threads(
+                lambda group: self._write(group, of_a_group), groups, workers, label="rewriting file groups"
+            ):
+                self.adds += adds
+        except BaseException:
+            self._writer.remove()
+            raise
+
+    def removes(self, groups: Sequence[Sequence[DeltaTask]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
+        """Returns the actions that remove the old files, and their decoded paths."""
+        olds = self.table.snapshot.adds([task.row for group in groups for task in group])
+        removes = [remove_action(old, data_change=False) for old in olds]
+        return removes, frozenset(unquote(old["path"]) for old in olds)
+
+    def _write(self, group: Sequence[DeltaTask], threads: int) -> list[dict[str, Any]]:
+        n_files = max(1, -(-sum(map(live_bytes, group)) // self.target_file_size))
+        expected = sum(task.data.record_count - known_deleted(task) for task in group)
+        n_rows = max(1, -(-expected // n_files))
+        live = self._live_rows(group, threads)
+        adds: list[dict[str, Any]] = []
+        for rows in _parts(live if self.order is None else SortedRows(live, self.order), n_rows):
+            n_columns = len(self.table.schema.schema.fields)
+            tracked = row_tracking_columns(self.table.snapshot, *rows.columns[n_columns:])
+            if tracked is None:
+                self.keeps_row_ids = False
+            adds += self._writer.write(rows.select(range(n_columns)), tracked, data_change=False)
+        return adds
+
+    def _live_rows(self, group: Sequence[DeltaTask], threads: int) -> Iterator[pa.RecordBatch]:
+        """Yields the live rows with their row ids and row commit versions, whose columns have names of their own."""
+        schema = self.table.schema.schema
+        every_row = RowFilter.bind(AlwaysTrue(), schema)
+        names: list[str] = []
+        for _, batch in located_batches(
+            self.table.reader_factory(every_row), schema.fields, group, ROW_TRACKING, threads=threads
+        ):
+            rows = batch.remove_column(len(schema.fields))
+            names = names or [*(field.name for field in schema.fields), *_free_names(schema.column_names)]
+            yield rows.rename_columns(names)
+
+
+def _free_names(taken: Sequence[str]) -> list[str]:
+    """Names of the row-tracking columns that no column of the table has."""
+    found = []
+    for name in ROW_TRACKING:
+        while name in taken:
+            name += "_"
+        found.append(name)
+    return found
+
+
+def _parts(batches: Iterator[pa.RecordBatch] | SortedRows, n_rows: int) -> Iterator[pa.Table]:
+    """Divides a stream to tables of some number of rows."""
+    part: list[pa.RecordBatch] = []
+    missing = n_rows
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            piece = batch.slice(start, missing)
+            part.append(piece)
+            start += piece.num_rows
+            missing -= piece.num_rows
+            if not missing:
+                yield pa.Table.from_batches(part)
+                part, missing = [], n_rows
+    if part:
+        yield pa.Table.from_batches(part)

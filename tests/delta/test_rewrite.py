@@ -1,0 +1,188 @@
+"""`rewrite_data_files` of Delta tables: the log, and the rows that all readers return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_fast import delta, errors
+from tests.conftest import require_module
+from tests.delta.conftest import TABLES
+from tests.delta.test_delete import Racing, append, commit_of, files_of
+from tests.delta.test_rows import agreed, row_ids, rows_of
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+ALL: dict[str, Any] = {"min_deleted": 0, "min_input_files": 2}
+"""Rewrites every data file with deletes, and joins any two small ones."""
+
+
+def small_files(path: Path, n: int = 12) -> Path:
+    """A table of `n` appends of ten rows each, in descending order of id."""
+    delta.create_table(path, pa.schema([("id", pa.int64()), ("v", pa.string())]))
+    for part in range(n):
+        ids = range(10 * (n - part), 10 * (n - part - 1), -1)
+        delta.append(path, pa.table({"id": ids, "v": [f"v{i % 7}" for i in ids]}))
+    return path
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_rewrite_changes_files_and_no_row(
+    name: str, golden: Callable[[str], Path], duckdb_delta: DuckDBPyConnection
+) -> None:
+    table = golden(name)
+    before = rows_of(table)
+    ids = row_ids(table) if name == "spark_many_features" else None
+    version = delta.snapshot(table).version
+    purged = sum(delta.vectors(table)["cardinality"].to_pylist())
+    asked = delta.rewrite_data_files(table, **ALL, dry_run=True)
+    done = delta.rewrite_data_files(table, **ALL)
+    assert (asked.data_files, asked.rows, asked.rows_purged) == (done.data_files, done.rows, purged)
+    assert done.version == version + 1
+    assert delta.vectors(table).num_rows == 0
+    assert agreed(table, duckdb_delta) == before
+    assert rows_of(table, version=version) == before
+    if ids is not None:
+        assert row_ids(table) == ids
+    actions = commit_of(table, version + 1)
+    assert not any(action["dataChange"] for action in [*actions["add"], *actions["remove"]])
+    assert "cdc" not in actions
+    sizes = {add["path"]: add["size"] for add in actions["add"]}
+    assert sum(sizes.values()) == done.n_bytes
+    for add in actions["add"]:
+        stored = pq.ParquetFile(table / unquote(add["path"]))
+        assert json.loads(add["stats"])["numRecords"] == stored.metadata.num_rows
+    assert delta.orphan_files(table).num_rows == 0
+    again = delta.rewrite_data_files(table, **ALL)
+    assert (again.version, again.data_files) == (None, 0)
+
+
+def test_small_files_are_joined_to_files_of_the_target_size(tmp_path: Path) -> None:
+    table = small_files(tmp_path / "t")
+    before = rows_of(table)
+    size = max(file.stat().st_size for file in table.glob("*.parquet"))
+    done = delta.rewrite_data_files(table, target_file_size=4 * size, min_input_files=2)
+    assert (done.data_files, done.data_files_written, done.rows, done.commits) == (12, 3, 120, 1)
+    assert rows_of(table) == before
+    delta.overwrite(table, pa.table({"id": [1], "v": ["x"]}), "id = 1")
+    assert delta.rewrite_data_files(table, min_file_size=0).version is None, "no file has many deletes"
+
+
+def test_a_property_has_the_target_size(tmp_path: Path) -> None:
+    delta.create_table(
+        tmp_path / "t", pa.schema([("id", pa.int64())]), properties={"delta.targetFileSize": "1kb"}
+    )
+    for part in range(4):
+        delta.append(tmp_path / "t", pa.table({"id": range(100 * part, 100 * part + 100)}))
+    assert delta.rewrite_data_files(tmp_path / "t").version is None, "no file has less than 0.75 kB"
+    delta.create_table(
+        tmp_path / "u", pa.schema([("id", pa.int64())]), properties={"delta.targetFileSize": "big"}
+    )
+    with pytest.raises(errors.CorruptDataError, match=r"delta\.targetFileSize: expected a size"):
+        delta.rewrite_data_files(tmp_path / "u")
+
+
+@pytest.mark.parametrize("run_bytes", [1, 128 << 20])
+def test_rows_are_sorted(run_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("puffin_fast.rows.rewrite.sorted_rows.RUN_BYTES", run_bytes)
+    table = small_files(tmp_path / "t")
+    delta.delete(table, "id in (5, 10, 15)")
+    before = rows_of(table)
+    delta.rewrite_data_files(table, sort_by=["v desc", "id"], **ALL)
+    found = delta.scan(table).to_arrow().to_pylist()
+    assert found == sorted(sorted(before, key=lambda row: row["id"]), key=lambda row: row["v"], reverse=True)
+    with pytest.raises(errors.NotFoundError, match="no column 'w'"):
+        delta.rewrite_data_files(table, sort_by=["w"])
+
+
+def test_a_filter_chooses_the_files(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = rows_of(table)
+    done = delta.rewrite_data_files(table, "part = 'p 1'", **ALL)
+    paths = {unquote(action["path"]) for action in commit_of(table, done.version or 0)["remove"]}
+    assert paths
+    assert all(path.startswith("part=p 1/") for path in paths)
+    assert rows_of(table) == before
+
+
+def test_several_commits(tmp_path: Path) -> None:
+    table = small_files(tmp_path / "t")
+    size = max(file.stat().st_size for file in table.glob("*.parquet"))
+    before, version = rows_of(table), delta.snapshot(table).version
+    done = delta.rewrite_data_files(table, target_file_size=3 * size, min_input_files=2, max_commits=2)
+    assert (done.commits, done.version, done.data_files, done.data_files_left_out) == (2, version + 2, 12, 0)
+    assert rows_of(table) == before
+    with pytest.raises(errors.InvalidInputError, match="max_commits 2: expected 1 with a job_id"):
+        delta.rewrite_data_files(table, max_commits=2, job_id="j")
+
+
+def test_a_job_is_done_once(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    assert delta.rewrite_data_files(table, **ALL, job_id="j").version == 4
+    before = files_of(table)
+    assert delta.rewrite_data_files(table, **ALL, job_id="j").repeated
+    with pytest.raises(errors.InvalidInputError, match="found that rewrite_data_files committed it"):
+        delta.purge(table, job_id="j")
+    assert files_of(table) == before
+
+
+def test_rows_that_others_delete_meanwhile_stay_deleted(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    row = rows_of(table)[0]["id"]
+    before = files_of(table)
+
+    def racing() -> Racing:
+        return Racing(table, lambda: delta.delete(table, f"id = {row}"))
+
+    with pytest.raises(errors.ConflictError, match="changed the data file"):
+        delta.rewrite_data_files(racing(), **ALL)
+    left = [path for path in files_of(table) if path not in before and path.suffix == ".parquet"]
+    assert not left, "files of the refused rewrite"
+    rest = [found["id"] for found in rows_of(table)]
+    assert row not in rest
+    row = rest[0]
+    done = delta.rewrite_data_files(racing(), **ALL, on_conflict="merge")
+    assert done.version == 6
+    assert [found["id"] for found in rows_of(table)] == rest[1:]
+    assert delta.orphan_files(table, older_than=timedelta(days=-1)).num_rows == 0
+
+
+def test_rows_that_others_append_meanwhile_stay(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    n_rows = len(rows_of(table))
+    done = delta.rewrite_data_files(Racing(table, lambda: append(table, 4)), **ALL)
+    assert (done.version, done.attempts) == (5, 2)
+    assert len(rows_of(table)) == n_rows + 100
+
+
+def test_the_change_data_feed_has_no_line(tmp_path: Path) -> None:
+    deltalake: Any = require_module("deltalake")
+    table = tmp_path / "t"
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    delta.create_table(table, schema, properties={"delta.enableChangeDataFeed": "true"})
+    for part in range(3):
+        delta.append(table, pa.table({"id": range(10 * part, 10 * part + 10), "v": ["x"] * 10}))
+    done = delta.rewrite_data_files(table, min_input_files=2)
+    feed = deltalake.DeltaTable(str(table)).load_cdf(starting_version=done.version)
+    assert pa.table(feed.read_all()).num_rows == 0
+
+
+def test_columns_with_the_names_of_row_tracking(tmp_path: Path) -> None:
+    deltalake: Any = require_module("deltalake")
+    table = str(tmp_path / "t")
+    for part in range(3):
+        rows = pa.table({"id": [part], "_row_id": [f"r{9 - part}"], "_pos": [part]})
+        deltalake.write_deltalake(table, rows, mode="append")
+    before = rows_of(tmp_path / "t")
+    delta.rewrite_data_files(table, sort_by=["_row_id"], **ALL)
+    assert rows_of(tmp_path / "t") == before
+    assert [row["id"] for row in delta.scan(table).to_arrow().to_pylist()] == [2, 1, 0]
