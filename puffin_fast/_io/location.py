@@ -228,6 +228,6 @@ def errors_of(path: str | None) -> Iterator[None]:
 
 
 def is_of_storage(error: Exception) -> bool:
-    """Whether an error is of a storage: an OSError, or of a client of object stores, whose errors are none."""
+    """Whether a storage raised an error: an OSError, or an error of an object store's client."""
     is_one = isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
     return is_one and not is_from_outside(error)

@@ -21,7 +21,7 @@ class SetValues(frozenset[Any]):
 
     @cached_property
     def ascending(self) -> list[Any] | None:
-        """The values in order; None if they have none, as NaN."""
+        """The values in order; None if they have no order, as NaN."""
         if any(value != value for value in self):
             return None
         try:

@@ -4,7 +4,7 @@ A command returns an `Answer`, which `answers` prints. All other output, of this
 error, so that standard output has only the result.
 
 Exit codes: 0 success, 1 an error of this package or a failed check, 2 wrong usage, 130 interrupted. A command that has
-changed something and cannot print its result says so and ends with 0, so that nobody repeats it for the result.
+changed something and cannot print its result says so and ends with 0, so that it is not repeated for the result.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class SharedDeletes:
         return bisect_right(self._numbers, number)
 
     def index(self, entry: Any) -> int:
-        """The index of a delete file, found by its path; -1 if it is none of these."""
+        """The index of a delete file, found by its path; -1 if it is not among them."""
         return self._places.get(entry.file_path, -1)
 
 

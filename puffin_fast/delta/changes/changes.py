@@ -52,7 +52,7 @@ class DeltaChanges(ChangeScan):
             **options,
         )
         if not self._net:
-            self._versions.between(self._listing)  # raises for a range that is none
+            self._versions.between(self._listing)  # raises if the range is invalid
 
     def _state(self) -> str:
         return (
@@ -130,7 +130,7 @@ def changes(
     """Returns the rows that were inserted, deleted and updated by a range of versions (docs/changes.md).
 
     The change data feed need not be enabled. Without `net`, there are the lines of each version, the oldest first.
-    Rows that a commit only copied are no lines, and neither are those of actions without ``dataChange``.
+    Rows that a commit only copied are not returned, nor those of actions without ``dataChange``.
 
     Args:
         table: a path, a URI, deltalake's `DeltaTable`, or a `Snapshot`, which is then the last version by default.

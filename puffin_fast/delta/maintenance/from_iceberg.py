@@ -209,7 +209,7 @@ def _check_names(metadata: TableMetadata, name: str) -> None:
 
 
 def _check_stored(metadata: TableMetadata, tasks: Sequence[FileTask], name: str) -> None:
-    """Checks that no file may lack a column because it is a partition column, which is none of the Delta table."""
+    """Checks that no file may lack a partition column, because the Delta table is not partitioned."""
     specs = metadata.specs()
     for spec_id in {task.data.spec_id for task in tasks}:
         for field in specs[spec_id].fields:

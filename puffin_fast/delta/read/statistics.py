@@ -71,7 +71,7 @@ class Statistics:
             root: the table, for errors.
 
         Raises:
-            CorruptDataError: statistics are not JSON, or a number of records is none.
+            CorruptDataError: statistics are not JSON, or a number of records is not a number.
         """
         wanted = {field_id: column for field_id, column in columns.items() if _has_bounds(column[1])}
         found = cls(np.full(len(stats), UNKNOWN, np.int64), {}, {}, {})

@@ -33,7 +33,7 @@ class Changes(ChangeScan):
             table.io, metadata, metadata.schema(), number="_commit_snapshot_id", ordinal=True, **options
         )
         if not self._net:
-            self._history.steps()  # raises for a range that is none
+            self._history.steps()  # raises if the range is invalid
 
     def __repr__(self) -> str:
         ends = (self._history.before, self._history.after)
@@ -77,8 +77,8 @@ def changes(
 ) -> Changes:
     """Returns the rows that were inserted, deleted and updated between two snapshots (docs/changes.md).
 
-    Without `net`, there are the lines of each snapshot, the oldest first. Snapshots of the operation ``replace``
-    (rewrites, compactions) have none. Rows that a commit only copied are no lines.
+    Without `net`, the changes of each snapshot are returned, the oldest first. Snapshots of the operation
+    ``replace`` (rewrites, compactions) have no changes. Rows that a commit only copied are not returned.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.

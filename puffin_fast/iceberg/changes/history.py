@@ -132,7 +132,7 @@ class History:
         """Returns the snapshots that change rows, the oldest first, each with its parent.
 
         Raises:
-            InvalidInputError: the state before is none of the history's snapshots.
+            InvalidInputError: the state before is not a snapshot of the history.
             NotFoundError: a snapshot between the states has expired.
         """
         found: list[tuple[Snapshot | None, Snapshot]] = []

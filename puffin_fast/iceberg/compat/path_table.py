@@ -51,7 +51,7 @@ def as_table(table: Table | str | os.PathLike[str]) -> Table:
         CorruptDataError: the metadata file is damaged.
     """
     if not isinstance(table, str | os.PathLike) or not is_metadata_path(table):
-        return table  # type: ignore[return-value]  # what is no table is refused by who reads its metadata
+        return table  # type: ignore[return-value]  # other objects are refused where the metadata is read
     path = os.fspath(table).rstrip("/") or "/"
     scheme, _, key = split_location(path)
     if not scheme:

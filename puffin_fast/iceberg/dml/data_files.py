@@ -265,7 +265,7 @@ class DataFileWriter:
 def _writer_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns the table's properties, with the codec in the case in which PyIceberg's writer expects it.
 
-    Modes of metrics that are none are left out, as Java's writer ignores them.
+    Invalid modes of metrics are left out, as Java's writer ignores them.
 
     Raises:
         InvalidInputError: the writer would not take a property.

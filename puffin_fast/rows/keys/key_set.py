@@ -137,7 +137,7 @@ class _Integers(_Values):
         return found
 
     def _places(self, numbers: npt.NDArray[np.int64]) -> Numbers:
-        """The index of each number among the sorted values; -1 if it is none."""
+        """The index of each number among the sorted values; -1 if it is not among them."""
         places = np.empty(len(numbers), np.int32)
         if self._members is not None:
             self._members.ranks(numbers, places)
