@@ -23,6 +23,9 @@ NAMES = {
     SCATTER: "pyroaring and a NumPy scatter",
     NAIVE: "pyroaring in `applyInArrow`",
     "loop": "a loop over pyroaring",
+    "rows at known positions": "reading these rows at known positions",
+    "DuckDB, two scans compared": "two scans, compared in DuckDB",
+    "deltalake, with a feed": "deltalake's `load_cdf`, with a feed",
     "PyIceberg, to accelerated": "PyIceberg",
     "full run": "a full run",
 }
@@ -55,6 +58,8 @@ WORKLOADS = {
 }
 LINEITEM = "lineitem at scale 0.5, "
 FILES = ", 1000 files"
+TENTH = ", 4,000,000 rows in 100 files"
+POSITIONS, COMPARED, FEED = "rows at known positions", "DuckDB, two scans compared", "deltalake, with a feed"
 FRAME = "DataFrame to vectors, 20,000,000 rows, "
 
 TABLES: dict[str, list[Figure]] = {
@@ -135,6 +140,16 @@ TABLES: dict[str, list[Figure]] = {
         Figure("the same", "Delta plan", "deltalake"),
         Figure("the same as 100,000 objects", "Delta plan, as objects", "DuckDB"),
         Figure("the same", "Delta plan, as objects", "deltalake"),
+    ],
+    "changes": [
+        Figure(
+            "lines of a delete and an update of 1% of 4M rows: Iceberg", "changes, Iceberg" + TENTH, POSITIONS
+        ),
+        Figure("the same", "changes, Iceberg" + TENTH, COMPARED),
+        Figure("their number for the delete", "count of deletes, Iceberg" + TENTH, POSITIONS),
+        Figure("the same lines: Delta, without a feed", "changes, Delta" + TENTH, POSITIONS),
+        Figure("the same", "changes, Delta" + TENTH, COMPARED),
+        Figure("the same", "changes, Delta" + TENTH, FEED),
     ],
     "ndv": [
         Figure("NDV statistics of 12M rows, 16 columns", "NDV, lineitem x 2", TABLE_STATS),
