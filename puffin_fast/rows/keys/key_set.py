@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MAX_HASH_TABLE_VALUES = 1 << 15
 """Up to this number of values, it costs little that Arrow builds its hash table again for each batch."""
 
+MOST_HASHED_BYTES = 1 << 12
+"""Up to this number of values of fixed bytes, Arrow's hash table for a batch of few rows costs less than strings do."""
+
 BITS_PER_VALUE = 32
 """Integers whose range has at most so many bits per value are found by one bit for each number of the range."""
 
@@ -55,6 +58,8 @@ class _Values:
         is_text = pa.types.is_large_string(distinct.type) or pa.types.is_large_binary(distinct.type)
         if is_text and len(distinct) > max(most_hashed, 1):
             return _Strings.of_distinct(distinct) or _Values(distinct)
+        if _has_fixed_bytes(distinct.type) and len(distinct) > max(most_hashed, MOST_HASHED_BYTES, 1):
+            return _FixedBytes.of_distinct(distinct) or _Values(distinct)
         return _Values(distinct)
 
     def __len__(self) -> int:
@@ -234,6 +239,42 @@ class _Strings(_Values):
             null = values.is_null().to_numpy(zero_copy_only=False)
             result[null], absent[null] = self._null, False
         return pa.array(result, mask=absent)
+
+
+class _FixedBytes(_Values):
+    """Values of a fixed number of bytes, which are compared as strings."""
+
+    def __init__(self, distinct: pa.Array, strings: _Strings) -> None:
+        super().__init__(distinct)
+        self._strings = strings
+
+    @classmethod
+    def of_distinct(cls, distinct: pa.Array) -> _FixedBytes | None:
+        """Makes the set; None as `_Strings.of_distinct`."""
+        strings = _Strings.of_distinct(_as_bytes(distinct))
+        return None if strings is None else cls(distinct, strings)
+
+    @property
+    def hashed(self) -> bool:
+        return False
+
+    def contains(self, values: pa.Array, *, nulls: bool = True) -> Bools:
+        return self._strings.contains(_as_bytes(values), nulls=nulls)
+
+    def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
+        return self._strings.index(_as_bytes(values), nulls=nulls)
+
+
+def _has_fixed_bytes(kind: pa.DataType) -> bool:
+    """Whether equal values of a type are those of equal bytes, and these are a fixed number: uuids, wide decimals."""
+    return bool(pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal128(kind))
+
+
+def _as_bytes(values: pa.Array) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    width = values.type.byte_width
+    return values.view(pa.binary(width)).cast(pa.large_binary())
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
         [None, *(datetime(1970, 1, 1) + timedelta(i) for i in range(90))],
     ),
     "string": (pa.large_string(), [None, "", *(f"w{i}" for i in range(90))]),
+    "uuid": (pa.binary(16), [None, bytes(16), *(i.to_bytes(16, "little") for i in range(1, 90))]),
     "decimal": (pa.decimal128(10, 2), [None, *(Decimal(i) / 100 for i in range(-40, 40))]),
 }
 
@@ -35,7 +36,8 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
 @pytest.fixture(params=["hash tables", "bitmaps"])
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small and large sets are stored in different ways: runs a test with both."""
-    monkeypatch.setattr(key_set, "MAX_HASH_TABLE_VALUES", 1 << 15 if request.param == "hash tables" else 0)
+    for name in ("MAX_HASH_TABLE_VALUES", "MOST_HASHED_BYTES"):
+        monkeypatch.setattr(key_set, name, 1 << 15 if request.param == "hash tables" else 0)
 
 
 @pytest.mark.usefixtures("storage")
@@ -57,6 +59,21 @@ def test_a_key_set_finds_the_keys_that_a_dictionary_finds(first: str, second: st
         assert made.index(values).to_pylist() == [known.get(row) for row in rows]
         sliced = {at: column.slice(5, 40) for at, column in values.items()}
         assert made.index(sliced).to_pylist() == [known.get(row) for row in rows[5:45]]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int64(), pa.large_string(), pa.binary(16), pa.decimal128(30, 2)], ids=str
+)
+def test_no_hash_table_of_many_keys_is_made_for_each_batch(kind: pa.DataType) -> None:
+    numbers = pa.array(range(5000), pa.int64())
+    keys = (
+        pa.array([n.to_bytes(16, "big") for n in range(5000)], kind)
+        if kind == pa.binary(16)
+        else numbers.cast(kind)
+    )
+    made = KeySet.of([NestedField(1, "f", LongType())], [keys], most_hashed=1000)
+    assert made.batch_rows == 1
+    assert made.index({1: keys.slice(4990, 5)}).to_pylist() == [4990, 4991, 4992, 4993, 4994]
 
 
 @pytest.mark.usefixtures("storage")
