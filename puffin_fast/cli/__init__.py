@@ -11,6 +11,7 @@ from puffin_fast.cli import (
     completion,
     definition,
     demo,
+    look,
     maintain,
     puffin,
     scan,
@@ -42,8 +43,9 @@ def main(
     """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
     TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
-    append, create, delete-keys, delete-positions, orphan-files, overwrite, report, scan, update, upgrade and upsert of
-    Delta; convert and delete of Delta and Paimon; deletes and verify of Delta, Paimon and Lance.
+    append, create, delete-keys, delete-positions, describe, files, history, orphan-files, overwrite, report, scan,
+    schema, snapshots, update, upgrade and upsert of Delta;
+    convert and delete of Delta and Paimon; deletes and verify of Delta, Paimon and Lance.
 
     Options of the catalog and --output can be given here, as in PyIceberg's command line, or after the command.
 
@@ -58,6 +60,12 @@ for _command in (
     puffin.verify,
     scan.scan,
     scan.deletes,
+    look.list_names,
+    look.describe,
+    look.schema,
+    look.snapshots,
+    look.history,
+    look.files,
     definition.create,
     table.append,
     table.delete,

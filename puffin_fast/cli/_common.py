@@ -23,7 +23,7 @@ from traceback import walk_tb
 from typing import Any, TextIO
 
 import click
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -102,12 +102,18 @@ output_option = click.option(
 )
 
 
+wide_option = click.option("--wide", is_flag=True, help="Cuts no cell of a table on a terminal.")
+
+
 def answers(command: Callable[..., Answer]) -> Callable[..., None]:
     """Adds ``--output text|json|csv`` to a command, and prints the `Answer` that it returns."""
 
     @output_option
+    @wide_option
     @wraps(command)
-    def run(*arguments: Any, output: str | None, **options: Any) -> None:  # `chosen_output` reads it
+    def run(
+        *arguments: Any, output: str | None, wide: bool, **options: Any
+    ) -> None:  # `chosen_output` reads it
         context = click.get_current_context()
         output = chosen_output()
         try:
@@ -127,7 +133,7 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
             elif answer.stream is not None:
                 answer.stream(stdout.buffer.write)
             else:
-                stdout.write(_shown(answer, output, stdout))
+                stdout.write(_shown(answer, output, stdout, wide=wide))
         if answer.failed:
             context.exit(1)
 
@@ -141,10 +147,10 @@ def chosen_output() -> str | None:
     return chosen
 
 
-def _shown(answer: Answer, output: str | None, stdout: TextIO) -> str:
+def _shown(answer: Answer, output: str | None, stdout: TextIO, *, wide: bool) -> str:
     if output == "json":
         return _json(answer, stdout)
-    return _csv(answer) if output == "csv" else _text(answer, stdout)
+    return _csv(answer) if output == "csv" else _text(answer, stdout, wide=wide)
 
 
 def _csv(answer: Answer) -> str:
@@ -187,9 +193,9 @@ def _json(answer: Answer, stdout: TextIO) -> str:
     return "".join(shown) + "\n"
 
 
-def _text(answer: Answer, stdout: TextIO) -> str:
+def _text(answer: Answer, stdout: TextIO, *, wide: bool) -> str:
     """What is printed. It is rendered first: the library for it ends the process if a pipe is closed."""
-    console = Console() if stdout.isatty() else Console(width=WIDE)
+    console = Console() if stdout.isatty() and not wide else Console(width=WIDE, height=25)
     with console.capture() as captured:
         for part in answer.text:
             console.print(Text(printable(part)) if isinstance(part, str) else part, soft_wrap=True)
@@ -232,6 +238,7 @@ def rows_answer(
     nothing: str = "",
     null: str = "",
     failed: bool = False,
+    one_line: bool = True,
 ) -> Answer:
     """Returns rows as a table, or as a JSON array.
 
@@ -241,23 +248,96 @@ def rows_answer(
         nothing: the sentence that is printed if there are no rows.
         null: how None is printed.
         failed: as in `Answer`.
+        one_line: as for `grid`.
     """
     rows = list(rows)
-    return Answer(rows, [grid(rows, title=title, null=null) if rows else nothing], failed)
+    shown = grid(rows, title=title, null=null, one_line=one_line) if rows else nothing
+    return Answer(rows, [shown], failed)
 
 
-def grid(rows: Iterable[Mapping[str, object]], *, title: str | None = None, null: str = "") -> Grid:
-    """Returns a table with the keys of the first row as columns; numbers are right-aligned, a `Text` is not changed."""
-    rows = list(rows)
-    table = Grid(
-        title=None if title is None else Text(printable(title)), title_justify="left", title_style="bold"
-    )
-    for key in rows[0] if rows else ():
-        numbers = all(isinstance(row[key], int | float | None) for row in rows)
-        table.add_column(Text(printable(key)), justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(value, null) for value in row.values()))
-    return table
+def grid(
+    rows: Iterable[Mapping[str, object]],
+    *,
+    title: str | None = None,
+    null: str = "",
+    one_line: bool = False,
+    types: Mapping[str, str] | None = None,
+) -> RenderableType:
+    """Returns a table with the keys of the first row as columns; numbers are right-aligned, a `Text` is not changed.
+
+    Args:
+        rows: all with the same keys.
+        title: above the table.
+        null: how None is printed.
+        one_line: whether a row has one line on a terminal: what does not fit is cut, paths in the middle.
+        types: of the columns, which are shown below their names.
+    """
+    return _Rows(list(rows), title, null, one_line, types or {})
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The arguments of `grid`, from which a table is made when the width is known."""
+
+    rows: Sequence[Mapping[str, object]]
+    title: str | None
+    null: str
+    one_line: bool
+    types: Mapping[str, str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Grid]:
+        table = Grid(
+            title=None if self.title is None else Text(printable(self.title)),
+            title_justify="left",
+            title_style="bold",
+        )
+        names = list(self.rows[0]) if self.rows else []
+        heads = [Text(printable(name)) for name in names]
+        for name, head in zip(names, heads, strict=True):
+            if name in self.types:
+                head.append(f"\n{printable(self.types[name])}", style="dim")
+        columns = [[_cell(row[name], self.null) for row in self.rows] for name in names]
+        if self.one_line:
+            _cut_paths(heads, columns, console.width)
+        for name, head, cells in zip(names, heads, columns, strict=True):
+            numbers = all(isinstance(row[name], int | float | None) for row in self.rows)
+            whole = max(map(_width, cells), default=0) if numbers else None
+            table.add_column(
+                head,
+                justify="right" if numbers else "left",
+                overflow="ellipsis" if self.one_line else "fold",
+                no_wrap=self.one_line,
+                min_width=whole if self.one_line else None,
+            )
+        for row in zip(*columns, strict=True):
+            table.add_row(*row)
+        yield table
+
+
+SHORTEST_PATH = 20
+"""A path that is cut keeps at least this many characters."""
+
+
+def _width(text: Text) -> int:
+    return max((line.cell_len for line in text.split()), default=0)
+
+
+def _cut_paths(heads: Sequence[Text], columns: list[list[Text]], width: int) -> None:
+    """Cuts the columns with paths in the middle, as far as the table is wider than the terminal."""
+    widths = [max(map(_width, (head, *cells))) for head, cells in zip(heads, columns, strict=True)]
+    over = sum(widths) + 3 * len(widths) + 1 - width
+    for at, cells in enumerate(columns):
+        if over > 0 and any("/" in cell.plain for cell in cells):
+            kept = max(widths[at] - over, SHORTEST_PATH)
+            over -= widths[at] - kept
+            columns[at] = [_cut(cell, kept) for cell in cells]
+
+
+def _cut(text: Text, width: int) -> Text:
+    if text.cell_len <= width:
+        return text
+    plain, tail = text.plain, width // 2
+    return Text(f"{plain[: width - tail - 1]}…{plain[-tail:]}")
 
 
 def _cell(value: object, null: str) -> Text:
@@ -269,10 +349,20 @@ def _cell(value: object, null: str) -> Text:
 def result_grid(heading: str, result: Any, *without: str, **instead: Any) -> RenderableType:
     """The fields of a result, one a line, without some and with other values for some."""
     shown = {**asdict(result), "seconds": round(result.seconds, 3), **instead}
-    return fields_grid(heading, {key: value for key, value in shown.items() if key not in without})
+    title = DRY_RUN if getattr(result, "dry_run", False) else None
+    return fields_grid(
+        heading, {key: value for key, value in shown.items() if key not in without}, title=title
+    )
 
 
-def fields_grid(heading: str, values: Mapping[str, object], *, title: str | None = None) -> Grid:
-    """Returns a table with one line for each value, which fits a narrow terminal."""
-    rows = ({"what": key.replace("_", " "), heading: value} for key, value in values.items())
+DRY_RUN = "dry run: nothing was written"
+
+
+def fields_grid(heading: str, values: Mapping[str, object], *, title: str | None = None) -> RenderableType:
+    """Returns a table with one line for each value, which fits a narrow terminal; without zeros and what is empty."""
+    rows = (
+        {"what": key.replace("_", " "), heading: value}
+        for key, value in values.items()
+        if isinstance(value, float) or value not in (0, None, "", (), [])
+    )
     return grid(rows, title=title)

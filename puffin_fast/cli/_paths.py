@@ -114,8 +114,12 @@ class PathTable:
         self.path, self.catalog = path, catalog
 
     def schema(self) -> Schema:
-        """The columns as a PyIceberg schema."""
-        raise NotImplementedError
+        """The columns as a PyIceberg schema.
+
+        Raises:
+            UnsupportedError: they are not read.
+        """
+        raise UnsupportedError(f"{self.path}: the schema of tables of {self.format} is not read")
 
     def convert(self, target: str, name: str | None) -> dict[str, object]:
         """Converts the table or its vectors to another format.
@@ -147,6 +151,54 @@ class DeltaPath(PathTable):
         from puffin_fast.delta.read.plan import DeltaTable
 
         return DeltaTable.of(delta().snapshot(self.path)).schema.schema
+
+    def describe(self) -> dict[str, Any]:
+        """What is known of the newest version."""
+        found = delta().snapshot(self.path)
+        protocol, metadata = found.protocol, found.metadata
+        return {
+            "format": "Delta",
+            "location": found.root,
+            "version": found.version,
+            "protocol": str(protocol),
+            "id": metadata.get("id"),
+            "partition columns": ", ".join(metadata.get("partitionColumns") or ()),
+            "records": delta().scan(found).count(),
+            "data files": found.files.num_rows,
+            "properties": found.configuration,
+        }
+
+    def history(self) -> list[dict[str, Any]]:
+        """The versions whose commits are in the log, with their ``commitInfo``."""
+        from puffin_fast.delta.log.segment import LogListing, commit_path
+        from puffin_fast.delta.log.snapshot import commit_info_of, commit_time
+
+        storage = delta().snapshot(self.path).storage
+        versions = LogListing.of(storage).commits
+        modified = storage.modified(commit_path(version) for version in versions)
+        rows = []
+        for version in versions:
+            path = commit_path(version)
+            data = storage.read(path)
+            info = commit_info_of(version, f"{storage.root}/{path}", data)
+            rows.append(
+                {
+                    "timestamp_ms": commit_time(storage, version, modified, data),
+                    "version": version,
+                    "operation": info.get("operation"),
+                    "parameters": info.get("operationParameters"),
+                }
+            )
+        return rows
+
+    snapshots = history
+
+    def files(self, **snapshot: Any) -> list[dict[str, Any]]:
+        """The live data files; only the log is read."""
+        found = delta().scan(delta().snapshot(self.path, **self._version(snapshot))).files()
+        names = {"file_path": "file_path", "n_rows": "rows", "size": "bytes", "cardinality": "deleted"}
+        rows: list[dict[str, Any]] = found.select(list(names)).rename_columns([*names.values()]).to_pylist()
+        return rows
 
     def delete(self, row_filter: Any, **commit: Any) -> Any:
         """`puffin_fast.delta.delete`."""

@@ -115,12 +115,18 @@ def expire_snapshots(
     if not result.snapshot_ids and not result.references:
         text = [f"{name}: expire snapshots: nothing to do"]
     else:
-        names = ", ".join(result.references)
+        names, done = ", ".join(result.references), "would expire" if result.dry_run else "expired"
         text = [
             result_grid(
-                "expired", result, "not_removed", snapshot_ids=len(result.snapshot_ids), references=names
+                done,
+                result,
+                "not_removed",
+                snapshot_ids=len(result.snapshot_ids),
+                references=names,
             )
         ]
+        if result.dry_run and result.snapshot_ids:
+            text.append(grid([{"would expire": snapshot_id} for snapshot_id in result.snapshot_ids]))
     text += [f"not removed: {sentence}" for sentence in result.not_removed]
     return Answer(answer, text, failed=bool(result.not_removed))
 

@@ -165,7 +165,7 @@ def verify(target: str, level: Level | None, **options: Any) -> Answer:
     rest = f"; not checked: {unchecked}" if unchecked else ""
     title, nothing = f"{target}: {len(found)} findings{rest}", f"{target}: no errors found{rest}"
     failed = any(row["kind"] != "stale" for row in found)
-    return rows_answer(found, title=title, nothing=nothing, failed=failed)
+    return rows_answer(found, title=title, nothing=nothing, failed=failed, one_line=False)
 
 
 def _is_file(target: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import Answer, answers, chosen_output, rows_answer
+from puffin_fast.cli._common import Answer, answers, chosen_output, grid, rows_answer
 from puffin_fast.cli._paths import PathTable, name_of, verb
 from puffin_fast.cli._values import rows_of
 from puffin_fast.cli.table import case_option
@@ -79,8 +79,26 @@ def scan(
         return rows_answer([{"table": name, "file": to, "rows": _files.write(to, found.to_reader())}])
     if count:
         return rows_answer([{"table": name, "row_filter": row_filter, "rows": found.count()}])
-    rows = (row for batch in found.to_batches() for row in rows_of(batch))
-    return rows_answer(rows, nothing=f"{name}: no rows", null="NULL")
+    reader = found.to_reader()
+    rows = [row for batch in reader for row in rows_of(batch)]
+    if not rows:
+        return Answer([], [f"{name}: no rows"])
+    shown = grid(
+        rows,
+        null="NULL",
+        one_line=True,
+        types={field.name: str(field.type).removeprefix("large_") for field in reader.schema},
+    )
+    if row_filter != "true":
+        counted = (
+            f"first {len(rows):,} rows; --count counts all" if len(rows) == limit else f"{len(rows):,} rows"
+        )
+    else:
+        total = verb(table, "scan")(
+            "true", ("*",), case_sensitive=True, limit=None, threads=threads, **snapshot
+        ).count()
+        counted = f"{len(rows):,} of {total:,} rows"
+    return Answer(rows, [shown, counted])
 
 
 @click.command()

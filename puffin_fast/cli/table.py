@@ -9,7 +9,7 @@ import click
 
 from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import Answer, answers, fields_grid
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid
 from puffin_fast.cli._paths import PaimonPath, PathTable, name_of, verb
 from puffin_fast.errors import UnsupportedError
 
@@ -53,7 +53,7 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
             name: round(value, 3) if isinstance(value, float) else value for name, value in counts.items()
         }
         job = click.get_current_context().info_name or ""
-        text = fields_grid(job, shown, title="dry run: nothing was written" if dry_run else None)
+        text = fields_grid(job, shown, title=DRY_RUN if dry_run else None)
     return Answer([counts], [text])
 
 

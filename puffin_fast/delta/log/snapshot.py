@@ -402,11 +402,11 @@ def commit_time(
     path = commit_path(version)
     where = f"{storage.root}/{path}"
     data = storage.read(path) if data is None else data
-    time = in_commit_timestamp(_commit_info(version, where, data), where)
+    time = in_commit_timestamp(commit_info_of(version, where, data), where)
     return modified[path] if time is None else time
 
 
-def _commit_info(version: int, path: str, data: bytes) -> Mapping[str, Any]:
+def commit_info_of(version: int, path: str, data: bytes) -> Mapping[str, Any]:
     """Returns the `commitInfo` of a commit, which is its first action; empty if there is none, or the commit is
     damaged: the version that is read says what is wrong."""
     with suppress(CorruptDataError):

@@ -1,0 +1,293 @@
+"""Commands that show what a catalog and a table have; they change nothing.
+
+``list``, ``describe``, ``schema``, ``history``, ``snapshots`` and ``files``, with the names of PyIceberg's commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import RenderableType
+
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast.cli import _options
+from puffin_fast.cli._catalog import open_catalog, open_table
+from puffin_fast.cli._common import Answer, answers, fields_grid, grid, rows_answer
+from puffin_fast.cli._paths import PathTable, is_path, name_of, open_path, verb
+from puffin_fast.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+
+@click.command("list")
+@answers
+@click.argument("parent", required=False)
+@_options.catalog
+def list_names(parent: str | None, **catalog: str | None) -> Answer:
+    """Lists the namespaces of the catalog, or the tables and namespaces in the namespace PARENT.
+
+    Example: puffin-fast list shop
+    """
+    opened = open_catalog(catalog)
+    rows = _names_in(opened, parent)
+    if rows or parent is not None:
+        return rows_answer(rows, nothing=f"{parent}: no tables and no namespaces")
+    from puffin_fast.iceberg.compat.near_names import near_names
+
+    return rows_answer([], nothing=f"catalog {opened.name!r}: no namespaces{near_names(opened, 'a.b')}")
+
+
+def _names_in(catalog: Catalog, parent: str | None) -> list[dict[str, object]]:
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    at = () if parent is None else tuple(parent.split("."))
+    try:
+        spaces = sorted(catalog.list_namespaces(at))
+        tables = sorted(catalog.list_tables(at)) if at else []
+    except NoSuchNamespaceError as error:
+        raise NotFoundError(f"namespace {parent}: not in catalog {catalog.name!r}") from error
+    except Exception as error:  # the client of a catalog may raise any exception
+        if is_from_outside(error):
+            raise
+        raise InvalidInputError(f"catalog {catalog.name}: {error}") from error
+    found = [("namespace", name) for name in spaces] + [("table", name) for name in tables]
+    return [{"kind": kind, "name": ".".join(name)} for kind, name in found]
+
+
+@click.command()
+@answers
+@click.argument("identifier")
+@click.option(
+    "--entity",
+    type=click.Choice(["any", "namespace", "table"]),
+    default="any",
+    show_default=True,
+    help="What IDENTIFIER names.",
+)
+@_options.catalog
+def describe(identifier: str, entity: str, **catalog: str | None) -> Answer:
+    """Describes a table or a namespace: where it is, its columns, its properties, its counts.
+
+    IDENTIFIER is a table or namespace of the catalog, or the path of a table of Iceberg or Delta.
+
+    Example: puffin-fast describe shop.orders
+    """
+    table: Table | PathTable
+    if is_path(identifier):
+        table = open_path(identifier)
+    elif entity == "namespace" or (entity == "any" and "." not in identifier):
+        return _described_namespace(identifier, catalog)
+    else:
+        try:
+            table = open_table(identifier, catalog)
+        except NotFoundError as error:
+            if entity == "table":
+                raise
+            try:
+                return _described_namespace(identifier, catalog)
+            except NotFoundError:
+                raise error from None
+    facts = verb(table, "describe")() if isinstance(table, PathTable) else _facts(table)
+    properties = {str(name): str(value) for name, value in facts.pop("properties").items()}
+    columns = _columns(table.schema())
+    text: list[RenderableType] = [fields_grid(name_of(table), facts), grid(columns, title="columns")]
+    if properties:
+        text.append(grid([{"property": name, "value": value} for name, value in properties.items()]))
+    return Answer({"table": name_of(table), **facts, "properties": properties, "columns": columns}, text)
+
+
+def _described_namespace(name: str, options: Mapping[str, str | None]) -> Answer:
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    catalog = open_catalog(options)
+    try:
+        properties = dict(catalog.load_namespace_properties(tuple(name.split("."))))
+    except NoSuchNamespaceError as error:
+        raise NotFoundError(f"namespace {name}: not in catalog {catalog.name!r}") from error
+    text = fields_grid(name, properties) if properties else f"{name}: a namespace without properties"
+    return Answer({"namespace": name, "properties": properties}, [text])
+
+
+def _facts(table: Table) -> dict[str, Any]:
+    """What is known of an Iceberg table without opening a manifest."""
+    metadata, snapshot = table.metadata, table.current_snapshot()
+    summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+    totals = ("total-records", "total-data-files", "total-delete-files", "total-position-deletes")
+    return {
+        "format": f"Iceberg, version {metadata.format_version}",
+        "location": metadata.location,
+        "metadata": table.metadata_location,
+        "uuid": str(metadata.table_uuid),
+        "last updated": _time(metadata.last_updated_ms),
+        "partition spec": ", ".join(
+            f"{field.transform}({table.schema().find_column_name(field.source_id)})"
+            for field in table.spec().fields
+        ),
+        "current snapshot": None if snapshot is None else snapshot.snapshot_id,
+        **{name.removeprefix("total-").replace("-", " "): int(summary.get(name, 0)) for name in totals},
+        "branches and tags": ", ".join(sorted(set(metadata.refs) - {"main"})),
+        "properties": metadata.properties,
+    }
+
+
+def _time(milliseconds: int) -> str:
+    """A time of metadata in UTC; the number if Python has no such time."""
+    try:
+        found = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
+    return found.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@click.command()
+@answers
+@_options.on_table
+def schema(table: Table | PathTable) -> Answer:
+    """Prints the columns of TABLE.
+
+    Example: puffin-fast schema shop.orders
+    """
+    return rows_answer(_columns(table.schema()), title=name_of(table))
+
+
+def _columns(found: Schema) -> list[dict[str, object]]:
+    return [
+        {
+            "id": field.field_id,
+            "column": field.name,
+            "type": str(field.field_type),
+            "required": field.required,
+            **({"doc": field.doc} if any(other.doc for other in found.fields) else {}),
+        }
+        for field in found.fields
+    ]
+
+
+@click.command()
+@answers
+@_options.on_table
+def history(table: Table | PathTable) -> Answer:
+    """Lists which snapshots of TABLE were current, and since when. For a Delta table, lists its versions.
+
+    Example: puffin-fast history shop.orders
+    """
+    if isinstance(table, PathTable):
+        return _times(table, verb(table, "history")())
+    from puffin_fast.iceberg.compat.working_table import complete_metadata
+
+    metadata = complete_metadata(table)
+    parents = {one.snapshot_id: one.parent_snapshot_id for one in metadata.snapshots}
+    ancestors, at = set(), metadata.current_snapshot_id
+    while at is not None and at not in ancestors:
+        ancestors.add(at)
+        at = parents.get(at)
+    rows = [
+        {
+            "timestamp_ms": entry.timestamp_ms,
+            "snapshot_id": entry.snapshot_id,
+            "parent_id": parents.get(entry.snapshot_id),
+            "is_current_ancestor": entry.snapshot_id in ancestors,
+        }
+        for entry in metadata.snapshot_log
+    ]
+    return _times(table, rows)
+
+
+@click.command()
+@answers
+@_options.on_table
+def snapshots(table: Table | PathTable) -> Answer:
+    """Lists the snapshots of TABLE, of all branches, and what each one added. For a Delta table, lists its versions.
+
+    Example: puffin-fast snapshots shop.orders
+    """
+    if isinstance(table, PathTable):
+        return _times(table, verb(table, "history")())
+    from puffin_fast.iceberg.compat.working_table import complete_metadata
+
+    metadata = complete_metadata(table)
+    rows = []
+    for one in sorted(metadata.snapshots, key=lambda one: (one.timestamp_ms, one.sequence_number or 0)):
+        summary = one.summary
+        counts = {} if summary is None else summary.additional_properties
+        names = (name for name, ref in metadata.refs.items() if ref.snapshot_id == one.snapshot_id)
+        rows.append(
+            {
+                "timestamp_ms": one.timestamp_ms,
+                "snapshot_id": one.snapshot_id,
+                "parent_id": one.parent_snapshot_id,
+                "operation": None if summary is None else summary.operation.value,
+                "rows": _count(counts.get("total-records")),
+                "added": _count(counts.get("added-records")),
+                "deleted": _count(counts.get("added-position-deletes"))
+                or _count(counts.get("deleted-records")),
+                "refs": ", ".join(sorted(names)),
+            }
+        )
+    return _times(table, rows)
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+_JSON_ONLY = ("timestamp_ms", "parent_id", "rows", "parameters")
+
+
+def _times(table: Table | PathTable, rows: list[dict[str, Any]]) -> Answer:
+    """Rows with a time; some columns are for JSON only, so that a row fits a line."""
+    shown = [
+        {
+            "time (UTC)": _time(row["timestamp_ms"])[: len("2026-11-26T12:33")].replace("T", " "),
+            **{name: value for name, value in row.items() if name not in _JSON_ONLY},
+        }
+        for row in rows
+    ]
+    nothing = f"{name_of(table)}: no snapshots"
+    return Answer(rows, [grid(shown, one_line=True) if shown else nothing])
+
+
+@click.command()
+@answers
+@_options.on_table
+@_options.snapshot
+def files(table: Table | PathTable, **snapshot: Any) -> Answer:
+    """Lists the live data files of TABLE, their rows, bytes and deletes; paths are relative to the table.
+
+    Example: puffin-fast files shop.orders --output json
+    """
+    name = name_of(table)
+    if isinstance(table, PathTable):
+        rows, root = verb(table, "files")(**snapshot), table.path
+    else:
+        from puffin_fast.iceberg.plan.files import resolve
+        from puffin_fast.iceberg.plan.inventory import take_inventory
+
+        root = table.metadata.location
+        rows = [
+            {
+                "file_path": file.data.file_path,
+                "rows": file.data.record_count,
+                "bytes": file.data.file_size_in_bytes,
+                "deleted": sum(vector.record_count for vector in file.vectors),
+                "delete_files": len(file.position_deletes) + len(file.equality_deletes),
+            }
+            for file in take_inventory(table, resolve(table, **snapshot)[0]).files
+        ]
+    unused = {key for key in ("deleted", "delete_files") if not any(row.get(key) for row in rows)}
+    shown = [
+        {
+            key: str(value).removeprefix(f"{root.rstrip('/')}/") if key == "file_path" else value
+            for key, value in row.items()
+            if key not in unused
+        }
+        for row in rows
+    ]
+    title, nothing = f"{name}: {len(rows):,} data files", f"{name}: no data files"
+    return Answer(rows, [grid(shown, title=title, one_line=True) if shown else nothing])

@@ -1,0 +1,149 @@
+"""Commands that show what a catalog and a table have, and how rows look on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import Result
+
+from puffin_fast import delta
+from tests.cli.test_table import open_table
+
+Run = Callable[..., Result]
+Options = tuple[str, ...]
+
+
+@pytest.fixture
+def ask(run: Run) -> Callable[..., Any]:
+    """Runs a command that must succeed, and returns its JSON."""
+
+    def call(*arguments: object) -> Any:
+        done = run(*arguments, "--output", "json")
+        assert done.exit_code == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return call
+
+
+@pytest.fixture
+def changed(run: Run, catalog_options: Options) -> Options:
+    """The options of the catalog; ten rows of its table are deleted."""
+    assert run("delete", "ns.t", "--row-filter", "id < 10", *catalog_options).exit_code == 0
+    return catalog_options
+
+
+def test_a_catalog_lists_namespaces_and_tables(ask: Any, run: Run, catalog_options: Options) -> None:
+    assert ask("list", *catalog_options) == [{"kind": "namespace", "name": "ns"}]
+    assert ask("list", "ns", *catalog_options) == [{"kind": "table", "name": "ns.t"}]
+    missing = run("list", "nope", *catalog_options)
+    assert (missing.exit_code, "namespace nope: not in catalog 'c'" in missing.stderr) == (1, True)
+    assert "but of c" in run("list", *catalog_options[2:]).stdout
+
+
+def test_a_table_and_a_namespace_are_described(ask: Any, run: Run, changed: Options) -> None:
+    found = ask("describe", "ns.t", *changed)
+    assert (found["records"], found["position deletes"]) == (1000, 10)
+    assert [column["column"] for column in found["columns"]] == ["id", "word"]
+    assert ask("schema", "ns.t", *changed) == found["columns"]
+    assert ask("describe", "ns", *changed)["namespace"] == "ns"
+    assert run("describe", "ns.t", "--entity", "namespace", *changed).exit_code == 1
+    assert "ns.x" in run("describe", "ns.x", *changed).stderr
+
+
+def test_snapshots_and_history_follow_the_table(ask: Any, changed: Options) -> None:
+    first, second = ask("snapshots", "ns.t", *changed)
+    assert (first["operation"], first["added"], second["operation"], second["deleted"]) == (
+        "append",
+        1000,
+        "delete",
+        10,
+    )
+    assert second["parent_id"] == first["snapshot_id"]
+    assert (first["refs"], second["refs"]) == ("", "main")
+    log = ask("history", "ns.t", *changed)
+    assert [entry["snapshot_id"] for entry in log] == [first["snapshot_id"], second["snapshot_id"]]
+    assert all(entry["is_current_ancestor"] for entry in log)
+
+
+def test_files_have_their_rows_and_deletes(ask: Any, run: Run, changed: Options) -> None:
+    (file,) = ask("files", "ns.t", *changed)
+    assert (file["rows"], file["deleted"], file["delete_files"]) == (1000, 10, 0)
+    assert Path(file["file_path"].removeprefix("file://")).stat().st_size == file["bytes"]
+    first = ask("snapshots", "ns.t", *changed)[0]["snapshot_id"]
+    assert ask("files", "ns.t", "--snapshot-id", first, *changed)[0]["deleted"] == 0
+
+
+def test_a_delta_table_has_them_too(ask: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "d1")
+    rows = pa.table({"id": pa.array(range(100), pa.int64())})
+    delta.create_table(path, rows.schema)
+    delta.append(path, rows)
+    delta.delete(path, "id < 10")
+    found = ask("describe", path)
+    assert (found["version"], found["records"], found["data files"]) == (2, 90, 1)
+    assert [row["version"] for row in ask("history", path)] == [0, 1, 2]
+    assert ask("snapshots", path)[2]["operation"] == "DELETE"
+    (file,) = ask("files", path)
+    assert (file["rows"], file["deleted"]) == (100, 10)
+    assert [column["type"] for column in ask("schema", path)] == ["long"]
+
+
+@pytest.mark.parametrize("command", ["describe", "schema", "history", "snapshots", "files"])
+def test_other_formats_are_refused_by_name(run: Run, tmp_path: Path, command: str) -> None:
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "snapshot-1").write_text("{}")
+    done = run(command, tmp_path)
+    assert (done.exit_code, "tables of Paimon" in done.stderr) == (1, True), done.stderr
+
+
+def on_terminal(*arguments: str) -> list[str]:
+    """The lines that a command prints on a terminal of 80 columns, without colours."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb", "PUFFIN_FAST_PROGRESS": "0"}
+    command = [sys.executable, "-m", "puffin_fast", *arguments]
+    with subprocess.Popen(command, stdout=follower, stderr=subprocess.DEVNULL, env=environment) as process:
+        os.close(follower)
+        parts = []
+        try:
+            while data := os.read(leader, 1 << 16):
+                parts.append(data)
+        except OSError:  # the other end is closed
+            pass
+        os.close(leader)
+    assert process.returncode == 0
+    return b"".join(parts).decode().replace("\r\n", "\n").splitlines()
+
+
+def test_a_row_has_one_line_on_a_terminal(changed: Options) -> None:
+    lines = on_terminal("files", "ns.t", *changed)
+    assert max(map(len, lines)) <= 80
+    (row,) = [line for line in lines if "parquet" in line]
+    assert "…" in row
+    assert "1000" in row
+    name = open_table(changed).inspect.data_files()["file_path"][0].as_py().rpartition("/")[2]
+    assert any(name in line for line in on_terminal("files", "ns.t", "--wide", *changed))
+
+
+def test_rows_say_how_many_there_are_and_their_types(run: Run, changed: Options) -> None:
+    text = run("scan", "ns.t", *changed).stdout
+    assert text.endswith("20 of 990 rows\n")
+    assert "int64" in text
+    filtered = ("scan", "ns.t", "--row-filter", "id < 12")
+    assert run(*filtered, *changed).stdout.endswith("\n2 rows\n")
+    assert run(*filtered, "--limit", "1", *changed).stdout.endswith("first 1 rows; --count counts all\n")
+
+
+def test_zeros_are_left_out(run: Run, catalog_options: Options) -> None:
+    text = run("delete", "ns.t", "--row-filter", "id < 3", *catalog_options).stdout
+    assert "rows deleted" in text
+    assert "│ 0 " not in text.replace("0.", "")
+    assert "false" not in text
