@@ -190,7 +190,7 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
     Args:
         path: a local path, a URI or a path on `filesystem`.
         data: the content of the file.
-        filesystem: a local filesystem, or an fsspec filesystem whose `pipe_file` accepts `mode="create"`.
+        filesystem: a local filesystem, adlfs's, or an fsspec filesystem whose `pipe_file` accepts `mode="create"`.
 
     Returns:
         True if the file was written, False if it existed.
@@ -204,18 +204,27 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
         if kind == "local":
             _LocalSink(key, overwrite=False).write_file(data)
             return True
-        if kind != "fsspec" or not takes(handle, "pipe_file", "mode"):
+        condition = _absent(handle) if kind == "fsspec" else None
+        if condition is None:
             raise UnsupportedError(
                 f"{path}: {type(handle).__name__} has no conditional writes; pass an fsspec "
                 "filesystem that has them (s3fs, gcsfs, adlfs)"
             )
         with errors_of(path):
-            handle.pipe_file(key, bytes(data), mode="create")
+            handle.pipe_file(key, bytes(data), **condition)
     except InvalidInputError as error:
         if isinstance(error.__cause__, FileExistsError) and (kind != "local" or os.path.lexists(key)):
             return False
         raise
     return True
+
+
+def _absent(filesystem: Any) -> dict[str, Any] | None:
+    """The arguments of `pipe_file` that make a conditional write of it; None if there are none."""
+    if takes(filesystem, "pipe_file", "mode"):
+        return {"mode": "create"}
+    is_azure = type(filesystem).__module__.partition(".")[0] == "adlfs"
+    return {"overwrite": False} if is_azure and takes(filesystem, "pipe_file", "overwrite") else None
 
 
 def wait_for_renames(path: str, *, filesystem: Any = None) -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from puffin_fast import delta, iceberg, spark
+from puffin_fast._io.sink import put_if_absent
 from tests.architecture.test_docs import ROOT, run_blocks
 from tests.conftest import require_module
 
@@ -75,16 +84,82 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.stop()
 
 
-@pytest.mark.filterwarnings(
+WARNINGS = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
+
+
+@WARNINGS
 def test_catalogs_of_aws_take_deletes(aws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         run_blocks(
             DOCS / "catalogs.md",
             {"http://localhost:9000": aws, "type=": f'**{{"s3.endpoint": "{aws}"}}, type='},
+            {"s3"},
         )
+
+
+@WARNINGS
+def test_delta_tables_on_s3(aws: str) -> None:
+    run_blocks(DOCS / "delta.md", {"http://localhost:9000": aws}, {"s3"})
+
+
+@WARNINGS
+def test_delta_tables_on_google_cloud_storage() -> None:
+    """In a process of its own: gcsfs chooses its client when it is imported."""
+    require_module("gcp_storage_emulator")
+    program = """
+import os
+from gcp_storage_emulator.server import create_server
+server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="lake")
+server.start()
+host, port = server._api._httpd.server_address
+os.environ |= {"STORAGE_EMULATOR_HOST": f"http://{host}:{port}", "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
+from tests.architecture.test_pages import DOCS, run_blocks
+replaced = {'"google_service_account": "service_account.json"': '"google_skip_signature": "true"'}
+run_blocks(DOCS / "delta.md", replaced, {"gs"})
+os._exit(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@WARNINGS
+def test_delta_tables_on_azure(tmp_path: Path) -> None:
+    azurite = shutil.which("azurite-blob") or pytest.skip("azurite is missing: npm install -g azurite")
+    import adlfs
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    endpoint = f"http://127.0.0.1:{port}/name"
+    key = base64.b64encode(bytes(64)).decode()
+    command = [azurite, "--silent", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
+    server = subprocess.Popen(
+        [*command, "--blobPort", str(port)],
+        cwd=tmp_path,
+        env=os.environ | {"AZURITE_ACCOUNTS": f"name:{key}"},
+    )
+    try:
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            time.sleep(0.1)
+        connection = f"AccountName=name;AccountKey={key};BlobEndpoint={endpoint}"
+        store = adlfs.AzureBlobFileSystem(connection_string=connection)
+        store.mkdir("lake")
+        written = [put_if_absent("az://lake/once", bytes([at]), filesystem=store) for at in range(3)]
+        assert (written, store.cat_file("lake/once")) == ([True, False, False], b"\0")
+        name = '"azure_storage_account_name": "name", "azure_storage_account_key": "key"'
+        other = name.replace('"key"', f'"{key}", "azure_endpoint": "{endpoint}"')
+        run_blocks(DOCS / "delta.md", {name: other}, {"az"})
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def test_the_reference_has_every_public_function_and_class() -> None:

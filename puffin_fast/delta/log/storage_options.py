@@ -47,6 +47,7 @@ _AZURE = {
     **dict.fromkeys(("tenant_id", "authority_id", "storage_tenant_id", "storage_authority_id"), "tenant_id"),
     **dict.fromkeys(("client_id", "storage_client_id"), "client_id"),
     **dict.fromkeys(("client_secret", "storage_client_secret"), "client_secret"),
+    **dict.fromkeys(("endpoint", "storage_endpoint"), "endpoint"),
     "skip_signature": "anon",
 }
 """By the option without prefix: the argument of the filesystem, or a name that the functions below know."""
@@ -134,7 +135,21 @@ def _gcs(values: dict[str, str]) -> Any:
 def _azure(values: dict[str, str]) -> Any:
     anonymous = _flag(values, "anon")
     arguments: dict[str, Any] = {} if anonymous is None else {"anon": anonymous}
+    if (endpoint := values.pop("endpoint", None)) is not None:
+        values = {"connection_string": _connection_string(endpoint, values)}
     return import_optional("adlfs").AzureBlobFileSystem(**values, **arguments)
+
+
+def _connection_string(endpoint: str, values: dict[str, str]) -> str:
+    """What adlfs takes for an address other than Azure's, such as that of Azurite."""
+    names = {"account_name": "AccountName", "account_key": "AccountKey", "sas_token": "SharedAccessSignature"}
+    if others := sorted(values.keys() - names.keys()):
+        raise UnsupportedError(
+            f"storage_options: {others[0]} with an endpoint: no certain counterpart in fsspec"
+        )
+    return ";".join(
+        [f"BlobEndpoint={endpoint}", *(f"{names[name]}={value}" for name, value in values.items())]
+    )
 
 
 _Store = tuple[tuple[str, ...], Mapping[str, str], Callable[[dict[str, str]], Any]]
