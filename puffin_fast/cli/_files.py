@@ -336,7 +336,7 @@ def _for_csv(path: str, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     for field in reader.schema:
         if pa.types.is_nested(field.type):
             raise InvalidInputError(
-                f"{path}: CSV has no form for column {field.name} ({field.type}): select other columns, "
+                f"{path}: column {field.name} ({field.type}) cannot be written as CSV: select other columns, "
                 "or write .parquet, .arrow or .jsonl"
             )
     schema = pa.schema(

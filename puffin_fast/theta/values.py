@@ -206,7 +206,7 @@ def _feed_chunk(accumulator: kernel.Accumulator, array: pa.Array, kind: Sketched
     _, offsets, data = array.buffers()
     wide = array.type in (pa.large_string(), pa.large_binary())
     if not accumulator.add_strings(b"" if data is None else data, offsets, wide, validity, first, n):
-        raise InvalidInputError(f"values: offsets of {array.type} that leave their data")
+        raise InvalidInputError(f"values: offsets of {array.type} point outside of its data")
 
 
 def _cast(array: pa.Array, kind: SketchedType) -> pa.Array:

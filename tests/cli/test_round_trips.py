@@ -153,7 +153,8 @@ def test_csv_is_refused_for_nested_columns(
     made(catalog_options, {kind: NESTED[kind]})
     result = run("scan", "ns.k", "--to", tmp_path / "rows.csv", *catalog_options)
     assert result.exit_code == 1
-    assert f"CSV has no form for column {kind}" in result.stderr
+    assert f"column {kind}" in result.stderr
+    assert "cannot be written as CSV" in result.stderr
     assert not list(tmp_path.glob("*rows*"))
 
 

@@ -327,7 +327,7 @@ def test_offsets_that_leave_the_data_are_refused(offsets: list[int], n_before: i
 def test_offsets_inside_of_an_array_are_checked() -> None:
     ends = pa.py_buffer(np.array([0, 3, 1, 8], np.int32))
     column = pa.Array.from_buffers(pa.binary(), 3, [None, ends, pa.py_buffer(b"x" * 8)])
-    with pytest.raises(errors.InvalidInputError, match="offsets of binary that leave their data"):
+    with pytest.raises(errors.InvalidInputError, match="offsets of binary point outside of its data"):
         ThetaSketch.from_arrow(column)
 
 

@@ -181,10 +181,10 @@ def _check_names(schema: Schema, configuration: Mapping[str, str], *, mapped: bo
     for path in (str(schema.find_column_name(field_id)) for field_id in sorted(schema.field_ids)):
         if path in reserved:
             raise InvalidInputError(
-                f"schema: column {path}: expected another name than those of metadata columns"
+                f"schema: column {path}: expected another name, because a metadata column has this one"
             )
         if path.lower() in seen:
-            raise InvalidInputError(f"schema: column {path}: expected a name of its own in any case")
+            raise InvalidInputError(f"schema: column {path}: another column has this name, apart from case")
         seen.add(path.lower())
         if not mapped and set(path) & NOT_IN_NAMES:
             raise InvalidInputError(

@@ -95,7 +95,7 @@ def create_table(
     schema = new_schema(schema, types)
     if reserved := [field.name for field in schema.fields if field.name in RESERVED_NAMES]:
         raise InvalidInputError(
-            f"schema: column {reserved[0]}: expected another name than those of metadata columns, which are reserved"
+            f"schema: column {reserved[0]}: expected another name, because a metadata column has this one"
         )
     partition_spec = checked_partition_spec(partition_spec, schema)
     try:

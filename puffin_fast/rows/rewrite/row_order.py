@@ -74,7 +74,7 @@ class RowOrder:
             kind = schema.find_type(field.source_id)
             if structs_around(schema, field.source_id) is None:
                 raise InvalidInputError(
-                    f"sort_by: column {name} is inside of a list or map; rows have no order by it"
+                    f"sort_by: column {name} is inside of a list or map; rows cannot be sorted by it"
                 )
             if isinstance(field.transform, UnknownTransform):
                 raise UnsupportedError(f"sort_by: column {name}: unknown transform {field.transform}")

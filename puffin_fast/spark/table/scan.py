@@ -103,7 +103,7 @@ def scan(
         nested = [name for name in selected_fields if "." in name and name not in columns]
         if nested:
             raise InvalidInputError(
-                f"selected_fields {nested}: whole columns where Spark evaluates the filter"
+                f"selected_fields {nested}: expected top-level columns, because Spark evaluates the filter"
             )
 
         def read(names: Sequence[str]) -> DataFrame:
