@@ -49,6 +49,11 @@ def deletes(
 
     Raises:
         All errors of `scan`.
+
+    Examples:
+        >>> result = pf.delta.delete(path, "id < 10")
+        >>> pf.delta.deletes(path).select(["kind", "deleted", "rows"]).to_pylist()
+        [{'kind': 'vector', 'deleted': 10, 'rows': 100}]
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     if not isinstance(table, Snapshot):

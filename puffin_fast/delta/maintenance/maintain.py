@@ -104,6 +104,12 @@ def maintain(
 
     Raises:
         PuffinFastError: as the functions of the steps.
+
+    Examples:
+        >>> result = pf.delta.delete(path, "id < 50")
+        >>> result = pf.delta.maintain(path)
+        >>> pf.delta.deletes(path).num_rows
+        0
     """
     started = time.perf_counter()
     if not isinstance(policy, MaintenancePolicy):

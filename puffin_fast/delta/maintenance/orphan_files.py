@@ -131,6 +131,10 @@ def remove_orphan_files(
     Raises:
         InvalidInputError, NotFoundError, CorruptDataError, UnsupportedError: as `orphan_files`; or
             InvalidInputError: `older_than` is negative.
+
+    Examples:
+        >>> pf.delta.remove_orphan_files(path, dry_run=False).files.num_rows
+        0
     """
     started = time.perf_counter()
     check_flags(dry_run=dry_run)

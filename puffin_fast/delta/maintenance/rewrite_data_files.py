@@ -122,6 +122,12 @@ def rewrite_data_files(
         InvalidInputError: an argument.
         NotFoundError: a column of the filter or of `sort_by`, or a file, does not exist.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> result = pf.delta.delete(path, "id < 50")
+        >>> result = pf.delta.rewrite_data_files(path, min_deleted=0.3)
+        >>> result.data_files, result.rows_purged
+        (1, 50)
     """
     started = time.perf_counter()
     options = Options(
