@@ -22,6 +22,7 @@ CASES = [
     "rows_changed",
     "new_tables",
     "racing",
+    "changes",
 ]
 
 

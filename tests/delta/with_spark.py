@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,7 @@ from puffin_fast import delta
 from tests import jars
 from tests.conftest import JVM
 from tests.delta.test_delete import Racing
+from tests.iceberg.changes.states import SIGNS
 
 CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
 
@@ -443,6 +445,56 @@ def racing(spark: SparkSession, table: Path) -> None:
                         raise
         assert deleted.result() == 50
     assert [row["id"] for row in agreed(spark, table)] == [*range(3, 500), *range(551, 1000)]
+
+
+@case
+def changes(spark: SparkSession, table: Path) -> None:
+    """Our changes, from the feed and from data files, are Spark's, without its equal deletes and inserts."""
+    spark.sql(f"CREATE TABLE delta.`{table}` (id long, v string, part string) USING delta PARTITIONED BY (part) "
+              f"TBLPROPERTIES ({FEATURES}, 'delta.columnMapping.mode'='name')")  # fmt: skip
+    here = f"delta.`{table}`"
+    for statement in (
+        f"INSERT INTO {here} SELECT /*+ COALESCE(1) */ id, 'a', concat('p', id % 2) FROM range(40)",
+        f"DELETE FROM {here} WHERE id IN (1, 2)",
+        f"UPDATE {here} SET v = if(id = 4, 'a', 'b') WHERE id BETWEEN 3 AND 6",
+        f"MERGE INTO {here} t USING (SELECT id + 5 AS id FROM range(40)) s ON t.id = s.id WHEN MATCHED AND t.id < 10 THEN "
+        "UPDATE SET v = 'm' WHEN MATCHED AND t.id < 20 THEN DELETE WHEN NOT MATCHED THEN INSERT (id, v, part) VALUES (s.id, 'n', 'p0')",
+        f"OPTIMIZE {here}",
+        f"INSERT OVERWRITE {here} SELECT id, if(id = 30, 'o', v), part FROM {here}",
+        f"RESTORE TABLE {here} TO VERSION AS OF 2",
+        f"ALTER TABLE {here} RENAME COLUMN v TO w",
+        f"UPDATE {here} SET w = 'r' WHERE id = 39",
+    ):
+        spark.sql(statement)
+    delta.delete(table, "id = 38")
+    renamed, newest = 8, delta.snapshot(table).version
+    for first, last in ((0, renamed - 1), (renamed, newest)):
+        feed = spark.sql(f"SELECT * FROM table_changes_by_path('{table}', {first}, {last})").toArrow()
+        found = delta.changes(table, first, last).to_arrow()
+        assert found.schema.names == feed.schema.names
+        by_rows = (
+            delta.changes(table, first, last, selected_fields=["*", "_pos"]).to_arrow().drop_columns("_pos")
+        )
+        assert summed(found) == summed(feed) == summed(by_rows)
+        assert images(found) == images(by_rows) <= images(feed)  # Spark's also has what changed nothing
+        assert images(feed) - images(found) <= {row for row in images(feed) if row[1:4] == (4, "a", "p0")}
+
+
+def summed(rows: pa.Table) -> dict[tuple[Any, ...], int]:
+    """How often each row came in each version, or went if it is negative, with the version's time."""
+    sums: Counter[tuple[Any, ...]] = Counter()
+    for kind, *row in zip(
+        rows["_change_type"].to_pylist(), *rows.drop_columns("_change_type").to_pydict().values(), strict=True
+    ):
+        sums[tuple(row)] += SIGNS[kind]
+    return {row: n for row, n in sums.items() if n}
+
+
+def images(rows: pa.Table) -> set[tuple[Any, ...]]:
+    """The images of updates, with their words and versions."""
+    names = ["_change_type", *rows.schema.names[:3], "_commit_version"]
+    lines = zip(*rows.select(names).to_pydict().values(), strict=True)
+    return {line for line in lines if line[0].startswith("update")}
 
 
 def main() -> None:
