@@ -245,6 +245,20 @@ def test_other_partition_columns_are_refused(tmp_path: Path) -> None:
         delta.changes(table, 2, net=True).count()
 
 
+def test_types_that_do_not_become_the_last_ones_are_refused(tmp_path: Path) -> None:
+    deltalake = require_module("deltalake")
+    table = made(tmp_path / "t")
+    other = pa.table({"id": ["x"], "s": ["a"]})
+    deltalake.write_deltalake(table, other, mode="overwrite", schema_mode="overwrite")
+    for options in ({}, {"starting_version": 3, "net": True}):
+        with pytest.raises(
+            UnsupportedError, match=r"column id had type long in version ., and has type string"
+        ):
+            delta.changes(table, **options).count()
+    assert short(delta.changes(table, 0, 1)) == [(1, id, "i", "a") for id in (1, 2, 3, 4)]
+    assert delta.changes(table, selected_fields=["s"]).count() == 8 + 7
+
+
 def test_actions_without_data_change_and_numbers_of_rows(tmp_path: Path) -> None:
     """Footers have the numbers of rows that the log lacks, and the version before has missing partition values."""
     table = made(tmp_path / "t", partition_columns=["s"])

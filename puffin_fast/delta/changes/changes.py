@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.threads import on_threads
@@ -18,11 +20,14 @@ from puffin_fast.delta.log.snapshot import Snapshot, commit_time, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.delta.read.schema import TableSchema
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
+from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.changes.change_scan import ChangeScan
 from puffin_fast.rows.changes.lines import FEED_COLUMN
 from puffin_fast.rows.changes.states import Commit, CommitChanges
+from puffin_fast.rows.files.conversion import ProjectionError, arrow_type
 from puffin_fast.rows.scan.file_reader import FileReader
 
 if TYPE_CHECKING:
@@ -79,6 +84,8 @@ class DeltaChanges(ChangeScan):
             if first == last + 1:
                 return []
             before = load_snapshot(self._storage, self._listing.segment(first - 1)) if first else None
+            if before is not None:
+                self._check_types(first - 1, before.metadata)
             return [CommitChanges(Commit(last, self._time(last), 0), planner.between(before, self._after))]
         wanted = self._versions.between(self._listing)
         threads = None if self._storage.is_local else _READERS
@@ -87,16 +94,43 @@ class DeltaChanges(ChangeScan):
             (data, read_file_changes(at, f"{self._storage.root}/{commit_path(at)}", data))
             for at, data in zip(wanted, contents, strict=True)
         ]
-        partitioning = any(
-            at and kind == "metaData"
+        tables = [
+            (at, action)
             for at, (_, actions) in zip(wanted, commits, strict=True)
-            for kind, _ in actions
-        )
+            for kind, action in actions
+            if kind == "metaData"
+        ]
+        for at, action in tables:
+            self._check_types(at, action)
+        partitioning = any(at for at, _ in tables)
         found = []
         for ordinal, (version, (data, actions)) in enumerate(zip(wanted, commits, strict=True)):
             files, feed = planner.of_version(version, actions, partitioning=partitioning)
             found.append(CommitChanges(Commit(version, self._time(version, data), ordinal), files, feed))
         return found
+
+    def _check_types(self, version: int, metadata: Mapping[str, Any]) -> None:
+        """Refuses an older version in which a column that is read had a type that does not become the present one."""
+        older = TableSchema.of(replace(self._after, metadata=metadata))
+        known = {
+            names.names[0]: field for names, field in zip(older.names, older.schema.fields, strict=False)
+        }
+        now = self._table.schema
+        wanted = {field.field_id for field in (*self._fields, *self._keys)}
+        for names, field in zip(now.names, now.schema.fields, strict=False):
+            before = known.get(names.names[0])
+            if field.field_id not in wanted or before is None or before.field_type == field.field_type:
+                continue
+            kinds = [arrow_type(one.field_type) for one in (before, field)]
+            if all(pa.types.is_nested(kind) for kind in kinds):
+                continue
+            try:
+                widened(*kinds)
+            except ProjectionError as error:
+                raise UnsupportedError(
+                    f"{self._storage.root}: column {field.name} had type {before.field_type} in version {version}, and "
+                    f"has type {field.field_type} in version {self._versions.last}, which the older values do not fit"
+                ) from error
 
     @cached_property
     def _modified(self) -> dict[str, int]:
@@ -163,7 +197,8 @@ def changes(
         InvalidInputError: without `net`, the first version is after the last; an end is named twice; or the table has a
             column with the name of a column of changes.
         CorruptDataError: the log is damaged.
-        UnsupportedError: a reader feature is unknown, or a data file has other partition columns than the last version.
+        UnsupportedError: a reader feature is unknown, a data file has other partition columns than the last version, or
+            a column had a type that does not become that of the last version.
 
     Examples:
         >>> deleted = pf.delta.delete(path, "id = 7").version
