@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import traceback
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -406,6 +407,34 @@ def replaced_rows_survive_their_tasks_and_executors(spark: SparkSession, folder:
         with with_fault(what, step, spark, folder):
             _in_both(table, single, partial(sent, job_id=job), local)
         _tidy(table, job)
+
+
+@case
+def rows_kept_for_a_job_survive_the_tasks_and_executors_that_write_them(
+    spark: SparkSession, folder: Path
+) -> None:
+    def computed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:  # other words each time
+            ids, word = batch[0], uuid.uuid4().hex
+            columns = [ids, pa.array([word] * len(ids)), ids.cast(pa.int32())]
+            yield pa.RecordBatch.from_arrays(columns, names=ROWS.schema.names)
+
+    table = made(_catalog(folder), "n")
+    given = spark.range(0, 900, 1, 3).mapInArrow(computed, "id long, word string, small int")
+    for number, (what, step) in enumerate(
+        (("kill", "whole"), ("raise", "visible"), ("kill-executor", "whole"), ("kill-executor", "visible"))
+    ):
+        job = f"{JOB}{number}"
+        with with_fault(what, step, spark, folder):
+            result = ps.upsert(given, table, "id", job_id=job)
+            assert ".arrow" in (faults_folder(folder) / "faulted").read_text()
+        assert (result.rows_updated, result.rows_inserted) == (900, 0)
+        rows = iceberg.scan(table.refresh()).to_arrow().sort_by("id")
+        assert rows["id"].to_pylist() == list(range(N))
+        assert [*map(len, rows["word"].to_pylist()[:900])] == [32] * 900
+        assert iceberg.verify(table) == []
+        _tidy(table, job)
+        assert not [path for path in files_of(table) if ".arrow" in path.name]
 
 
 @case

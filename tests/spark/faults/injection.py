@@ -3,7 +3,7 @@
 `sitecustomize` installs an audit hook in every Python worker, so that the package runs unchanged on local files. Data
 files have no such events; tables with `FaultyFileIO` have steps of their own. The file ``fault`` in the folder
 ``PUFFIN_FAST_FAULTS`` contains the fault and its step. The attempt to which it happens creates the file ``faulted``
-there.
+there, with the path of the file that it was writing.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def reached(step: str, path: Path) -> None:
     if planned != step:
         return
     try:
-        (folder / "faulted").touch(exist_ok=False)
+        with (folder / "faulted").open("x") as file:
+            file.write(str(path))
     except FileExistsError:
         return
     FAULTS[fault](path)
