@@ -154,7 +154,7 @@ def suffix_of(path: str) -> str:
     return suffix
 
 
-def write(path: str, reader: pa.RecordBatchReader) -> int:
+def write(path: str | Path, reader: pa.RecordBatchReader) -> int:
     """Writes a stream of rows; an existing file is replaced when all rows are written.
 
     Args:
@@ -168,6 +168,7 @@ def write(path: str, reader: pa.RecordBatchReader) -> int:
         UnsupportedError: the suffix is not known.
         InvalidInputError: the format cannot hold a column; no file is written.
     """
+    path = str(path)
     suffix = suffix_of(path)
     sink = open_sink(path, overwrite=True)
     try:

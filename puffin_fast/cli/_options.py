@@ -12,18 +12,11 @@ import click
 
 from puffin_fast._io import split_location
 from puffin_fast.cli._catalog import open_table
+from puffin_fast.cli._completed import CATALOG, complete_column, complete_table
 from puffin_fast.cli._files import FORMATS, is_remote_scheme
 from puffin_fast.cli._paths import is_path, open_path, verb
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-CATALOG = {
-    "catalog": "Name of the catalog in PyIceberg's configuration.",
-    "uri": "Address of the catalog: sqlite:///…, http://…, thrift://…",
-    "credential": "Credential of the catalog.",
-    "warehouse": "Warehouse of the catalog.",
-    "ugi": "Hadoop user and group of a Hive catalog.",
-}
 
 TABLE_HELP = "TABLE is namespace.name, or a path: `puffin-fast --help` names the commands that take paths."
 
@@ -50,7 +43,7 @@ def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
     The table is PyIceberg's `Table`, or a `PathTable` if TABLE is a path.
     """
 
-    @click.argument("table", metavar="TABLE")
+    @click.argument("table", metavar="TABLE", shell_complete=complete_table)
     @catalog
     @wraps(command)
     def run(*, table: str, **options: Any) -> Any:
@@ -153,6 +146,7 @@ key = click.option(
     "--join-col",
     "join_cols",
     multiple=True,
+    shell_complete=complete_column,
     help="Key column of TABLE and of the file; repeatable. Default: the identifier fields.",
 )
 """Adds the option for the key columns."""

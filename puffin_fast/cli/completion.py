@@ -1,4 +1,4 @@
-"""The command ``completion``: a script with which a shell completes commands and options."""
+"""The command ``completion``: a script with which a shell completes commands, options, tables and columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Prints the script with which SHELL completes the commands and options of puffin-fast.
+    """Prints the script with which SHELL completes commands, options, names of tables and columns.
 
     Add the example to the file that SHELL reads at its start, such as ~/.bashrc.
 

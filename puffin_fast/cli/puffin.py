@@ -15,6 +15,7 @@ from puffin_fast._text import printable
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._completed import CATALOG
 from puffin_fast.cli._paths import METADATA, PathTable, is_path, open_path, verb
 from puffin_fast.cli._records import DeletionVectorFile, open_vectors
 from puffin_fast.cli._values import shown_value
@@ -150,7 +151,7 @@ def verify(target: str, level: Level | None, **options: Any) -> Answer:
 
     Example: puffin-fast verify shop.orders --catalog prod
     """
-    catalog = {name: options.pop(name) for name in _options.CATALOG}
+    catalog = {name: options.pop(name) for name in CATALOG}
     if _is_file(target):
         for name, value in {"threads": options["threads"], "level": level}.items():
             if value is not None:

@@ -8,6 +8,7 @@ import click
 
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import Answer, answers, chosen_output, grid, rows_answer
+from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._paths import PathTable, name_of, verb
 from puffin_fast.cli._values import rows_of
 from puffin_fast.cli.table import case_option
@@ -28,7 +29,9 @@ SHOWN = 20
     help="Reads these rows: 'a > 5 and b is null' (docs/filters.md). Default: all rows.",
 )
 @click.option(
-    "--selected-fields", help="Columns, separated by commas; also _file, _pos, _row_id. Default: all columns."
+    "--selected-fields",
+    shell_complete=complete_column,
+    help="Columns, separated by commas; also _file, _pos, _row_id. Default: all columns.",
 )
 @case_option
 @_options.snapshot
@@ -89,7 +92,7 @@ def scan(
         one_line=True,
         types={field.name: str(field.type).removeprefix("large_") for field in reader.schema},
     )
-    if row_filter != "true":
+    if row_filter != "true" or _has_equality_deletes(table):
         counted = (
             f"first {len(rows):,} rows; --count counts all" if len(rows) == limit else f"{len(rows):,} rows"
         )
@@ -99,6 +102,14 @@ def scan(
         ).count()
         counted = f"{len(rows):,} of {total:,} rows"
     return Answer(rows, [shown, counted])
+
+
+def _has_equality_deletes(table: Table | PathTable) -> bool:
+    """Whether a count of the rows of a table reads them."""
+    snapshot = None if isinstance(table, PathTable) else table.current_snapshot()
+    if snapshot is None or snapshot.summary is None:
+        return False
+    return snapshot.summary.additional_properties.get("total-equality-deletes", "0") != "0"
 
 
 @click.command()

@@ -10,6 +10,7 @@ import click
 from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid
+from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._paths import PaimonPath, PathTable, name_of, verb
 from puffin_fast.errors import UnsupportedError
 
@@ -311,6 +312,7 @@ def update(
     "--update-column",
     "update_columns",
     multiple=True,
+    shell_complete=complete_column,
     help="Sets only this column of existing rows; repeatable.",
 )
 @click.option("--delete-column", help="Column of DATA: where it is true, the row with this key is deleted.")
