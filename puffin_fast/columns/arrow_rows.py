@@ -18,9 +18,11 @@ _INSTEAD = {
     "pyiceberg": "pass .scan().to_arrow_batch_reader() of a table, .to_arrow_batch_reader() of a scan",
     "deltalake": "pass puffin_fast.delta.scan(table)",
     "str": "pass pyarrow.dataset.dataset(path) to read a file",
+    "keys": "pass a list of the values of one column and its name: [1, 2], 'id'",
+    "deletes": "pass positions by path: {path: [0, 7]}; paths are in _file of a scan",
     "pathlib": "pass pyarrow.dataset.dataset(path) to read a file",
 }
-"""By the package or name of a type that is not accepted: what to pass instead."""
+"""By the package or name of a type that is not accepted, or the name of the argument: what to pass instead."""
 
 
 def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBatchReader:
@@ -68,7 +70,7 @@ def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBat
         raise InvalidInputError(
             f"{what}: expected {expected}, found {type(rows).__name__}: {error}"
         ) from error
-    instead = _INSTEAD.get(package) or _INSTEAD.get(type(rows).__name__)
+    instead = _INSTEAD.get(package) or _INSTEAD.get(type(rows).__name__) or _INSTEAD.get(what)
     hint = f"; {instead}" if instead else ""
     raise InvalidInputError(f"{what}: expected {expected}, found {type(rows).__name__}{hint}")
 

@@ -109,7 +109,9 @@ class LogListing:
             elif (match := _CHECKPOINT.fullmatch(name)) is not None:
                 found.setdefault((int(match[1]), int(match[3] or 1)), []).append(f"{LOG_FOLDER}/{name}")
         if not commits and not found:
-            raise NotFoundError(f"{storage.root}: no Delta table, {LOG_FOLDER} holds no commit")
+            is_iceberg = any(name.endswith(".metadata.json") for name in storage.names("metadata"))
+            hint = "; it is a table of Iceberg: see puffin_fast.iceberg.scan" if is_iceberg else ""
+            raise NotFoundError(f"{storage.root}: no Delta table, {LOG_FOLDER} holds no commit{hint}")
         checkpoints: dict[int, tuple[str, ...]] = {}
         for (version, parts), names in sorted(found.items()):
             if parts == 1:

@@ -126,8 +126,10 @@ def _newest(folder: str, io: FileIO) -> tuple[str, dict[str, Any] | None]:
         if found:
             break
     if not found:
+        is_delta = bool(names_in(f"{folder}/_delta_log", ""))
+        hint = "a Delta table: see puffin_fast.delta.scan" if is_delta else "none"
         raise NotFoundError(
-            f"{folder}: expected a table of Iceberg: a folder metadata with a file *.metadata.json, found none"
+            f"{folder}: expected a table of Iceberg: a folder metadata with a file *.metadata.json, found {hint}"
         )
     last = max(number for number, _ in found)
     newest = [path for number, path in found if number == last]
