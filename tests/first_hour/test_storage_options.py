@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -12,13 +13,16 @@ from deltalake import DeltaTable
 import puffin_fast as pf
 from tests.iceberg.scan.test_s3 import Store, store
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 __all__ = ["store"]
 
 ROWS = pa.table({"id": [1, 2, 3]})
 
 
-def test_the_options_of_deltalake(store: Store, tmp_path: Path) -> None:
-    options = {
+def options_of(store: Store) -> dict[str, str]:
+    return {
         "AWS_ACCESS_KEY_ID": "key",
         "aws_secret_access_key": "secret",
         "region": "us-east-1",
@@ -26,6 +30,25 @@ def test_the_options_of_deltalake(store: Store, tmp_path: Path) -> None:
         "AWS_ALLOW_HTTP": "true",
         "conditional_put": "etag",
     }
+
+
+@pytest.mark.spark
+def test_the_options_of_a_delta_table_count_on_spark(
+    store: Store, spark: SparkSession, tmp_path: Path
+) -> None:
+    options = options_of(store)
+    uri = f"s3://lake/{tmp_path.name}/t"
+    pf.delta.create_table(uri, ROWS.schema, storage_options=options)
+    pf.delta.append(uri, ROWS, storage_options=options)
+    table = DeltaTable(uri, storage_options=options)
+    assert pf.spark.delete(spark, table, "id = 1", job_id="job").rows_deleted == 1
+    assert pf.spark.job_files(table, "job")
+    assert pf.spark.remove_job_files(table, "job") == []
+    assert pf.spark.scan(spark, table, "id < 3").toArrow()["id"].to_pylist() == [2]
+
+
+def test_the_options_of_deltalake(store: Store, tmp_path: Path) -> None:
+    options = options_of(store)
     uri = f"s3://lake/{tmp_path.name}/t"
     pf.delta.create_table(uri, ROWS.schema, storage_options=options)
     pf.delta.append(uri, ROWS, storage_options=options)

@@ -44,7 +44,7 @@ def first_actions(
         info: entries of `commitInfo`.
     """
     now = int(time.time() * 1000)
-    if "timestamp_ntz" in json.dumps(columns):
+    if any(_has_type(column["type"], "timestamp_ntz") for column in columns):
         features |= {"timestampNtz"}
     own = {"timestamp": now, "engineInfo": f"puffin_fast/{__version__}", "isBlindAppend": True}
     yield {
@@ -65,6 +65,15 @@ def first_actions(
             "createdTime": now,
         }
     }
+
+
+def _has_type(kind: Any, name: str) -> bool:
+    """Whether a type of the log is a primitive type, or has it at any depth."""
+    if isinstance(kind, str):
+        return kind == name
+    if kind["type"] == "struct":
+        return any(_has_type(field["type"], name) for field in kind["fields"])
+    return any(_has_type(kind[part], name) for part in ("elementType", "keyType", "valueType") if part in kind)
 
 
 @dataclass(frozen=True)

@@ -76,8 +76,9 @@ def _delta(where: Any, filesystem: Any) -> TableStorage | None:
         if not names_in(f"{folder}/{_DELTA_LOG}", "", filesystem=filesystem):
             return None
     from puffin_fast.delta.log.storage import storage_of
+    from puffin_fast.delta.log.storage_options import filesystem_of
 
-    return storage_of(where, filesystem)
+    return storage_of(where, filesystem_of(where, filesystem, None))
 
 
 def _found(where: Any, job_id: str, filesystem: Any) -> Iterator[tuple[str, Any]]:

@@ -21,6 +21,7 @@ from puffin_fast.delta.log.commit import Job as DeleteId
 from puffin_fast.delta.log.protocol import check_deletable
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
@@ -115,7 +116,7 @@ class DeltaDelete:
         self.started = time.perf_counter()
         refuse(table, "Delta", branch=None if request.branch == MAIN else request.branch)
         self.request = request
-        self.storage = storage_of(table)
+        self.storage = storage_of(table, filesystem_of(table, None, None))
         self.base = DeltaTable.of(snapshot(self.storage))
         self._job = DeleteId(request.verb, request.job_id)
         self._tasks: Sequence[Task] = ()
