@@ -72,7 +72,7 @@ MAX_SCHEMA_DEPTH = 32
 """Levels of nested types in an Avro schema; manifests need 8."""
 
 MAX_SCHEMA_TYPES = 10_000
-"""Types in an Avro schema, a named type counted at each use; a manifest with 1,000 partition fields has 4,000."""
+"""Types that names stand for in an Avro schema; types that are written out are not counted."""
 
 
 def check_metadata_size(path: str | None, n_bytes: int, io: Any = None) -> None:

@@ -2,8 +2,8 @@
 
 A record within a record is flattened, because Avro encodes a record as the sequence of its fields. Schemas that no
 manifest needs, and that would be expensive to read, are refused: a type that contains itself, arrays of items that
-take no bytes, more than `limits.MAX_SCHEMA_DEPTH` levels, and more than `limits.MAX_SCHEMA_TYPES` types after all
-references to names are expanded.
+take no bytes, more than `limits.MAX_SCHEMA_DEPTH` levels, and more than `limits.MAX_SCHEMA_TYPES` types in place of
+references to names: few names can stand for very many types. Types that are written out take bytes of the header each.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PlainSchema:
             str, tuple[str, int] | None
         ] = {}  # canonical name and number of types; None while it is being defined
         self._empty = {"null"}
-        self._n_named = self._n_unknown = self._n_types = self._depth = 0
+        self._n_named = self._n_unknown = self._n_types = self._n_expanded = self._depth = 0
         self.partition: list[PartitionColumn] = []
         self.constants: dict[str, bytes | None] = {}
         self.branches: dict[str, int] = {}
@@ -111,18 +111,13 @@ class PlainSchema:
 
     def _of(self, node: Any, inside: str | None = None) -> Any:
         """Converts one schema node; `inside` is the canonical name of the field that contains it."""
-        self._count(1)
+        self._n_types += 1
         self._depth += 1
         if self._depth > MAX_SCHEMA_DEPTH:
             raise ValueError(f"expected a schema of at most {MAX_SCHEMA_DEPTH} levels")
         plain = self._plain(node, inside)
         self._depth -= 1
         return plain
-
-    def _count(self, n_types: int) -> None:
-        self._n_types += n_types
-        if self._n_types > MAX_SCHEMA_TYPES:
-            raise ValueError(f"expected a schema of at most {MAX_SCHEMA_TYPES} types")
 
     def _plain(self, node: Any, inside: str | None) -> Any:
         if isinstance(node, list):
@@ -137,7 +132,9 @@ class PlainSchema:
             fields = self._fields(node["fields"], inside)
             if all(self._may_be_empty(field["type"]) for field in fields):
                 self._empty.add(name)
-            return self._define(node, {"type": kind, "name": name, "fields": fields}, self._n_types - before)
+            return self._define(
+                node, {"type": kind, "name": name, "fields": fields}, self._n_types - before + 1
+            )
         if kind == "fixed":
             if not isinstance(node["size"], int) or node["size"] < 0:
                 raise ValueError(f"a fixed of size {node['size']!r}")
@@ -164,7 +161,10 @@ class PlainSchema:
         found = self._named[name]
         if found is None:
             raise ValueError(f"type {name!r} contains itself")
-        self._count(found[1])
+        self._n_types += found[1]
+        self._n_expanded += found[1] - 1  # the name itself stands in the schema
+        if self._n_expanded > MAX_SCHEMA_TYPES:
+            raise ValueError(f"expected at most {MAX_SCHEMA_TYPES} types in place of names in the schema")
         return found[0]
 
     def _begin(self, node: Mapping[str, Any]) -> str:

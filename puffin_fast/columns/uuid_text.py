@@ -10,6 +10,20 @@ import pyarrow.compute as pc
 _TEXT = r"^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$"
 
 
+class UuidText(pa.ExtensionType):  # type: ignore[misc]
+    """The type of a file's texts that its schema calls UUIDs."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.large_string(), "puffin_fast.uuid_text")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> UuidText:
+        return cls()
+
+
 def is_uuid_text(array: Any) -> Any:
     """A mask that is true where a text is a UUID, and null where it is null."""
     return pc.match_substring_regex(array, _TEXT)

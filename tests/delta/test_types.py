@@ -177,3 +177,19 @@ def test_partition_columns_that_do_not_agree_with_the_schema_are_refused(
     for call in (delta.verify, delta.scan, lambda path: delta.delete(path, "id = 1")):
         with pytest.raises(errors.CorruptDataError, match=f"partition column.*{found}"):
             call(table)
+
+
+def test_only_types_require_features(tmp_path: Path) -> None:
+    names = pa.struct([("timestamp_ntz", pa.int64())])
+    for at, (kind, needed) in enumerate(
+        [
+            (names, False),
+            (pa.string(), False),
+            (pa.timestamp("us"), True),
+            (pa.list_(pa.struct([("a", pa.timestamp("us"))])), True),
+            (pa.map_(pa.string(), pa.timestamp("us")), True),
+        ]
+    ):
+        schema = pa.schema([("id", pa.int64()), ("timestamp_ntz", kind)])
+        made = delta.create_table(tmp_path / str(at), schema)
+        assert ("timestampNtz" in made.protocol.writer_features) is needed, kind

@@ -73,7 +73,9 @@ def _has_type(kind: Any, name: str) -> bool:
         return kind == name
     if kind["type"] == "struct":
         return any(_has_type(field["type"], name) for field in kind["fields"])
-    return any(_has_type(kind[part], name) for part in ("elementType", "keyType", "valueType") if part in kind)
+    return any(
+        _has_type(kind[part], name) for part in ("elementType", "keyType", "valueType") if part in kind
+    )
 
 
 @dataclass(frozen=True)

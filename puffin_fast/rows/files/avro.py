@@ -4,7 +4,8 @@ Field ids are the attributes ``field-id``, ``element-id``, ``key-id`` and ``valu
 not strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). Files of
 other writers have no ids; the table's name mapping then gives them. All logical types except decimal are removed
 from the header's schema before the rows are read. Dates and times are then read as integers, which Arrow accepts
-without conversion.
+without conversion. Logical types that are unknown, or that do not fit their type, are ignored, as Avro's specification
+demands.
 
 A schema that `avro_schema` refuses is refused here too. Blocks are decompressed one at a time, up to a limit that
 follows from their size, and fastavro reads the decompressed blocks.
@@ -30,6 +31,8 @@ from pyiceberg.types import (
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
     UnknownType,
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
@@ -40,6 +43,7 @@ from puffin_fast.avro.blocks import FileBytes, as_long, read_block
 from puffin_fast.avro.file import AVRO_ERRORS, HEADER, MAGIC, too_many_records
 from puffin_fast.avro.schema import PlainSchema
 from puffin_fast.columns.plain_types import plain_schema
+from puffin_fast.columns.uuid_text import UuidText
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
 from puffin_fast.limits import MAX_SCHEMA_TYPES
 from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, reading
@@ -77,7 +81,11 @@ class AvroReader:
                 f"{location}: AVRO; expected a schema of Iceberg's types, found {error!r}"
             ) from error
         self._stored = _without_logical_types(written)
-        self.schema = plain_schema(schema_to_pyarrow(iceberg, include_field_ids=True))
+        found = plain_schema(schema_to_pyarrow(iceberg, include_field_ids=True))
+        fields = zip(found, written["fields"], strict=True)
+        self.schema = pa.schema(
+            [field.with_type(_as_written(field.type, node["type"])) for field, node in fields]
+        )
         self.schema_bytes: bytes = self.schema.serialize().to_pybytes()
         self.n_rows = n_rows
         self.group_rows: tuple[int, ...] = (n_rows,)
@@ -92,7 +100,7 @@ class AvroReader:
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
     ) -> Iterator[pa.RecordBatch]:
         """Yields the rows of all blocks; only the requested columns are decoded."""
-        wanted = pa.schema([self.schema.field(name) for name in columns])
+        wanted = plain_schema(pa.schema([self.schema.field(name) for name in columns]))
         names = set(columns)
         fields = [field for field in self._stored["fields"] if field["name"] in names]
         head = BytesIO()
@@ -165,10 +173,7 @@ class AvroReader:
 
 
 class _SchemaConversion(AvroSchemaConversion):
-    """PyIceberg's, with the types of format version 3 and of other writers. Where a field has no id, it is negative.
-
-    UUIDs as texts are refused: none of the values would fit.
-    """
+    """PyIceberg's, with the types of format version 3 and of other writers. Where a field has no id, it is negative."""
 
     def __init__(self) -> None:
         self._missing_ids = itertools.count(-1, -1)
@@ -199,14 +204,62 @@ class _SchemaConversion(AvroSchemaConversion):
         return super()._convert_map_type(self._with_ids(map_type, "key-id", "value-id"))
 
     def _convert_logical_type(self, avro_logical_type: dict[str, Any]) -> IcebergType:
-        kind = avro_logical_type["logicalType"], avro_logical_type["type"]
-        if kind == ("timestamp-nanos", "long"):
-            return TimestamptzNanoType() if avro_logical_type.get("adjust-to-utc") else TimestampNanoType()
-        if kind == ("local-timestamp-micros", "long"):
-            return TimestampType()
-        if kind == ("uuid", "string"):
-            raise ValueError(f"UUIDs as texts: {avro_logical_type}")
-        return super()._convert_logical_type(avro_logical_type)
+        name, physical = avro_logical_type["logicalType"], avro_logical_type["type"]
+        if name in _TIMES:
+            known, without_zone, with_zone = _TIMES[name]
+            if physical == known:
+                return with_zone if avro_logical_type.get("adjust-to-utc") is True else without_zone
+        elif name in ("decimal", "map") or (name, physical) in _LOGICAL_TYPES:
+            return super()._convert_logical_type(avro_logical_type)
+        return self._convert_schema(
+            {key: value for key, value in avro_logical_type.items() if key != "logicalType"}
+        )
+
+
+_LOGICAL_TYPES = frozenset((("date", "int"), ("time-micros", "long"), ("uuid", "fixed")))
+"""Logical types that PyIceberg converts, with their types."""
+
+_TIMES: dict[str, tuple[str, IcebergType, IcebergType]] = {
+    "time-millis": ("int", TimeType(), TimeType()),
+    "timestamp-millis": ("long", TimestampType(), TimestamptzType()),
+    "timestamp-micros": ("long", TimestampType(), TimestamptzType()),
+    "timestamp-nanos": ("long", TimestampNanoType(), TimestamptzNanoType()),
+    "local-timestamp-millis": ("long", TimestampType(), TimestampType()),
+    "local-timestamp-micros": ("long", TimestampType(), TimestampType()),
+    "local-timestamp-nanos": ("long", TimestampNanoType(), TimestampNanoType()),
+}
+"""By logical type: its type, and the type of its values without and with ``adjust-to-utc``."""
+
+
+def _as_written(kind: pa.DataType, node: Any) -> pa.DataType:
+    """An Arrow type with what Iceberg's types do not have: milliseconds, and UUIDs as texts."""
+    if isinstance(node, list):
+        return _as_written(kind, next((part for part in node if part != "null"), "null"))
+    if not isinstance(node, dict):
+        return kind
+    inner = node["type"]
+    if pa.types.is_struct(kind) and inner == "record":
+        fields = zip(kind, node["fields"], strict=True)
+        return pa.struct([field.with_type(_as_written(field.type, part["type"])) for field, part in fields])
+    if pa.types.is_map(kind):
+        if inner == "map":
+            return pa.map_(
+                kind.key_field, kind.item_field.with_type(_as_written(kind.item_type, node["values"]))
+            )
+        pairs = zip((kind.key_field, kind.item_field), node["items"]["fields"], strict=True)
+        return pa.map_(*(field.with_type(_as_written(field.type, part["type"])) for field, part in pairs))
+    if inner == "array":
+        return pa.large_list(kind.value_field.with_type(_as_written(kind.value_type, node["items"])))
+    if isinstance(inner, dict | list):
+        return _as_written(kind, inner)
+    logical = str(node.get("logicalType"))
+    if (logical, inner) == ("uuid", "string"):
+        return UuidText()
+    if logical.endswith("-millis"):
+        if pa.types.is_timestamp(kind):
+            return pa.timestamp("ms", kind.tz)
+        return pa.time32("ms") if pa.types.is_time(kind) else kind
+    return kind
 
 
 class _Cursor:
@@ -245,7 +298,7 @@ class _OwnNames:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Any, str]] = {}  # by full name, with the namespace around the definition
-        self._n_types = 0
+        self._n_types = self._n_expanded = self._depth = 0
 
     def of(self, node: Any, space: str = "") -> Any:
         """Converts a type within a namespace."""
@@ -256,7 +309,11 @@ class _OwnNames:
             names = (f"{space}.{node}", f".{node}", node)
             definition = next((self._known[name] for name in names if name in self._known), None)
             if definition is not None:
-                return self.of(*definition)
+                self._n_expanded -= self._depth == 0  # the name itself stands in the schema
+                self._depth += 1
+                found = self.of(*definition)
+                self._depth -= 1
+                return found
             self._count()
             return node
         if not isinstance(node, dict):
@@ -282,8 +339,9 @@ class _OwnNames:
 
     def _count(self) -> None:
         self._n_types += 1
-        if self._n_types > MAX_SCHEMA_TYPES:
-            raise ValueError(f"expected a schema of at most {MAX_SCHEMA_TYPES} types")
+        self._n_expanded += self._depth > 0
+        if self._n_expanded > MAX_SCHEMA_TYPES:
+            raise ValueError(f"expected at most {MAX_SCHEMA_TYPES} types in place of names in the schema")
 
 
 def _without_logical_types(node: Any) -> Any:

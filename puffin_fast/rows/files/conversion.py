@@ -13,6 +13,7 @@ from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast._pyiceberg.v3_types import VARIANT_FIELDS, VariantType
 from puffin_fast.columns.plain_types import null_mask, plain_type, with_values
+from puffin_fast.columns.uuid_text import UuidText, uuids_of_text
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
@@ -274,6 +275,8 @@ def primitive(node: FileField, wanted: pa.DataType, cast: Cast) -> Convert | Non
         )
     if node.type == wanted:
         return None
+    if isinstance(node.found, UuidText) and wanted == pa.binary(16):
+        return lambda array, constants: uuids_of_text(array, wanted)
     if node.found == wanted:  # views and dictionaries
         return lambda array, constants: array.cast(wanted)
     try:
