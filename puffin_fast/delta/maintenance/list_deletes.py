@@ -48,7 +48,7 @@ def deletes(
         ``share`` double (``deleted`` as a share of ``rows``).
 
     Raises:
-        All errors of `scan`.
+        PuffinFastError: in the cases of `scan`.
 
     Examples:
         >>> result = pf.delta.delete(path, "id < 10")
