@@ -80,7 +80,8 @@ def _was_set(error: BaseException, last: TracebackType) -> bool:
     found = instructions[last.tb_lasti] if 0 <= last.tb_lasti < len(instructions) else None
     if found in _STARTS:
         return True
-    return found in _CALLS and not error.args and not isinstance(error, _WITHOUT_ARGUMENTS)
+    has_text = error.args or str(error)  # Pydantic's errors have no arguments
+    return found in _CALLS and not has_text and not isinstance(error, _WITHOUT_ARGUMENTS)
 
 
 class suppressed(suppress):  # noqa: N801 - named as what it replaces
@@ -114,18 +115,20 @@ def interruptible() -> Iterator[None]:
 def _cause(error: BaseException, handled: BaseException | None) -> BaseException | None:
     """The exception from outside among an error and its causes: the first one, whose traceback others have too."""
     found = None
-    cause: BaseException | None = error
-    while cause is not None and cause is not handled:
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        cause = left.pop(0)
+        if cause is None or cause is handled or id(cause) in seen:
+            continue
+        seen.add(id(cause))
         if isinstance(cause, KeyboardInterrupt) or is_from_outside(cause):
             found = cause
         elif found is None:
             found = _named_by(cause)
-        is_of_validator = type(cause).__name__ == "ValidationError" and hasattr(cause, "errors")
-        for detail in cause.errors() if is_of_validator else ():  # type: ignore[attr-defined]
-            wrapped = detail.get("ctx", {}).get("error")
-            if isinstance(wrapped, Exception) and is_from_outside(wrapped):
-                return wrapped
-        cause = cause.__cause__ or cause.__context__
+        left.append(cause.__cause__ or cause.__context__)
+        if type(cause).__name__ == "ValidationError" and hasattr(cause, "errors"):
+            left += (detail.get("ctx", {}).get("error") for detail in cause.errors())
     return found
 
 

@@ -1,4 +1,5 @@
-"""Names the right keyword where a caller writes another one, such as that of deltalake, SQL or PyIceberg."""
+"""What all public functions do around their work: an unknown keyword names the right one, such as for one of deltalake,
+SQL or PyIceberg; an exception from outside comes out as it is, not as the error of the code that it came in."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar
+
+from puffin_fast._run.interrupt import interruptible
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -60,7 +63,8 @@ def named_keywords(function: Function, module: str) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs.keys() <= known:
             raise TypeError(_message(function.__name__, min(kwargs.keys() - known), known))
-        return function(*args, **kwargs)
+        with interruptible():
+            return function(*args, **kwargs)
 
     call.__module__ = module
     return call  # type: ignore[return-value]

@@ -86,6 +86,7 @@ __all__ = [
 
 
 name_keywords(sys.modules[__name__], __all__)
+name_keywords(DeltaScan, ("count", "to_arrow"))
 
 
 def __dir__() -> list[str]:

@@ -111,6 +111,8 @@ __all__ = [
 
 name_keywords(sys.modules[__name__], __all__)
 name_keywords(Transaction, __all__)
+for _scan in (Scan, Changes):
+    name_keywords(_scan, ("count", "to_arrow"))
 
 if not TYPE_CHECKING:  # type checkers see the names above, and no others
 

@@ -23,6 +23,7 @@ from puffin_fast.rows.files.conversion import storage_type
 from puffin_fast.rows.files.files import BATCH_ROWS, reading
 from puffin_fast.rows.files.projection import FileSchema
 from puffin_fast.rows.files.reader import Batch, columns_of, open_format
+from puffin_fast.rows.keys.key_columns import normalize_nan
 from puffin_fast.rows.keys.key_set import KeySet
 
 if TYPE_CHECKING:
@@ -92,7 +93,11 @@ class _Keys:
         self, fields: Sequence[NestedField], files: Sequence[list[pa.ChunkedArray]], places: Sequence[int]
     ) -> None:
         self.columns = [
-            pa.chunked_array([c for file in files for c in file[at].chunks], storage_type(field.field_type))
+            normalize_nan(
+                pa.chunked_array(
+                    [c for file in files for c in file[at].chunks], storage_type(field.field_type)
+                )
+            )
             for at, field in enumerate(fields)
         ]
         self.set = KeySet.of(fields, self.columns, most_hashed=MOST_HASHED)
@@ -125,7 +130,8 @@ class DeletedKeys:
         return self._keys.set.fields
 
     def contains(self, columns: Mapping[int, pa.Array]) -> np.ndarray:
-        """Tests which rows are deleted; see `KeySet.contains`."""
+        """Tests which rows are deleted; see `KeySet.contains`. As in Java, any NaN is the same, -0.0 is not 0.0."""
+        columns = {field_id: normalize_nan(column) for field_id, column in columns.items()}
         if self.start is None:
             return self._keys.set.contains(columns)
         numbers = self._keys.set.index(columns).fill_null(-1).to_numpy()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from puffin_fast._run.interrupt import is_from_outside
+
 if TYPE_CHECKING:
     from pyiceberg.schema import Accessor, Schema
     from pyiceberg.types import NestedField, StructType
@@ -14,7 +16,9 @@ def structs_around(schema: Schema, field_id: int) -> tuple[NestedField, ...] | N
     """Returns the structs on the way to a field, outermost first; None if it is inside a list or map."""
     try:
         accessor: Accessor | None = schema.accessor_for_field(field_id)
-    except ValueError:
+    except ValueError as error:
+        if is_from_outside(error):
+            raise
         return None
     around: list[NestedField] = []
     fields: Sequence[NestedField] = schema.fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -32,10 +33,20 @@ def normalize_floats(columns: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
     return {field_id: _normalize_float(column) for field_id, column in columns.items()}
 
 
+def normalize_nan(column: Any) -> Any:
+    """A column in which all NaN have the same bits: their signs and payloads depend on the library that wrote them."""
+    if not pa.types.is_floating(column.type):
+        return column
+    is_nan = pc.is_nan(column)
+    if not pc.any(is_nan).as_py():
+        return column
+    return pc.if_else(is_nan, pa.scalar(math.nan, column.type), column)
+
+
 def _normalize_float(column: Any) -> Any:
     if not pa.types.is_floating(column.type):
         return column
-    return pc.add(column, pa.scalar(0.0, column.type))
+    return normalize_nan(pc.add(column, pa.scalar(0.0, column.type)))
 
 
 def key_fields(schema: Schema, join_cols: str | Sequence[str] | None) -> list[tuple[str, NestedField]]:
