@@ -297,7 +297,8 @@ class _Rows:
             if name in self.types:
                 head.append(f"\n{printable(self.types[name])}", style="dim")
         columns = [[_cell(row[name], self.null) for row in self.rows] for name in names]
-        if self.one_line:
+        one_line = self.one_line and len(names) * LEAST_WIDTH <= console.width
+        if one_line:
             _cut_paths(heads, columns, console.width)
         for name, head, cells in zip(names, heads, columns, strict=True):
             numbers = all(isinstance(row[name], int | float | None) for row in self.rows)
@@ -305,14 +306,17 @@ class _Rows:
             table.add_column(
                 head,
                 justify="right" if numbers else "left",
-                overflow="ellipsis" if self.one_line else "fold",
-                no_wrap=self.one_line,
-                min_width=whole if self.one_line else None,
+                overflow="ellipsis" if one_line else "fold",
+                no_wrap=one_line,
+                min_width=whole if one_line else None,
             )
         for row in zip(*columns, strict=True):
             table.add_row(*row)
         yield table
 
+
+LEAST_WIDTH = 9
+"""A table with less room for a column than this number of characters folds its cells instead of cutting them."""
 
 SHORTEST_PATH = 20
 """A path that is cut keeps at least this many characters."""

@@ -133,6 +133,12 @@ def test_a_row_has_one_line_on_a_terminal(changed: Options) -> None:
     assert any(name in line for line in on_terminal("files", "ns.t", "--wide", *changed))
 
 
+def test_a_table_of_many_columns_folds_its_cells(changed: Options) -> None:
+    lines = on_terminal("deletes", "ns.t", *changed)
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
+
+
 def test_rows_say_how_many_there_are_and_their_types(run: Run, changed: Options) -> None:
     text = run("scan", "ns.t", *changed).stdout
     assert text.endswith("20 of 990 rows\n")
