@@ -59,6 +59,17 @@ def test_forms_of_sql_work(table: Table, row_filter: str) -> None:
     assert pf.iceberg.delete(table, row_filter, dry_run=True).rows_deleted == len(expected)
 
 
+@pytest.mark.parametrize(("name", "near"), [("Id", "id"), ("nmae", "name"), ("t.id", "id"), ("x", "")])
+def test_an_unknown_column_is_refused_with_a_near_name(table: Table, name: str, near: str) -> None:
+    with pytest.raises(pf.NotFoundError) as caught:
+        pf.iceberg.scan(table, f"{name} = 5")
+    hint = f"; did you mean {near}" * bool(near)
+    assert (
+        str(caught.value)
+        == f"filter '{name} = 5': no column {name}{hint}; the table has id, name, date, at, t"
+    )
+
+
 REFUSED = {
     "id % 2 = 0": r'pc\.remainder\(pc\.field\("id"\), 2\) == 0',
     "mod(id, 2) = 0": r'pc\.remainder\(pc\.field\("id"\), 2\) == 0',
@@ -69,6 +80,29 @@ REFUSED = {
     "id = 1; drop table t": "expected AND, OR or the end, found drop|expected .* the end, found drop",
     "date = DATE '1/2/2026'": r"DATE: expected text such as '2024-01-15', found '1/2/2026'",
     "date = DATE 5": "needs|expected a literal",
+    "id = None": "write IS NULL",
+    "id is None": "write IS NULL",
+    "name = n5": "text needs quotes: 'n5'",
+    "SELECT * FROM t": "write only the condition",
+    "WHERE id = 5": "write only the condition",
+    "delete from t where id = 5": "write only the condition",
+    "`id` = 5": 'a column needs no quotes, or "double quotes"',
+    "[id] = 5": 'a column needs no quotes, or "double quotes"',
+    "id IN [1,2]": r"IN \(1, 2\)",
+    "id = 5 && id = 6": "write AND",
+    "id = 5 || id = 6": "write OR",
+    "!(id = 5)": "write NOT",
+    "name = \u2018n5\u2019": "straight 'single quotes'",
+    "date > 2024-01-01": "a date needs quotes",
+    "id = :x": "a value is written into the text",
+    "id = ?": "a value is written into the text",
+    "id = 5 -- c": "no comments",
+    "id = 0x10": "decimal number",
+    "id = 1_000": "digits without _",
+    "name RLIKE 'n'": "LIKE 'a%'",
+    "name ~ 'n'": "LIKE 'a%'",
+    "at > now()": "the time is written as text",
+    "at > current_timestamp": "the time is written as text",
 }
 
 

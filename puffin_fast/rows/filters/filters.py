@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -48,6 +49,7 @@ from puffin_fast.rows.filters.rewriters import (
     NotNullRewriter,
     PruningRewriter,
     RequiredFields,
+    UnknownColumn,
 )
 
 Filter: TypeAlias = str | BooleanExpression | pc.Expression
@@ -311,15 +313,22 @@ def _bound(
         converted, _ = visit(unbound, LiteralConverter(schema, case_sensitive, is_text))
         fits = visit(converted, RequiredFields(schema, case_sensitive))
         return fits, visit(fits, Binder(schema, case_sensitive))
-    except ValueError as error:
-        if "Could not find field" in str(error) or "Could not find column" in str(error):
-            known = ", ".join(field.name for field in schema.fields)
-            raise NotFoundError(f"filter {shown}: {error}; the table has {known}") from None
-        raise InvalidInputError(f"filter {shown}: {error}") from None
-    except (TypeError, ArithmeticError) as error:
+    except UnknownColumn as error:
+        known = ", ".join(field.name for field in schema.fields)
+        hint = _near(error.name, schema)
+        raise NotFoundError(f"filter {shown}: no column {error.name}{hint}; the table has {known}") from None
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise InvalidInputError(f"filter {shown}: {error}") from None
     except RecursionError:
         raise InvalidInputError("filter: nested too deeply") from None
+
+
+def _near(name: str, schema: Schema) -> str:
+    """A hint at the column that a name may mean: another case, the column of `alias.column`, or a similar name."""
+    known = {column.lower(): column for column in schema.column_names}
+    last = name.lower().rpartition(".")[2]
+    near = [last] if last in known else get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean {known[near[0]]}" if near else ""
 
 
 def _shown(row_filter: str | BooleanExpression) -> str:

@@ -102,6 +102,32 @@ _ARITHMETIC = {
 }
 """By a function or an operator: what to pass instead, with the name of the column."""
 
+_VALUE = "a value is written into the text, or passed in an expression such as pyiceberg.expressions.EqualTo"
+_NOW = "the time is written as text, such as TIMESTAMP '2024-01-15 10:30:00'"
+_MATCH = "LIKE 'a%' or LIKE '%a%' compares parts of text; pc.match_substring_regex is for regular expressions"
+_HINTS = tuple(
+    (re.compile(form, re.IGNORECASE), hint)
+    for form, hint in {
+        r"(?<=in )\s*\[": "a list is in parentheses: IN (1, 2)",
+        r"[`\[]": 'a column needs no quotes, or "double quotes"',
+        r"&": "write AND",
+        r"!": "write NOT",
+        "[\u2018\u2019\u201c\u201d]": "text needs straight 'single quotes'",
+        r":\w|\?|\$\d|\{": _VALUE,
+        r"--|/\*|#": "a filter has no comments",
+        r"(?<=\b0)x[\da-f]+": "write a decimal number",
+        r"(?<=\d)_\d": "write digits without _",
+        r"(?<=\b\d{4})-\d\d-\d\d": "a date needs quotes, such as '2024-01-15'",
+        r"none\b": "write IS NULL",
+        r"~|(rlike|regexp|similar|startswith|contains)\b": _MATCH,
+        r"(now|today|getdate) *\(|(current_date|current_timestamp|current_time)\b": _NOW,
+    }.items()
+)
+"""By the form of the text where parsing stopped: what to write instead."""
+
+_STATEMENT = re.compile(r"\s*(select|delete|update|where|from)\s+[\w*\"]", re.IGNORECASE)
+"""A statement, or a clause, in place of its condition."""
+
 _BEYOND = "functions, arithmetic and other columns need a PyArrow expression, or SQL on Spark"
 
 
@@ -304,7 +330,10 @@ class _Parser:
             return literal(word == "true")
         if word in ("null", "nan"):
             raise self._expected(wanted, f"; no value is equal to it: write IS {word.upper()}")
-        hint = f"; {_BEYOND}" if kind == "word" else "; text needs 'single quotes'" * (kind == "quoted")
+        hint = "; text needs 'single quotes'" if kind == "quoted" else ""
+        if kind == "word":
+            quotes = "" if self._tokens[self._at + 1][1] == "(" else f"text needs quotes: '{text}'; "
+            hint = f"; {quotes}{_BEYOND}"
         raise self._expected(wanted, hint)
 
     def _string(self) -> str:
@@ -326,7 +355,14 @@ class _Parser:
 
     def _expected(self, wanted: str, hint: str = "") -> InvalidInputError:
         _, text, at = self._tokens[self._at]
-        return self._error(at, f"expected {wanted}, found {text or 'the end'}{hint}")
+        if wanted.startswith("AND") and self._text.startswith("||", at):
+            hint = "; write OR"
+        return self._error(at, f"expected {wanted}, found {text or 'the end'}", hint)
 
-    def _error(self, at: int, what: str) -> InvalidInputError:
+    def _error(self, at: int, what: str, hint: str = "") -> InvalidInputError:
+        if _STATEMENT.match(self._text):
+            hint = "; write only the condition, the text after WHERE"
+        else:
+            hint = next((f"; {text}" for form, text in _HINTS if form.match(self._text, at)), hint)
+        what += hint
         return InvalidInputError(f"filter {shown_text(self._text)}: at character {at + 1}: {what}")

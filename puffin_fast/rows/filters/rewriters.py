@@ -51,6 +51,14 @@ def check_names(schema: Schema, names: Iterable[str], *, case_sensitive: bool) -
             )
 
 
+class UnknownColumn(Exception):
+    """A filter has a column that the schema does not have."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 class ExpressionRewriter(BooleanExpressionVisitor[BooleanExpression]):
     """Rebuilds an expression; subclasses replace predicates."""
 
@@ -104,7 +112,10 @@ class LiteralConverter(BooleanExpressionVisitor[_Pair]):
 
     def visit_unbound_predicate(self, predicate: Any) -> _Pair:
         check_names(self._schema, [predicate.term.name], case_sensitive=self._case_sensitive)
-        kind = predicate.term.bind(self._schema, self._case_sensitive).ref().field.field_type
+        try:
+            kind = predicate.term.bind(self._schema, self._case_sensitive).ref().field.field_type
+        except ValueError:
+            raise UnknownColumn(predicate.term.name) from None
         if isinstance(kind, VariantType):
             raise UnsupportedError(f"filter {predicate}: not supported on {predicate.term.name}, a variant")
         if self._is_text:
