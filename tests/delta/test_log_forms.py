@@ -11,6 +11,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from puffin_fast import delta, errors
+from tests.conftest import require_module
 from tests.delta.test_delete import alter, commit_of, files_of, ids
 
 Golden = Callable[[str], Path]
@@ -169,4 +170,29 @@ def test_other_numbers_of_records_are_named(n_rows: str, golden: Golden) -> None
     for version in range(3):
         alter(table, "add", lambda add: add.update(stats=f'{{"numRecords":{n_rows}}}'), version)
     with pytest.raises(errors.CorruptDataError, match=r"numRecords( of stats of a file)?: expected"):
+        delta.scan(table).count()
+
+
+def test_properties_that_are_no_texts_are_their_json(golden: Callable[[str], Path]) -> None:
+    """deltalake reads them; the protocol has texts only."""
+    table = golden("spark_partitioned")
+    given = {
+        "delta.enableDeletionVectors": True,
+        "delta.checkpointInterval": 3,
+        "a": 1.5,
+        "delta.appendOnly": False,
+    }
+    alter(table, "metaData", lambda action: action["configuration"].update(given))
+    assert delta.snapshot(table).configuration.items() >= {
+        ("delta.enableDeletionVectors", "true"),
+        ("delta.checkpointInterval", "3"),
+        ("a", "1.5"),
+        ("delta.appendOnly", "false"),
+    }
+    n_rows = delta.scan(table).count()
+    assert delta.delete(table, "id < 70").rows_deleted == n_rows - delta.scan(table).count() > 0
+    deltalake: Any = require_module("deltalake")
+    assert deltalake.DeltaTable(str(table)).metadata().configuration["delta.checkpointInterval"] == "3"
+    alter(table, "metaData", lambda action: action["configuration"].update({"a": ["b"]}))
+    with pytest.raises(errors.CorruptDataError, match="configuration"):
         delta.scan(table).count()

@@ -23,6 +23,8 @@ _Counted = Annotated[int, Meta(ge=-1, le=2**62)]
 """A number from which a commit counts on."""
 _Name = Annotated[str, Meta(min_length=1)]
 _Texts = dict[str, str | None] | None
+_Properties = dict[str, str | bool | int | float | None] | None
+"""Texts by the protocol; deltalake also takes other values, as their JSON text."""
 
 
 class _Vector(Struct, rename="camel"):
@@ -60,7 +62,7 @@ class _Format(Struct):
 class _MetaData(Struct, rename="camel"):
     schema_string: str
     partition_columns: list[str] | None = None
-    configuration: _Texts = None
+    configuration: _Properties = None
     format: _Format | None = None
 
 

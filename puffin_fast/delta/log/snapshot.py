@@ -83,9 +83,13 @@ class Snapshot:
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """The table properties."""
+        """The table properties. A value that is not a text counts as its JSON text, as in deltalake."""
         given = self.metadata.get("configuration") or {}
-        return {name: value for name, value in given.items() if value is not None}
+        return {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in given.items()
+            if value is not None
+        }
 
     @cached_property
     def delta_schema(self) -> Mapping[str, Any]:
