@@ -19,7 +19,7 @@ from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_expiry
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.maintenance.orphan_files import files_of_newer, files_of_others
+from puffin_fast.iceberg.maintenance.orphan_files import files_of_others, files_of_unknown
 from puffin_fast.iceberg.maintenance.removal import check_may_remove, inside, remove_all
 from puffin_fast.iceberg.maintenance.retention import Expiry, Retention, chosen
 from puffin_fast.iceberg.maintenance.snapshot_files import SnapshotFile, snapshot_files
@@ -170,7 +170,7 @@ class _Plan:
         known_ids: ids of all snapshots before the expiry.
         not_listed: a sentence for each manifest list and manifest of expired snapshots that does not exist.
         of_others: files in the folders of other tables.
-        of_newer: files that metadata of the table needs which the catalog does not have.
+        of_unknown: files that metadata of the table needs which the catalog does not have.
     """
 
     expiry: Expiry
@@ -178,7 +178,7 @@ class _Plan:
     known_ids: frozenset[int]
     not_listed: tuple[str, ...] = ()
     of_others: FileSet = field(default_factory=lambda: FileSet(()))
-    of_newer: FileSet = field(default_factory=lambda: FileSet(()))
+    of_unknown: FileSet = field(default_factory=lambda: FileSet(()))
 
     @classmethod
     def of(cls, table: WorkingTable, expiry: Expiry, threads: int | None) -> _Plan:
@@ -199,7 +199,7 @@ class _Plan:
             of_others = files_of_others(table)
         except UnsupportedError:  # the FileIO cannot list files
             return plan
-        return replace(plan, of_others=of_others, of_newer=FileSet(files_of_newer(table, threads)))
+        return replace(plan, of_others=of_others, of_unknown=FileSet(files_of_unknown(table, threads)))
 
     def removable(self, table: WorkingTable, threads: int | None) -> tuple[list[str], Sequence[str]]:
         """Returns the files to remove, and a sentence for each that is not removed.
@@ -221,7 +221,7 @@ class _Plan:
         for path in within:
             if path in self.of_others:
                 not_removed.append(f"{path}: in the folder of another table")
-            elif path in self.of_newer:
+            elif path in self.of_unknown:
                 not_removed.append(f"{path}: metadata of this table needs it that the catalog does not have")
             else:
                 removable.append(path)

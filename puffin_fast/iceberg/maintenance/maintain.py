@@ -25,9 +25,12 @@ from puffin_fast.iceberg.maintenance.orphan_files import (
     RemoveOrphanFilesResult,
     remove_orphan_files,
 )
+from puffin_fast.iceberg.maintenance.removal import check_may_remove
+from puffin_fast.iceberg.maintenance.retention import Retention
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
+from puffin_fast.iceberg.maintenance.unknown_metadata import check_newest
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
 
 STEPS = ("convert", "rewrite", "compact", "expire", "clean")
@@ -143,7 +146,8 @@ def maintain(
     Converts delete files to vectors, rewrites data files, compacts vectors, expires snapshots and removes orphan files.
 
     Each step is a commit of its own, or several; it does nothing if there is nothing to do. A step that fails leaves
-    the steps before it committed, and a repetition goes on from there.
+    the steps before it committed, and a repetition goes on from there. For what expiry and clean-up refuse a table
+    (properties, newer metadata that the catalog does not have), it is refused before the first step.
 
     Args:
         table: a PyIceberg table of format version 3, or 2. It is refreshed first, and has the new metadata afterwards.
@@ -165,8 +169,15 @@ def maintain(
     check_threads(threads)
     check_flags(dry_run=dry_run)
     check_name("branch", branch, optional=False)
-    version = open_table(table, oldest=2).metadata.format_version
+    working = open_table(table, oldest=2)
+    version = working.metadata.format_version
     steps = [step for step in policy.steps if version > 2 or step not in VECTOR_STEPS]
+    if not {"expire", "clean"}.isdisjoint(steps):
+        check_may_remove(working)
+    if "expire" in steps:
+        Retention.of(working.properties, older_than=policy.expire_older_than, retain_last=policy.retain_last)
+    if "clean" in steps:
+        check_newest(working, threads)
     job: dict[str, Any] = {"threads": threads, "dry_run": dry_run}
     found: dict[str, Any] = {}
     if "convert" in steps:

@@ -31,15 +31,15 @@ from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.maintenance.newer_metadata import (
+from puffin_fast.iceberg.maintenance.removal import check_may_remove, is_metadata_file, path_below, remove_all
+from puffin_fast.iceberg.maintenance.snapshot_files import snapshot_files, snapshots_of
+from puffin_fast.iceberg.maintenance.unknown_metadata import (
     Listed,
     check_newest,
     metadata_folders,
-    newer_metadata,
     parsed_metadata,
+    unknown_metadata,
 )
-from puffin_fast.iceberg.maintenance.removal import check_may_remove, is_metadata_file, path_below, remove_all
-from puffin_fast.iceberg.maintenance.snapshot_files import snapshot_files, snapshots_of
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 
 if TYPE_CHECKING:
@@ -75,11 +75,12 @@ def orphan_files(
     merged or compacted. No file is removed: the caller does that.
 
     In doubt a file is not listed: if its location may be another spelling of a needed one (``s3a`` for ``s3``), if
-    the filesystem does not report its age, if metadata of this table needs it that is newer than the catalog's or
-    follows other commits, or if it belongs to another table whose metadata is at or below this one's location, also to
-    a table that was dropped and created again there, and to a table of Delta, Hudi, Lance or Paimon. Where such a table
-    has the same folder, as that of `puffin_fast.delta.from_iceberg`, only metadata files are listed. Local links are
-    not followed. Files outside of the table's location (``write.data.path``) are not listed.
+    the filesystem does not report its age, if metadata of this table needs it that the catalog does not have and that
+    is not known to be an earlier state of the catalog's (a warning is logged with its name), or if it belongs to
+    another table whose metadata is at or below this one's location, also to a table that was dropped and created again
+    there, and to a table of Delta, Hudi, Lance or Paimon. Where such a table has the same folder, as that of
+    `puffin_fast.delta.from_iceberg`, only metadata files are listed. Local links are not followed. Files outside of the
+    table's location (``write.data.path``) are not listed.
 
     A file of another table whose metadata is somewhere else, and whose ``write.data.path`` points below this
     table's location, cannot be recognised: give such tables folders of their own. Nor can metadata of this table that
@@ -130,8 +131,8 @@ def orphan_files(
     ]
     others = FileSet(())
     if unused:
-        newer = files_of_newer(table, threads, below=(*listed, *of_others))
-        others = FileSet(_needed_by_others(table, listed, needed, threads) | newer)
+        unknown = files_of_unknown(table, threads, below=(*listed, *of_others))
+        others = FileSet(_needed_by_others(table, listed, needed, threads) | unknown)
     rows = sorted(row for row in unused if row[0] not in others)
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
@@ -232,18 +233,20 @@ def needed_files(
     return found
 
 
-def files_of_newer(
+def files_of_unknown(
     table: Table, threads: int | None = None, *, below: Iterable[Listed] | None = None
 ) -> set[str]:
-    """Returns the files of the table's metadata that its catalog does not have; arguments as `newer_metadata`."""
-    newer = newer_metadata(table, threads, below=below)
-    replaced = {entry.metadata_file for metadata in newer.values() for entry in metadata.metadata_log}
+    """Returns the files that `unknown_metadata` needs, all snapshots of each; takes its arguments."""
     found: set[str] = set()
-    for path, metadata in newer.items():
-        _LOG.warning("%s: metadata that the catalog does not have: its files are kept", path)
-        if path not in replaced:
-            other = Table(table.name(), metadata, path, table.io, table.catalog)
-            found |= needed_files(other, metadata.snapshots, threads, missing=[])
+    for path, metadata in unknown_metadata(table, threads, below=below).items():
+        _LOG.warning(
+            "%s: metadata of this table that its catalog does not have, of another catalog or of a commit that failed: "
+            "the files that it needs are kept. Remove it if it is certain that no catalog has it",
+            path,
+        )
+        other = Table(table.name(), metadata, path, table.io, table.catalog)
+        found |= needed_files(other, (), threads)
+        found.update(snapshot_files(other, metadata.snapshots, threads, without=found, missing=[]))
     return found
 
 

@@ -163,13 +163,13 @@ def _needed(where: Any, filesystem: Any) -> set[str]:
     """The files that the snapshots or versions of a table need, as they are now."""
     if _is_table(where):
         from puffin_fast.iceberg.compat.working_table import WorkingTable
-        from puffin_fast.iceberg.maintenance.orphan_files import files_of_newer, needed_files
+        from puffin_fast.iceberg.maintenance.orphan_files import files_of_unknown, needed_files
 
         table = WorkingTable(where)
         table.load()
         table.complete()
         table.publish()
-        return needed_files(table, table.metadata.snapshots) | files_of_newer(table)
+        return needed_files(table, table.metadata.snapshots) | files_of_unknown(table)
     storage = _delta(where, filesystem)
     if storage is None:
         return set()

@@ -20,7 +20,7 @@ from puffin_fast._io.folder import files_below
 from puffin_fast.errors import ConflictError, InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
-from puffin_fast.iceberg.maintenance import newer_metadata
+from puffin_fast.iceberg.maintenance import unknown_metadata
 from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from tests.iceberg.conftest import local
@@ -214,7 +214,7 @@ def test_the_location_is_listed_once_and_again_before_files_are_removed(
         listed.append(root)
         return files_below(root, **options)
 
-    for module in (orphan_module, newer_metadata):
+    for module in (orphan_module, unknown_metadata):
         monkeypatch.setattr(module, "files_below", counted)
     assert str(orphan) in "".join(orphans(table))
     assert len(listed) == 1

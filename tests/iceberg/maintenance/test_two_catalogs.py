@@ -1,9 +1,10 @@
-"""A table in two catalogs, of which one is stale: the files of the newer state stay."""
+"""A table in two catalogs, of which one is stale or both went on: the files of the other state stay."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_fast import PositionBitmap, iceberg
-from puffin_fast.errors import ConflictError
+from puffin_fast.errors import ConflictError, InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.puffin.vectors import write_vectors
@@ -157,15 +158,121 @@ def test_a_lost_race_is_no_other_catalog(racing: RacingCatalog) -> None:
     is_whole(table)
 
 
-def test_metadata_of_a_killed_writer_is_removed_after_the_next_commit(
+def test_metadata_of_a_killed_writer_keeps_its_files_until_it_is_removed_by_hand(
     both: tuple[Table, Table], caplog: pytest.LogCaptureFixture
 ) -> None:
+    """It cannot be told from the state of another catalog, whatever was committed since."""
     killed, table = both
     iceberg.append(killed, ids(20))
-    with caplog.at_level(logging.WARNING, "puffin_fast"):
-        assert iceberg.orphan_files(table, older_than=AT_ONCE).num_rows == 0
-    assert killed.metadata_location in caplog.text
     iceberg.append(table, ids(20))
-    found = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False).files["path"].to_pylist()
-    assert len(found) in (1, 4)  # metadata files outside of the location are not listed
+    with caplog.at_level(logging.WARNING, "puffin_fast"):
+        found = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
+    assert found.files.num_rows == 0
+    assert killed.metadata_location in caplog.text
+    local(killed.metadata_location).unlink()
+    found = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
+    assert found.files.num_rows in (1, 3)  # manifests outside of the location are not listed
     is_whole(table)
+
+
+def clean_all(table: Table) -> None:
+    """Expires and removes all that the functions allow, in the order of `maintain` and by themselves."""
+    policy = iceberg.MaintenancePolicy(expire_older_than=timedelta(), clean_older_than=timedelta())
+    before = table.refresh().metadata_location
+    try:
+        iceberg.maintain(table, policy)
+    except ConflictError:
+        assert table.refresh().metadata_location == before
+    with suppress(ConflictError):
+        iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
+    iceberg.expire_snapshots(table, older_than=timedelta())
+    with suppress(ConflictError):
+        iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
+
+
+@pytest.mark.parametrize("by", ["puffin_fast", "pyiceberg"])
+@pytest.mark.parametrize(
+    ("order", "properties"),
+    [
+        ("bb", {}),
+        ("bb", {"write.metadata.compression-codec": "gzip"}),
+        ("ab", {}),
+        ("ba", {}),
+        ("bbaa", {}),
+        ("baa", {}),
+        ("bba", {}),
+        ("baaa", {"write.metadata.previous-versions-max": "1"}),
+        ("bbaaa", {"write.metadata.previous-versions-max": "1"}),
+        ("bpaaaa", {"write.metadata.previous-versions-max": "1"}),
+        ("pa", {}),
+    ],
+)
+def test_clean_up_of_one_catalog_keeps_the_diverged_state_of_the_other(
+    order: str, properties: dict[str, str], by: str, racing: RacingCatalog, other: SqlCatalog
+) -> None:
+    """In the order, "a" and "b" are commits through the two catalogs, and "p" one of b that changes a property."""
+    properties = {**AT_ONCE_FAILING, **properties}
+    if by == "pyiceberg":
+        a = racing.create_table("n.t", SCHEMA, properties=properties)
+        a.append(ids(0))
+    else:
+        a = iceberg.create_table(racing, "n.t", SCHEMA, properties=properties)
+        iceberg.append(a, ids(0))
+    b = other.register_table("n.t", a.metadata_location)
+    for number, who in enumerate(order, 1):
+        table = a if who == "a" else b
+        if who == "p":
+            with iceberg.v3_metadata(b.catalog), b.transaction() as change:
+                change.set_properties({"a": str(number)})
+        elif by == "pyiceberg":
+            table.append(ids(10 * number))
+        else:
+            iceberg.overwrite(table, ids(10 * number))
+    there = iceberg.scan(b).to_arrow().sort_by("id")
+    listed = iceberg.orphan_files(a, older_than=AT_ONCE)["path"].to_pylist()
+    assert b.metadata_location not in listed
+    clean_all(a)
+    assert iceberg.scan(other.load_table("n.t")).to_arrow().sort_by("id") == there
+    is_whole(b)
+    is_whole(a)
+    if "a" in order:  # else the state of a is an earlier one of b, which may expire
+        clean_all(b)
+        is_whole(a)
+        is_whole(b)
+
+
+def test_metadata_before_the_log_is_an_orphan(
+    racing: RacingCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a file between it and the log was removed, it may be another catalog's, and is kept."""
+    once = {"write.metadata.previous-versions-max": "1"}
+    table = iceberg.create_table(racing, "n.t", SCHEMA, properties=once)
+    locations = [table.metadata_location]
+    for number in range(5):
+        iceberg.append(table, ids(number))
+        locations.append(table.metadata_location)
+    assert iceberg.orphan_files(table, older_than=AT_ONCE)["path"].to_pylist() == sorted(locations[:4])
+    assert "does not have" not in caplog.text
+    local(locations[2]).unlink()
+    assert iceberg.orphan_files(table, older_than=AT_ONCE)["path"].to_pylist() == [locations[3]]
+    assert locations[1] in caplog.text
+    is_whole(table)
+
+
+@pytest.mark.parametrize(
+    ("refused", "error"),
+    [
+        ({"gc.enabled": "false"}, UnsupportedError),
+        ({"history.expire.max-snapshot-age-ms": "soon"}, InvalidInputError),
+    ],
+)
+def test_maintenance_is_refused_before_its_first_step(
+    refused: dict[str, str], error: type[Exception], racing: RacingCatalog
+) -> None:
+    table = iceberg.create_table(racing, "n.t", SCHEMA, properties=refused)
+    iceberg.append(table, ids(0))
+    iceberg.delete(table, "id < 5")
+    before = table.metadata_location
+    with pytest.raises(error):
+        iceberg.maintain(table)
+    assert table.refresh().metadata_location == before

@@ -6,7 +6,7 @@ Metadata of a commit in progress, or of one whose writer was killed, cannot be t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
 
-CLOCK_SKEW = timedelta(days=1)
-"""A file may look this much older than its metadata says."""
-
 
 def metadata_folders(table: Table) -> set[str]:
     """Returns the folders of a table's metadata files."""
@@ -48,13 +45,15 @@ Listed = tuple[str, int, datetime | None]
 """Location, size and modification time of a file."""
 
 
-def newer_metadata(
+def unknown_metadata(
     table: Table, threads: int | None = None, *, below: Iterable[Listed] | None = None
 ) -> dict[str, TableMetadata]:
-    """Returns the table's metadata that is newer than its catalog's, or follows other commits, by its file.
+    """Returns the table's metadata that is not known to be an earlier state of its catalog's, by its file.
 
-    The table's location and the folders of its metadata are searched: metadata in other places is not found. Metadata
-    files that are older than the catalog's metadata log are left out.
+    Known are the files of the metadata log, those of the log of its oldest file, and so on. A state of another catalog
+    is in none of these logs, whatever its age and its snapshots. In doubt, as after a metadata file in between was
+    removed, a file is unknown. The table's location and the folders of its metadata are searched: metadata in other
+    places is not found.
 
     Args:
         table: the table, with the newest and complete metadata of its catalog.
@@ -64,44 +63,59 @@ def newer_metadata(
     Raises:
         UnsupportedError: the FileIO cannot list files, or PyIceberg cannot read such a file.
     """
-    metadata = table.metadata
-    log = {entry.metadata_file: entry.timestamp_ms for entry in metadata.metadata_log}
-    now = datetime.now(UTC)
-    oldest_ms = min((*log.values(), metadata.last_updated_ms))
-    oldest = datetime.fromtimestamp(min(max(oldest_ms / 1000, 0), now.timestamp()), UTC) - CLOCK_SKEW
-    known = FileSet((table.metadata_location, *log))
-
-    def load(path: str) -> TableMetadata | None:
-        try:
-            stated = read_metadata_file(table.io, path)
-        except (
-            CorruptDataError,
-            InvalidInputError,
-            NotFoundError,
-        ):  # of a writer that was killed, or removed
-            return None
-        is_own = stated.get("table-uuid") == str(metadata.table_uuid)
-        return parsed_metadata(path, stated) if is_own else None
-
-    def is_unknown(other: TableMetadata) -> bool:
-        if _age(other) > _age(metadata) or other.last_updated_ms > metadata.last_updated_ms:
-            return True
-        later = (entry for entry in other.metadata_log if entry.timestamp_ms > oldest_ms)
-        return any(entry.metadata_file not in known for entry in later)
-
     location = table.location().rstrip("/")  # another catalog may have another write.metadata.path
     outside = (folder for folder in metadata_folders(table) if path_below(folder, location) is None)
-    paths = []
-    for listed in (
+    listed = (
         files_in(table, location) if below is None else below,
         *map(partial(files_in, table), sorted(outside)),
-    ):
-        for path, _, modified in listed:
-            if is_metadata_file(path) and (modified is None or modified >= oldest):
-                paths.append(path)
-    paths = [path for path in dict.fromkeys(paths) if path not in known]
-    found = zip(paths, on_threads(load, paths, threads), strict=True)
-    return {path: other for path, other in found if other is not None and is_unknown(other)}
+    )
+    paths = list(dict.fromkeys(path for files in listed for path, _, _ in files if is_metadata_file(path)))
+    for log in _logs(table):
+        known = FileSet(log)
+        paths = [path for path in paths if path not in known]
+        if not paths:
+            return {}
+    found = zip(paths, on_threads(partial(_stated, table), paths, threads), strict=True)
+    return {path: parsed_metadata(path, stated) for path, stated in found if stated is not None}
+
+
+def _logs(table: Table) -> Iterator[list[str]]:
+    """Yields the catalog's metadata file with its log, then the log of the oldest file in it that exists, and so on.
+
+    A log is a part of its predecessor's and the predecessor itself, so the oldest file leads to all before it.
+    """
+    log = [entry.metadata_file for entry in table.metadata.metadata_log]
+    yield [table.metadata_location, *log]
+    seen = {table.metadata_location, *log}
+    while log:
+        documents = (_stated(table, path) for path in log)
+        oldest = next((stated for stated in documents if stated is not None), {})
+        entries = oldest.get("metadata-log")
+        files = (entry.get("metadata-file") for entry in entries or () if isinstance(entry, dict))
+        log = [file for file in files if isinstance(file, str) and file not in seen]
+        seen.update(log)
+        yield log
+
+
+def _stated(table: Table, path: str) -> dict[str, Any] | None:
+    """Returns the document of a metadata file; None if it is not complete, does not exist or is of another table."""
+    try:
+        stated = read_metadata_file(table.io, path)
+    except (CorruptDataError, InvalidInputError, NotFoundError):  # of a writer that was killed, or removed
+        return None
+    return stated if stated.get("table-uuid") == str(table.metadata.table_uuid) else None
+
+
+def _is_newer(other: TableMetadata, table: Table) -> bool:
+    """Returns whether unknown metadata is newer than the catalog's, or follows other commits since its log begins."""
+    metadata = table.metadata
+    if _age(other) > _age(metadata) or other.last_updated_ms > metadata.last_updated_ms:
+        return True
+    log = {entry.metadata_file: entry.timestamp_ms for entry in metadata.metadata_log}
+    oldest_ms = min((*log.values(), metadata.last_updated_ms))
+    known = FileSet((table.metadata_location, *log))
+    later = (entry for entry in other.metadata_log if entry.timestamp_ms > oldest_ms)
+    return any(entry.metadata_file not in known for entry in later)
 
 
 def files_in(table: Table, folder: str) -> Iterator[Listed]:
@@ -120,13 +134,15 @@ def check_newest(table: WorkingTable, threads: int | None) -> None:
     for _ in attempts(table.properties):
         table.load()
         table.complete()
-        newer = newer_metadata(table, threads)
+        unknown = unknown_metadata(table, threads)
+        newer = [path for path, other in unknown.items() if _is_newer(other, table)]
         if not newer:
             return
     raise ConflictError(
         f"{table.shown}: no file was removed: {', '.join(sorted(newer))} is metadata of this table that follows other "
         f"commits than those up to {table.metadata_location}, which the catalog has. Is the table in another catalog, "
-        "too? If not, the writer was killed: repeat its job, or remove this metadata file"
+        "too? If not, the writer was killed: repeat its job, or remove this metadata file once it is certain that no "
+        "catalog has it"
     )
 
 
