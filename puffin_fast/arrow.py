@@ -44,6 +44,11 @@ __all__ = [
     "union",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _INT32_MAX = (1 << 31) - 1
 _MOST_ROWS = (1 << 60) - 1
 

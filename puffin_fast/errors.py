@@ -17,6 +17,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class PuffinFastError(Exception):
     """Base class of the errors that this package raises."""
 

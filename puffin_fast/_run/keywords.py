@@ -22,6 +22,8 @@ _OTHER_NAMES = {
         "condition",
         "delete_filter",
         "overwrite_filter",
+        "expr",
+        "query",
     ),
     "join_cols": ("on", "by", "key", "key_columns", "keys", "join_columns", "merge_keys"),
     "data": ("df", "rows", "source", "frame", "table_data", "new_data"),
@@ -36,6 +38,8 @@ _OTHER_NAMES = {
     "deletes": ("positions",),
     "filesystem": ("fs", "io"),
     "update_columns": ("columns", "update_cols"),
+    "from_snapshot_id_exclusive": ("start", "start_snapshot_id", "from_snapshot_id", "start_version"),
+    "to_snapshot_id_inclusive": ("end", "end_snapshot_id", "to_snapshot_id", "end_version"),
     "dry_run": ("dryrun", "preview"),
 }
 """By the name of a parameter: names that other libraries have for it."""

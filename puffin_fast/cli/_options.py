@@ -59,10 +59,10 @@ def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
-    """Parses the values of a repeatable option KEY=VALUE; None if it is not given."""
+    """Parses the values of a repeatable option such as KEY=VALUE; None if it is not given."""
     found = dict(text.partition("=")[::2] for text in texts)
     if any("=" not in text for text in texts) or "" in found:
-        raise click.BadParameter("expected KEY=VALUE", context, option)
+        raise click.BadParameter(f"expected {option.metavar or 'KEY=VALUE'}", context, option)
     return found or None
 
 

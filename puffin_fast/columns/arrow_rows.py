@@ -69,7 +69,7 @@ def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBat
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{what}: expected {expected}, found {type(rows).__name__}: {error}"
-        ) from error
+        ) from None
     instead = _INSTEAD.get(package) or _INSTEAD.get(type(rows).__name__) or _INSTEAD.get(what)
     hint = f"; {instead}" if instead else ""
     raise InvalidInputError(f"{what}: expected {expected}, found {type(rows).__name__}{hint}")

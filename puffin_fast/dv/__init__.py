@@ -4,3 +4,7 @@ from puffin_fast.dv import delta, iceberg, lance, mumbling, paimon
 from puffin_fast.dv.convert import convert
 
 __all__ = ["convert", "delta", "iceberg", "lance", "mumbling", "paimon"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

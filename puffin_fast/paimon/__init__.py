@@ -13,3 +13,7 @@ with imports_of_extra("paimon"):
     from puffin_fast.paimon.vectors import vectors
 
 __all__ = ["DeleteResult", "accelerate", "convert_vectors", "delete", "delete_positions", "vectors"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

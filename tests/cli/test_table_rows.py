@@ -199,7 +199,7 @@ def test_rows_are_updated_to_values_as_they_are_shown(run: Run, catalog_options:
         found = open_table(catalog_options).scan("id < 3").to_arrow()["word"].to_pylist()
         assert found == [expected] * done["rows_updated"]
     before = open_table(catalog_options).metadata_location
-    for option, said_ in (("id=x", "id=x"), ("nothing=1", "nothing"), ("id", "KEY=VALUE")):
+    for option, said_ in (("id=x", "id=x"), ("nothing=1", "nothing"), ("id", "COLUMN=VALUE")):
         result = run(*arguments, "--set", option)
         assert result.exit_code != 0
         assert said_ in result.output + result.stderr

@@ -167,7 +167,7 @@ def test_the_delta_table_has_the_rows_of_the_iceberg_table(
     wanted = [row | {"w": "new"} if row["id"] == 40 else row for row in rows if row["id"] < 150]
     assert rows_of(Path(made.removeprefix("file://"))) == wanted
     assert sorted_rows(iceberg.scan(table).to_arrow()) == rows
-    with pytest.raises(errors.InvalidInputError, match="expected no Delta table"):
+    with pytest.raises(errors.InvalidInputError, match="a Delta table already exists"):
         delta.from_iceberg(table)
 
 

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import And, EqualTo, GreaterThan, In
 from pyiceberg.table import Table, Transaction, UpsertResult
+from pyiceberg.types import StringType
 
 import puffin_fast as pf
 
@@ -167,3 +168,28 @@ def test_without_accelerate_pyiceberg_refuses(catalog: SqlCatalog) -> None:
     with pytest.raises(ValueError, match="Cannot write manifest for table version: 3"):
         table.append(ROWS)
     assert pf.iceberg.scan(table).count() == 6
+
+
+def test_changes_of_metadata_are_those_of_version_2(tables: tuple[Table, Table]) -> None:
+    for table in tables:
+        rows = rows_of(table)
+        first = table.metadata.snapshots[0].snapshot_id
+        with table.update_schema() as update:
+            update.add_column("note", StringType())
+        with table.transaction() as tx:
+            tx.set_properties(owner="me")
+            with tx.update_schema() as update:
+                update.rename_column("word", "term")
+        table.maintenance.expire_snapshots().by_id(first).commit()
+        table.refresh()
+        assert table.schema().column_names == ["id", "part", "term", "note"]
+        assert table.properties["owner"] == "me"
+        assert [
+            snapshot.snapshot_id for snapshot in table.metadata.snapshots if snapshot.snapshot_id == first
+        ] == []
+        assert rows_of(table) == [
+            {"id": row["id"], "part": row["part"], "term": row["word"], "note": None} for row in rows
+        ]
+        table.append(pa.table({"id": [7], "part": ["d"], "term": ["new"], "note": ["n"]}))
+        assert rows_of(table)[-1] == {"id": 7, "part": "d", "term": "new", "note": "n"}
+    assert [table.metadata.format_version for table in tables] == [2, 3]

@@ -128,7 +128,7 @@ def create_table(
     lines = first_actions(columns, partition, configuration, features, info)
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     if not put_version(storage, 0, text.encode(), f"txnId {commit}"):
-        raise InvalidInputError(f"{storage.root}: expected no Delta table, found one")
+        raise InvalidInputError(f"{storage.root}: a Delta table already exists")
     return snapshot(storage, version=0)
 
 

@@ -137,7 +137,7 @@ def from_iceberg(
                 lines.append(_add(task, storage, partition, names, vector))
         text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines) + "\n"
         if not put_version(storage, 0, text.encode(), f"txnId {commit}"):
-            raise InvalidInputError(f"{storage.root}: expected no Delta table, found one")
+            raise InvalidInputError(f"{storage.root}: a Delta table already exists")
     except BaseException as error:
         if not may_have_happened(storage, 0, error):
             for path in written.files:

@@ -57,7 +57,9 @@ class DeltaScan(RowScan):
         )
 
     def __repr__(self) -> str:
-        return f"DeltaScan({self.snapshot!r}, row_filter={self._given_filter!r}, limit={self._limit})"
+        row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!s}"
+        limit = "" if self._limit is None else f", limit={self._limit}"
+        return f"DeltaScan({self.snapshot!r}{row_filter}{limit})"
 
     def __getstate__(self) -> dict[str, Any]:
         """The scan without its plan, which cannot be pickled and is made again from the same version."""

@@ -199,7 +199,7 @@ def _settle(
             return found
         _remove(catalog, begun)
         if isinstance(error, TableAlreadyExistsError):
-            raise InvalidInputError(f"{shown}: {error}") from error
+            raise InvalidInputError(f"{shown}: the table already exists") from None
         raise PuffinFastError(f"{shown}: the catalog refused the table: {reason}") from error
     raise CommitUnknownError(
         f"{shown}: it is unknown whether the table was created, because the catalog did not answer "

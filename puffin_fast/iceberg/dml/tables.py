@@ -111,8 +111,8 @@ def create_table(
         )
     except NoSuchNamespaceError as error:
         raise NotFoundError(f"{shown}: {error}; catalog.create_namespace creates it") from error
-    except TableAlreadyExistsError as error:
-        raise InvalidInputError(f"{shown}: {error}") from error
+    except TableAlreadyExistsError:
+        raise InvalidInputError(f"{shown}: the table already exists") from None
     except Exception as error:
         if is_locked(error):
             raise BusyError.of(shown, error) from error

@@ -38,7 +38,7 @@ def snapshots_of(metadata: TableMetadata, snapshot_ids: Collection[int]) -> list
     wanted = set(snapshot_ids)
     found = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in wanted]
     if missing := wanted.difference(snapshot.snapshot_id for snapshot in found):
-        raise NotFoundError(f"no snapshot {min(missing)}: the table has {len(metadata.snapshots)} others")
+        raise NotFoundError(f"no snapshot {min(missing)}: snapshots of the table: {len(metadata.snapshots)}")
     return found
 
 

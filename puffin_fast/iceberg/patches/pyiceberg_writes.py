@@ -3,8 +3,8 @@
 They are `append`, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite`, and transactions of these.
 PyIceberg's `Table` runs each verb in a transaction that `Table.transaction` makes. The one here stages the verbs in a
 transaction of this package, so that they make one snapshot: deletes are deletion vectors, and rows keep their row ids.
-Arguments and results are those of PyIceberg. Transactions that change metadata only, and all on tables of other
-versions, are PyIceberg's own.
+Arguments and results are those of PyIceberg. Transactions that change metadata only are PyIceberg's own, committed
+within `v3_metadata`; all on tables of other versions are PyIceberg's own.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from puffin_fast._run.patches import Patch
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.transaction import Transaction as VerbTransaction
 from puffin_fast.iceberg.dml.transaction import transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _NO_PROPERTIES: Mapping[str, str] = {}
 
-_make_transaction, _append = Table.transaction, Table.append
+_make_transaction, _append, _do_commit = Table.transaction, Table.append, Table._do_commit
 
 
 def _transaction(self: Table) -> Transaction:
@@ -51,6 +53,17 @@ def _append_rows(
         append(self, df, branch=_branch(branch), snapshot_properties=dict(snapshot_properties))
     else:
         _append(self, df, dict(snapshot_properties), branch)
+
+
+def _commit(
+    self: Table, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
+) -> None:
+    """Replaces `Table._do_commit`, so that PyIceberg's changes of metadata are written on tables of version 3."""
+    if self.metadata.format_version == 3:
+        with v3_metadata(self.catalog):
+            _do_commit(self, updates, requirements)
+    else:
+        _do_commit(self, updates, requirements)
 
 
 def _branch(branch: str | None) -> str:
@@ -201,4 +214,5 @@ def _expression(row_filter: str | BooleanExpression) -> BooleanExpression:
 WRITES = (
     Patch(Table, "transaction", _transaction, ("self",)),
     Patch(Table, "append", _append_rows, ("self", "df", "snapshot_properties", "branch")),
+    Patch(Table, "_do_commit", _commit, ("self", "updates", "requirements")),
 )

@@ -189,7 +189,7 @@ def snapshot_of(metadata: TableMetadata, reference: str = MAIN_BRANCH) -> Snapsh
 def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
     snapshot = metadata.snapshot_by_id(snapshot_id)
     if snapshot is None:
-        raise NotFoundError(f"no snapshot {snapshot_id}: the table has {len(metadata.snapshots)} others")
+        raise NotFoundError(f"no snapshot {snapshot_id}: snapshots of the table: {len(metadata.snapshots)}")
     return snapshot
 
 

@@ -18,6 +18,7 @@ def milliseconds_of(time: int | str | datetime, name: str = "as_of") -> int:
     Raises:
         InvalidInputError: the text is not ISO 8601, or the time has no time zone.
     """
+    given = time
     if isinstance(time, str):
         try:
             time = datetime.fromisoformat(time)
@@ -27,7 +28,7 @@ def milliseconds_of(time: int | str | datetime, name: str = "as_of") -> int:
             ) from error
     if isinstance(time, datetime):
         if time.tzinfo is None:
-            raise InvalidInputError(f"{name}={time}: expected a time zone, as in {time.isoformat()}+00:00")
+            raise InvalidInputError(f"{name}={given}: expected a time zone, as in {time.isoformat()}+00:00")
         time = int(time.timestamp() * 1000)
     if not isinstance(time, int) or isinstance(time, bool):
         raise InvalidInputError(

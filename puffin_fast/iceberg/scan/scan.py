@@ -78,16 +78,17 @@ class Scan(RowScan):
     def _with(self, **changes: Any) -> Scan:
         return Scan(self._table, **(self._arguments | changes))
 
-    def select(self, *field_names: str) -> Scan:
+    def select(self, *field_names: str | Sequence[str]) -> Scan:
         """Returns a scan of some columns, as PyIceberg's `select`.
 
         Args:
-            field_names: columns, dotted for fields of structs, or metadata columns.
+            field_names: columns, dotted for fields of structs, or metadata columns; or one list of them.
 
         Raises:
             NotFoundError: there is no such column.
         """
-        return self._with(selected_fields=field_names)
+        is_list = len(field_names) == 1 and not isinstance(field_names[0], str)
+        return self._with(selected_fields=field_names[0] if is_list else field_names)
 
     def filter(self, row_filter: str | BooleanExpression | pc.Expression) -> Scan:
         """Returns a scan of the rows for which the filter of this scan and another one are true.

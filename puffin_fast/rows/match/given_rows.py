@@ -64,7 +64,7 @@ class RowWriterSchema:
         try:
             self._steps = [(field, Projection.of(known, [field])) for field in schema.fields]
         except ProjectionError as error:
-            raise InvalidInputError(f"data: {error}") from error
+            raise InvalidInputError(f"data: {error}") from None
         self._defaults = {number: schema.find_field(number).write_default for number in schema.field_ids}
 
     def fit(self, batch: pa.RecordBatch, *, is_stored: bool = False) -> pa.RecordBatch:

@@ -183,7 +183,7 @@ def test_a_table_that_exists_or_has_no_space_leaves_no_metadata_file(
     database: Database, table: Table
 ) -> None:
     files = set(database.folder.glob("wh/**/*.json"))
-    with pytest.raises(InvalidInputError, match=r"n\.t already exists"):
+    with pytest.raises(InvalidInputError, match=r"n\.t: the table already exists"):
         iceberg.create_table(table.catalog, "n.t", ROWS.schema)
     assert set(database.folder.glob("wh/**/*.json")) == files
     with sqlite3.connect(database.path) as connection:

@@ -1,0 +1,61 @@
+"""Small things that a new user meets: texts of objects and errors, names that modules list."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+import puffin_fast as pf
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"]})
+
+
+@pytest.fixture
+def table(catalog: SqlCatalog) -> Table:
+    """The table ``shop.t`` with `ROWS`."""
+    made = pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
+    pf.iceberg.append(made, ROWS)
+    return made
+
+
+@pytest.mark.parametrize("module", [pf.arrow, pf.dv, pf.errors, pf.lance, pf.paimon])
+def test_modules_list_their_public_names(module: ModuleType) -> None:
+    assert dir(module) == sorted(module.__all__)
+
+
+def test_select_takes_a_list(table: Table) -> None:
+    scan = pf.iceberg.scan(table)
+    assert scan.select(["name", "id"]).schema == scan.select("name", "id").schema
+    assert scan.select(["id"]).to_arrow().column_names == ["id"]
+
+
+def test_texts_of_changes_have_the_filters_that_were_given(table: Table) -> None:
+    assert "row_filter" not in repr(pf.iceberg.changes(table))
+    assert "row_filter=id = 1" in repr(pf.iceberg.changes(table, row_filter="id = 1"))
+
+
+def test_errors_say_what_was_given_without_causes(table: Table, catalog: SqlCatalog) -> None:
+    cases: list[tuple[str, Any]] = [
+        ("shop.t: the table already exists", lambda: pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)),
+        ("data: type of field 1", lambda: pf.iceberg.append(table, {"id": ["x"]})),
+        ("as_of=2030-01-01: expected a time zone", lambda: pf.iceberg.scan(table, as_of="2030-01-01")),
+        ("no snapshot 1: snapshots of the table: 1", lambda: pf.iceberg.scan(table, snapshot_id=1)),
+    ]
+    for text, call in cases:
+        with pytest.raises(pf.PuffinFastError) as caught:
+            call()
+        assert str(caught.value).startswith(text)
+        assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("given", "right"), [("start", "from_snapshot_id_exclusive"), ("query", "row_filter")]
+)
+def test_keywords_of_other_libraries_name_the_right_one(table: Table, given: str, right: str) -> None:
+    with pytest.raises(TypeError, match=f"write {right}="):
+        pf.iceberg.changes(table, **{given: 1})
