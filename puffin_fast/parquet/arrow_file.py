@@ -12,10 +12,14 @@ import pyarrow.parquet as pq
 from puffin_fast._io import open_source
 from puffin_fast._kernels.parquet.pages import check_pages
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.parquet.footer import check_footer
+from puffin_fast.parquet.footer import AFTER_FOOTER, check_footer, footer_bytes
 
 ENCRYPTED_MAGIC = b"PARE"
 """The end of a file whose footer is encrypted (Parquet's Encryption.md, "Encrypted footer mode")."""
+
+
+ARROW_SCHEMA = b"ARROW:schema"
+"""The key of the Arrow schema that Arrow's writers store."""
 
 
 class ArrowFile(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
@@ -34,6 +38,9 @@ class ArrowFile(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
         self._opened, self._path = source, path
         try:
             super().__init__(source, page_checksum_verification=True, **options)
+            if self._has_unread_dictionaries():
+                options["metadata"] = self._without_arrow_schema()
+                super().__init__(source, page_checksum_verification=True, **options)
         except OSError as error:
             with suppress(OSError, ValueError), open_source(source) as file:
                 if file.read_tail(len(ENCRYPTED_MAGIC)) == ENCRYPTED_MAGIC:
@@ -41,6 +48,27 @@ class ArrowFile(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
                         f"{path}: Parquet, encrypted; expected an unencrypted file"
                     ) from error
             raise
+
+    def _has_unread_dictionaries(self) -> bool:
+        """Whether the stored Arrow schema has dictionaries of columns that PyArrow decodes to plain arrays only."""
+        footer = self.metadata
+        if ARROW_SCHEMA not in (footer.metadata or {}) or not any(
+            map(_has_dictionary, self.schema_arrow.types)
+        ):
+            return False
+        with open_source(self._opened) as source:
+            check_footer(footer, source, self._path)
+        groups = map(footer.row_group, range(footer.num_row_groups))
+        chunks = (group.column(at) for group in groups for at in range(group.num_columns))
+        return any(encoding.startswith("DELTA_") for chunk in chunks for encoding in chunk.encodings)
+
+    def _without_arrow_schema(self) -> pq.FileMetaData:
+        """The footer under which PyArrow takes the types from Parquet's schema."""
+        with open_source(self._opened) as source:
+            footer = footer_bytes(source, self.metadata.serialized_size + AFTER_FOOTER)
+        changed = footer.replace(ARROW_SCHEMA, ARROW_SCHEMA.lower())
+        length = len(changed).to_bytes(4, "little")
+        return pq.read_metadata(pa.BufferReader(b"PAR1" + changed + length + b"PAR1"))
 
     def iter_batches(
         self,
@@ -93,3 +121,9 @@ class ArrowFile(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
                         start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
                         data = source.read_at(start, chunk.total_compressed_size)
                         check_pages(data, path=self._path, column=leaf, start=start)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) or any(
+        _has_dictionary(kind.field(at).type) for at in range(kind.num_fields)
+    )
