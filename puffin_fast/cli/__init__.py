@@ -7,6 +7,7 @@ import click
 from puffin_fast import __version__
 from puffin_fast.cli import (
     _options,
+    changes,
     clean,
     completion,
     definition,
@@ -43,8 +44,8 @@ def main(
     """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
     TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
-    append, create, delete-keys, delete-positions, describe, files, history, orphan-files, overwrite, report, scan,
-    schema, snapshots, update, upgrade and upsert of Delta;
+    append, changes, create, delete-keys, delete-positions, describe, files, history, orphan-files, overwrite, report,
+    scan, schema, snapshots, update, upgrade and upsert of Delta;
     convert and delete of Delta and Paimon; deletes and verify of Delta, Paimon and Lance.
 
     Options of the catalog and --output can be given here, as in PyIceberg's command line, or after the command.
@@ -60,6 +61,7 @@ for _command in (
     puffin.verify,
     scan.scan,
     scan.deletes,
+    changes.changes,
     look.list_names,
     look.describe,
     look.schema,

@@ -66,7 +66,8 @@ def pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...
     return found or None
 
 
-def _time(context: click.Context, option: click.Parameter, text: str | None) -> str | int | None:
+def time(context: click.Context, option: click.Parameter, text: str | None) -> str | int | None:
+    """Parses a time: a number is milliseconds since 1970, any other text is left as it is."""
     return int(text) if text is not None and text.isdecimal() else text
 
 
@@ -94,12 +95,32 @@ snapshot = _all_of(
     click.option("--tag", help="Reads the snapshot of this tag."),
     click.option(
         "--as-of",
-        callback=_time,
+        callback=time,
         help="Reads the snapshot that was current at this time: "
         "a timestamp with a time zone, or milliseconds since 1970.",
     ),
 )
 """Adds the options that select a snapshot: snapshot_id, branch, tag, as_of."""
+
+
+def _names(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return ("*",) if text is None else tuple(part.strip() for part in text.split(","))
+
+
+rows = _all_of(
+    click.option(
+        "--row-filter",
+        default="true",
+        help="Reads these rows: 'a > 5 and b is null' (docs/filters.md). Default: all rows.",
+    ),
+    click.option(
+        "--selected-fields",
+        callback=_names,
+        shell_complete=complete_column,
+        help="Columns, separated by commas; also _file, _pos, _row_id. Default: all columns.",
+    ),
+)
+"""Adds the options that select rows and columns: row_filter, selected_fields."""
 
 threads = click.option(
     "--threads",

@@ -237,6 +237,31 @@ class DeltaPath(PathTable):
             **self._version(snapshot),
         )
 
+    def changes(
+        self,
+        before: int | None,
+        after: int | None,
+        *,
+        from_timestamp_exclusive: int | str | None,
+        to_timestamp_inclusive: int | str | None,
+        **options: Any,
+    ) -> Any:
+        """`puffin_fast.delta.changes`, whose first version is the one after the state before."""
+        from puffin_fast.iceberg.plan.times import milliseconds_of
+
+        if before is not None and before < 0:
+            raise InvalidInputError(f"{self.path}: expected a version of 0 or more, found {before}")
+        self._refuse(options, "branch", "tag")
+        time = from_timestamp_exclusive
+        return delta().changes(
+            self.path,
+            None if before is None else before + 1,
+            after,
+            starting_timestamp=None if time is None else milliseconds_of(time, "--from-timestamp") + 1,
+            ending_timestamp=to_timestamp_inclusive,
+            **{name: value for name, value in options.items() if name not in ("branch", "tag")},
+        )
+
     def deletes(self, **snapshot: Any) -> pa.Table:
         """The columns of `puffin_fast.iceberg.deletes`; only the log is read."""
         files = delta().scan(delta().snapshot(self.path, **self._version(snapshot))).files()

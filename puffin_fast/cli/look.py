@@ -178,7 +178,7 @@ def history(table: Table | PathTable) -> Answer:
     Example: puffin-fast history shop.orders
     """
     if isinstance(table, PathTable):
-        return _times(table, verb(table, "history")())
+        return times_answer(table, verb(table, "history")())
     from puffin_fast.iceberg.compat.working_table import complete_metadata
 
     metadata = complete_metadata(table)
@@ -196,7 +196,7 @@ def history(table: Table | PathTable) -> Answer:
         }
         for entry in metadata.snapshot_log
     ]
-    return _times(table, rows)
+    return times_answer(table, rows)
 
 
 @click.command()
@@ -208,7 +208,7 @@ def snapshots(table: Table | PathTable) -> Answer:
     Example: puffin-fast snapshots shop.orders
     """
     if isinstance(table, PathTable):
-        return _times(table, verb(table, "history")())
+        return times_answer(table, verb(table, "history")())
     from puffin_fast.iceberg.compat.working_table import complete_metadata
 
     metadata = complete_metadata(table)
@@ -230,7 +230,7 @@ def snapshots(table: Table | PathTable) -> Answer:
                 "refs": ", ".join(sorted(names)),
             }
         )
-    return _times(table, rows)
+    return times_answer(table, rows)
 
 
 def _count(text: str | None) -> int | None:
@@ -240,7 +240,9 @@ def _count(text: str | None) -> int | None:
 _JSON_ONLY = ("timestamp_ms", "parent_id", "rows", "parameters")
 
 
-def _times(table: Table | PathTable, rows: list[dict[str, Any]]) -> Answer:
+def times_answer(
+    table: Table | PathTable, rows: list[dict[str, Any]], nothing: str = "no snapshots"
+) -> Answer:
     """Rows with a time; some columns are for JSON only, so that a row fits a line."""
     shown = [
         {
@@ -249,8 +251,7 @@ def _times(table: Table | PathTable, rows: list[dict[str, Any]]) -> Answer:
         }
         for row in rows
     ]
-    nothing = f"{name_of(table)}: no snapshots"
-    return Answer(rows, [grid(shown, one_line=True) if shown else nothing])
+    return Answer(rows, [grid(shown, one_line=True) if shown else f"{name_of(table)}: {nothing}"])
 
 
 @click.command()

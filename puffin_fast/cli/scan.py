@@ -8,7 +8,6 @@ import click
 
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import Answer, answers, chosen_output, grid, rows_answer
-from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._paths import PathTable, name_of, verb
 from puffin_fast.cli._values import rows_of
 from puffin_fast.cli.table import case_option
@@ -19,20 +18,16 @@ if TYPE_CHECKING:
 SHOWN = 20
 """Maximum number of rows that `scan` prints if ``--limit`` is not given."""
 
+to_option = click.option(
+    "--to",
+    help="Writes the rows to a .parquet, .arrow, .csv, .jsonl or .json file, a path or URI; - prints JSON Lines.",
+)
+
 
 @click.command()
 @answers
 @_options.on_table
-@click.option(
-    "--row-filter",
-    default="true",
-    help="Reads these rows: 'a > 5 and b is null' (docs/filters.md). Default: all rows.",
-)
-@click.option(
-    "--selected-fields",
-    shell_complete=complete_column,
-    help="Columns, separated by commas; also _file, _pos, _row_id. Default: all columns.",
-)
+@_options.rows
 @case_option
 @_options.snapshot
 @_options.threads
@@ -42,14 +37,11 @@ SHOWN = 20
     help=f"Maximum number of rows. Default: {SHOWN}; no limit with --to, --count or --output csv.",
 )
 @click.option("--count", is_flag=True, help="Prints only the number of rows.")
-@click.option(
-    "--to",
-    help="Writes the rows to a .parquet, .arrow, .csv, .jsonl or .json file, a path or URI; - prints JSON Lines.",
-)
+@to_option
 def scan(
     table: Table | PathTable,
     row_filter: str,
-    selected_fields: str | None,
+    selected_fields: tuple[str, ...],
     case_insensitive: bool,
     limit: int | None,
     count: bool,
@@ -62,24 +54,21 @@ def scan(
     Example: puffin-fast scan shop.orders --as-of 2026-01-01T00:00Z --count
     """
     name = name_of(table)
-    names = ("*",) if selected_fields is None else tuple(part.strip() for part in selected_fields.split(","))
     as_csv = chosen_output() == "csv" and not count and to in (None, "-")
     if limit is None and to is None and not count and not as_csv:
         limit = SHOWN
-    if to not in (None, "-"):
-        _files.suffix_of(to)
+    to = "-" if as_csv else to
+    check_target(to)
     found = verb(table, "scan")(
-        row_filter, names, case_sensitive=not case_insensitive, limit=limit, threads=threads, **snapshot
+        row_filter,
+        selected_fields,
+        case_sensitive=not case_insensitive,
+        limit=limit,
+        threads=threads,
+        **snapshot,
     )
-    if as_csv or to == "-":
-        suffix = ".csv" if as_csv else ".jsonl"
-        return Answer(
-            [],
-            [],
-            stream=lambda write: _files.write_stream(write, suffix, found.to_reader(), "standard output"),
-        )
     if to is not None:
-        return rows_answer([{"table": name, "file": to, "rows": _files.write(to, found.to_reader())}])
+        return written(name, found, to)
     if count:
         return rows_answer([{"table": name, "row_filter": row_filter, "rows": found.count()}])
     reader = found.to_reader()
@@ -102,6 +91,24 @@ def scan(
         ).count()
         counted = f"{len(rows):,} of {total:,} rows"
     return Answer(rows, [shown, counted])
+
+
+def check_target(to: str | None) -> None:
+    """Refuses a file of another format before anything is read."""
+    if to not in (None, "-"):
+        _files.suffix_of(to)
+
+
+def written(name: str, found: Any, to: str) -> Answer:
+    """Writes the rows of a table to a file, or prints them: as CSV with ``--output csv``, else as JSON Lines."""
+    if to != "-":
+        return rows_answer([{"table": name, "file": to, "rows": _files.write(to, found.to_reader())}])
+    suffix = ".csv" if chosen_output() == "csv" else ".jsonl"
+    return Answer(
+        [],
+        [],
+        stream=lambda write: _files.write_stream(write, suffix, found.to_reader(), "standard output"),
+    )
 
 
 def _has_equality_deletes(table: Table | PathTable) -> bool:
