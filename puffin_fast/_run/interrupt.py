@@ -128,7 +128,8 @@ def _cause(error: BaseException, handled: BaseException | None) -> BaseException
             found = _named_by(cause)
         left.append(cause.__cause__ or cause.__context__)
         if type(cause).__name__ == "ValidationError" and hasattr(cause, "errors"):
-            left += (detail.get("ctx", {}).get("error") for detail in cause.errors())
+            named = (detail.get("ctx", {}).get("error") for detail in cause.errors())
+            left += (error for error in named if isinstance(error, BaseException))  # of invalid JSON, a text
     return found
 
 

@@ -186,7 +186,7 @@ def test_a_delta_table_is_created_filled_and_overwritten(run: Run, tmp_path: Pat
     assert sorted(delta.scan(table).to_arrow()["id"].to_pylist()) == [1, 3]
     assert run("overwrite", table, rows, "--row-filter", "true").exit_code == 0
     assert delta.scan(table).to_arrow()["id"].to_pylist() == [3]
-    assert "found one" in run("create", table, rows).stderr
+    assert "already exists" in run("create", table, rows).stderr
     assert "--location" in run("create", tmp_path / "other", rows, "--location", "x").stderr
 
 
