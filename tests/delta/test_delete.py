@@ -527,6 +527,8 @@ def test_wrong_arguments_are_refused_by_name(golden: Callable[[str], Path], func
     before = files_of(table)
     for name in parameters.keys() & WRONG.keys():
         for wrong in WRONG[name]:
+            if function == "rewrite_data_files" and (name, wrong) == ("min_deleted", 0):
+                continue  # as Iceberg's: every file with deletes
             with pytest.raises(errors.InvalidInputError) as caught:
                 call(**{**needed, name: wrong})
             shown = "filter" if name == "row_filter" else name.removesuffix("s")

@@ -57,7 +57,7 @@ class DeltaScan(RowScan):
         )
 
     def __repr__(self) -> str:
-        row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!s}"
+        row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!r}"
         limit = "" if self._limit is None else f", limit={self._limit}"
         return f"DeltaScan({self.snapshot!r}{row_filter}{limit})"
 

@@ -209,7 +209,7 @@ class _SchemaConversion(AvroSchemaConversion):
             known, without_zone, with_zone = _TIMES[name]
             if physical == known:
                 return with_zone if avro_logical_type.get("adjust-to-utc") is True else without_zone
-        elif name in ("decimal", "map") or (name, physical) in _LOGICAL_TYPES:
+        elif name in ("decimal", "map", "variant") or (name, physical) in _LOGICAL_TYPES:
             return super()._convert_logical_type(avro_logical_type)
         return self._convert_schema(
             {key: value for key, value in avro_logical_type.items() if key != "logicalType"}
@@ -217,7 +217,7 @@ class _SchemaConversion(AvroSchemaConversion):
 
 
 _LOGICAL_TYPES = frozenset((("date", "int"), ("time-micros", "long"), ("uuid", "fixed")))
-"""Logical types that PyIceberg converts, with their types."""
+"""Logical types that PyIceberg converts, with their types; it refuses variants."""
 
 _TIMES: dict[str, tuple[str, IcebergType, IcebergType]] = {
     "time-millis": ("int", TimeType(), TimeType()),
