@@ -20,7 +20,7 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.rows.tasks import Task
+from puffin_fast.rows.rewrite.file_groups import known_deleted
 
 MIN_DELETED = 0.1
 
@@ -102,8 +102,12 @@ def purge(
         current = DeltaTable.of(base)
         check_types_writable(base.delta_schema["fields"], base.root)
         files = plan_files(current)
-        tasks = [task for task in files.tasks if _deleted(task) >= min_deleted]
-        purged = sum(task.vector.record_count for task in tasks if task.vector)
+        tasks = [
+            task
+            for task in files.tasks
+            if known_deleted(task) / max(task.data.record_count, 1) >= min_deleted
+        ]
+        purged = sum(map(known_deleted, tasks))
         found = _Planned(len(tasks), sum(task.data.record_count for task in tasks) - purged, purged)
         if dry_run or not tasks:
             return found
@@ -156,8 +160,3 @@ class _Planned:
     rows_purged: int = 0
     data_files_written: int = 0
     changes: Changes | None = None
-
-
-def _deleted(task: Task) -> float:
-    """Returns the share of a file's rows that its vector deletes."""
-    return 0.0 if task.vector is None else task.vector.record_count / max(task.data.record_count, 1)
