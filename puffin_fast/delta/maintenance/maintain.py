@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from puffin_fast._run.arguments import check_flags, check_integer, check_share
+from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
@@ -20,7 +20,7 @@ from puffin_fast.delta.maintenance.orphan_files import (
 )
 from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, check_rewrite
 
 STEPS = ("rewrite", "clean")
 
@@ -52,11 +52,13 @@ class MaintenancePolicy:
             raise InvalidInputError(
                 f"steps: expected some of {', '.join(STEPS)}, found {shown_argument(steps)}"
             )
-        check_share("min_deleted", self.min_deleted)
-        check_integer("min_file_size", self.min_file_size, least=0)
-        check_integer("min_input_files", self.min_input_files, least=2, optional=False)
-        check_integer("target_file_size", self.target_file_size, least=1)
-        check_integer("max_commits", self.max_commits, least=1, optional=False)
+        check_rewrite(
+            self.min_deleted,
+            self.min_file_size,
+            self.min_input_files,
+            self.target_file_size,
+            self.max_commits,
+        )
         if not isinstance(self.clean_older_than, timedelta) or self.clean_older_than < timedelta():
             raise InvalidInputError(
                 "clean_older_than: expected a timedelta that is not negative, found "

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.arguments import check_flags, check_integer, check_share
+from puffin_fast._run.arguments import check_flags
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.log.commit import Changes, Job, commit, newest
 from puffin_fast.delta.log.protocol import check_types_writable
@@ -23,7 +23,13 @@ from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.tasks import DeltaTask
 from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError
 from puffin_fast.rows.filters.filters import Filter, RowFilter
-from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, GroupLimits, known_deleted
+from puffin_fast.rows.rewrite.file_groups import (
+    MIN_DELETED,
+    MIN_INPUT_FILES,
+    GroupLimits,
+    check_rewrite,
+    known_deleted,
+)
 from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.verbs.options import OnConflict, Options
 
@@ -139,11 +145,7 @@ def rewrite_data_files(
         dry_run=dry_run,
     )
     check_flags(case_sensitive=case_sensitive)
-    check_share("min_deleted", min_deleted)
-    check_integer("min_file_size", min_file_size, least=0)
-    check_integer("min_input_files", min_input_files, least=2, optional=False)
-    check_integer("target_file_size", target_file_size, least=1)
-    check_integer("max_commits", max_commits, least=1, optional=False)
+    check_rewrite(min_deleted, min_file_size, min_input_files, target_file_size, max_commits)
     if max_commits > 1 and job_id is not None:
         raise InvalidInputError(
             f"max_commits {max_commits}: expected 1 with a job_id, which the first commit would mark as done"

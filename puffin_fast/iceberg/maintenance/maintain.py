@@ -11,7 +11,7 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._run.arguments import check_flags, check_integer, check_name, check_share
+from puffin_fast._run.arguments import check_flags, check_integer, check_name
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
@@ -31,7 +31,7 @@ from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
 from puffin_fast.iceberg.maintenance.unknown_metadata import check_newest
-from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, check_rewrite
 
 STEPS = ("convert", "rewrite", "compact", "expire", "clean")
 VECTOR_STEPS = ("convert", "compact")
@@ -69,11 +69,13 @@ class MaintenancePolicy:
             raise InvalidInputError(
                 f"steps: expected some of {', '.join(STEPS)}, found {shown_argument(steps)}"
             )
-        check_share("min_deleted", self.min_deleted)
-        check_integer("min_file_size", self.min_file_size, least=0)
-        check_integer("min_input_files", self.min_input_files, least=2, optional=False)
-        check_integer("target_file_size", self.target_file_size, least=1)
-        check_integer("max_commits", self.max_commits, least=1, optional=False)
+        check_rewrite(
+            self.min_deleted,
+            self.min_file_size,
+            self.min_input_files,
+            self.target_file_size,
+            self.max_commits,
+        )
         check_integer("retain_last", self.retain_last, least=1)
         for name in DAYS:
             value = getattr(self, name)

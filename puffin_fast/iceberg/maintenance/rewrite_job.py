@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.arguments import check_flags, check_integer, check_share
+from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.errors import (
@@ -50,6 +50,7 @@ from puffin_fast.rows.rewrite.file_groups import (
     MIN_DELETED,
     MIN_INPUT_FILES,
     GroupLimits,
+    check_rewrite,
     known_deleted,
 )
 from puffin_fast.rows.rewrite.row_order import RowOrder
@@ -129,11 +130,13 @@ class RewriteTerms:
 
     def __post_init__(self) -> None:
         check_flags(case_sensitive=self.case_sensitive)
-        check_share("min_deleted", self.min_deleted)
-        check_integer("min_file_size", self.min_file_size, least=0)
-        check_integer("min_input_files", self.min_input_files, least=2, optional=False)
-        check_integer("target_file_size", self.target_file_size, least=1)
-        check_integer("max_commits", self.max_commits, least=1, optional=False)
+        check_rewrite(
+            self.min_deleted,
+            self.min_file_size,
+            self.min_input_files,
+            self.target_file_size,
+            self.max_commits,
+        )
 
     def order(self, table: Table) -> RowOrder | None:
         """The order of the rows of the new files; None if they stay as they are."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from puffin_fast._run.arguments import check_integer, check_share
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.rows.tasks import DataFile, DeleteFile, Task, TaskOf, Vector
 
@@ -21,6 +22,25 @@ MIN_INPUT_FILES = 5
 
 FULL = 0.75
 """A data file is not small if it has this share of the target size."""
+
+
+def check_rewrite(
+    min_deleted: float,
+    min_file_size: int | None,
+    min_input_files: int,
+    target_file_size: int | None,
+    max_commits: int,
+) -> None:
+    """Checks the arguments of a rewrite of data files that choose them.
+
+    Raises:
+        InvalidInputError: a value that is not allowed.
+    """
+    check_share("min_deleted", min_deleted)
+    check_integer("min_file_size", min_file_size, least=0)
+    check_integer("min_input_files", min_input_files, least=2, optional=False)
+    check_integer("target_file_size", target_file_size, least=1)
+    check_integer("max_commits", max_commits, least=1, optional=False)
 
 
 class OldFile(DataFile, Protocol):
