@@ -70,7 +70,9 @@ class ChangeScan(RowScan):
         self._io, self._metadata, self._options = io, metadata, dict(options or {})
         self._net, self._ordinal = net, ordinal
         self._updates = updates
-        keys = key_fields(schema, join_cols) if join_cols is not None or schema.identifier_field_ids else []
+        keys = []
+        if join_cols is not None or schema.identifier_field_ids:
+            keys = key_fields(schema, join_cols, case_sensitive=case_sensitive)
         self._keys = [schema.find_field(field.field_id) for _, field in keys]
         self._rows_schema = self.schema
         own = commit_fields(number, ordinal=ordinal)

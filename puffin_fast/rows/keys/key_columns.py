@@ -49,12 +49,15 @@ def _normalize_float(column: Any) -> Any:
     return normalize_nan(pc.add(column, pa.scalar(0.0, column.type)))
 
 
-def key_fields(schema: Schema, join_cols: str | Sequence[str] | None) -> list[tuple[str, NestedField]]:
+def key_fields(
+    schema: Schema, join_cols: str | Sequence[str] | None, *, case_sensitive: bool = True
+) -> list[tuple[str, NestedField]]:
     """Finds the key columns.
 
     Args:
         schema: the table's schema.
         join_cols: one or more column names; None for the schema's identifier fields.
+        case_sensitive: whether names are compared with case.
 
     Raises:
         NotFoundError: the table does not have one of the columns.
@@ -69,15 +72,16 @@ def key_fields(schema: Schema, join_cols: str | Sequence[str] | None) -> list[tu
             raise InvalidInputError(
                 "join_cols: expected key columns, because the table's schema has no identifier fields"
             )
+        case_sensitive = True
     join_cols = check_texts("join_cols", join_cols)
     if not join_cols:
         raise InvalidInputError("join_cols: expected at least one column, found none")
-    if len(set(join_cols)) != len(join_cols):
+    if len({name if case_sensitive else name.lower() for name in join_cols}) != len(join_cols):
         raise InvalidInputError(f"join_cols: expected distinct columns, found {', '.join(join_cols)}")
     found = []
     for name in join_cols:
         try:
-            field = schema.find_field(name)
+            field = schema.find_field(name, case_sensitive=case_sensitive)
         except ValueError as error:
             known = ", ".join(field.name for field in schema.fields)
             raise NotFoundError(f"join_cols: no column {name}; the table has {known}") from error

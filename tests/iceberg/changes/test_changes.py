@@ -299,6 +299,21 @@ def test_bad_input_is_refused(
         iceberg.changes(table, **given)
 
 
+def test_case_is_ignored_when_asked(table2: Table) -> None:
+    start = head(table2)
+    table2.overwrite(rows([7], "b"), "id = 7")
+    given = {"selected_fields": ["S", "ID"], "row_filter": "ID = 7", "join_cols": "Id", "net": True}
+    found = iceberg.changes(table2, start, case_sensitive=False, **given).to_arrow()  # type: ignore[arg-type]
+    assert found.select([1, 0, 2]).to_pylist() == [
+        {"id": 7, "s": "a", "_change_type": "update_preimage"},
+        {"id": 7, "s": "b", "_change_type": "update_postimage"},
+    ]
+    with pytest.raises(NotFoundError, match="no column Id"):
+        iceberg.changes(table2, start, join_cols="Id")
+    with pytest.raises(InvalidInputError, match="expected distinct columns, found id, ID"):
+        iceberg.changes(table2, start, join_cols=["id", "ID"], case_sensitive=False)
+
+
 def test_a_column_of_the_name_of_one_of_changes_is_refused(racing: SqlCatalog) -> None:
     made = iceberg.create_table(racing, "n.c", pa.schema([("_change_type", pa.string())]))
     with pytest.raises(InvalidInputError, match="column _change_type"):
