@@ -22,6 +22,7 @@ from puffin_fast.spark.dataframe.transforms import (
 from puffin_fast.spark.dataframe.write import write_deletion_vectors
 
 if TYPE_CHECKING:
+    from puffin_fast.spark.table.changes import changes
     from puffin_fast.spark.table.compact import compact
     from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.spark.table.delete import delete, delete_positions
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.upsert import upsert
 
 __all__ = [
+    "changes",
     "collect_ndv",
     "compact",
     "convert_equality_deletes",
@@ -56,6 +58,7 @@ __all__ = [
 ]
 
 _ON_TABLES = {
+    "changes": "changes",
     "collect_ndv": "statistics",
     "compact": "compact",
     "convert_equality_deletes": "convert",

@@ -21,7 +21,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
-from puffin_fast import iceberg, read_vectors
+from puffin_fast import delta, iceberg, read_vectors
 from puffin_fast import spark as ps
 from puffin_fast.errors import (
     ConflictError,
@@ -497,6 +497,30 @@ def columns_are_counted_as_on_one_machine(spark: SparkSession, folder: Path) -> 
     grouped = df.groupBy((df["id"] % 2).alias("g")).agg(dv.theta_sketch("s").alias("sketch"))
     union = grouped.agg(dv.theta_union("sketch").alias("sketch"))
     assert union.select(dv.theta_estimate("sketch").alias("n")).toArrow()["n"].to_pylist() == [500.0]
+    catalog.engine.dispose()
+
+
+@law
+def changes_are_those_of_one_machine(spark: SparkSession, folder: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/c")
+    catalog.create_namespace("n")
+    rows = pa.table({"id": range(300), "s": [f"name {i % 5}" for i in range(300)]})
+    table = iceberg.create_table(catalog, "n.t", rows.schema)
+    delta.create_table(f"{folder}/d", rows.schema)
+    for either, verbs in ((table, iceberg), (f"{folder}/d", delta)):
+        target: Any = either
+        verbs.append(target, rows)
+        verbs.delete(target, "id < 30")
+        verbs.update(target, "id >= 250", {"s": "new"})
+        for options in ({}, {"net": True, "row_filter": "s = 'name 1'"}):
+            given: Any = options
+            expected = verbs.changes(target, **given).to_arrow()
+            found = ps.changes(spark, target, **given).toArrow()
+            assert found.schema.names == expected.schema.names
+            shown = ["id", "s", "_change_type"]
+            assert sorted(map(str, found.select(shown).to_pylist())) == sorted(
+                map(str, expected.select(shown).to_pylist())
+            )
     catalog.engine.dispose()
 
 

@@ -38,6 +38,8 @@ class ChangeScan(RowScan):
 
     Attributes:
         schema: the Arrow schema of the result.
+        table_schema: the table's columns.
+        metadata: of the table, complete.
     """
 
     def __init__(
@@ -67,7 +69,8 @@ class ChangeScan(RowScan):
             threads=threads,
             metadata_columns=_COLUMNS,
         )
-        self._io, self._metadata, self._options = io, metadata, dict(options or {})
+        self.table_schema, self.metadata = schema, metadata
+        self._io, self._options = io, dict(options or {})
         self._net, self._ordinal = net, ordinal
         self._updates = updates
         keys = []
@@ -89,8 +92,13 @@ class ChangeScan(RowScan):
         """The changed data files of each commit."""
         raise NotImplementedError
 
-    def change_reader(self) -> ChangeReader:
-        """Returns the reader of the lines."""
+    def change_reader(self, metadata: TableMetadata | None = None) -> ChangeReader:
+        """Returns the reader of the lines.
+
+        Args:
+            metadata: of the table, by default complete; its history may be removed, for other processes.
+        """
+        known = self.metadata if metadata is None else metadata
         shown, extra = len(self._fields), len(self._extra)
         keys = len(self._keys)
         row_id = 1 + shown + keys + extra
@@ -103,9 +111,9 @@ class ChangeScan(RowScan):
         if self._keys and self._updates:
             stages.append(Stage((*range(1 + shown, 1 + shown + keys),), True))
         return ChangeReader(
-            FileStates(self._io, self._metadata, **self._options),
-            self._reader_of(),
-            self._reader_of(self._keys, [_ROW_ID]),
+            partial(FileStates, self._io, known, **self._options),
+            self._reader_of(metadata=known),
+            self._reader_of(self._keys, [_ROW_ID], known),
             self._feed_reader(),
             Pairing(tuple(stages), (*values,), KEY_BYTES.of(self._io), self._updates),
             shown,
@@ -136,7 +144,7 @@ class ChangeScan(RowScan):
         return partial(
             FileReader,
             self._io,
-            self._metadata if metadata is None else metadata,
+            self.metadata if metadata is None else metadata,
             self._read_schema,
             [*self._fields, *keys],
             extra,

@@ -50,7 +50,7 @@ class Changes(ChangeScan):
             steps = [] if same or (before is None and after is None) else [(before, after)]
         else:
             steps = [*self._history.steps()]
-        found = plan_changes(self._table, self._metadata, steps)
+        found = plan_changes(self._table, self.metadata, steps)
         result = []
         for ordinal, ((older, newer), files) in enumerate(zip(steps, found, strict=True)):
             snapshot = newer or older

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +35,12 @@ CHANGE_TYPE = "_change_type"
 WORDS = ("delete", "insert", "update_preimage", "update_postimage")
 """The words of `CHANGE_TYPE`, by kind."""
 
-FEED_COLUMN = MetadataColumn(
-    CHANGE_TYPE, 2147483545, pa.string(), False, lambda batch: pa.nulls(batch.n_rows, pa.string())
-)
+
+def _no_kinds(batch: Any) -> pa.Array:
+    return pa.nulls(batch.n_rows, pa.string())
+
+
+FEED_COLUMN = MetadataColumn(CHANGE_TYPE, 2147483545, pa.string(), False, _no_kinds)
 """The column of the kind of change in feed files, by its id in Iceberg's specification ("Reserved Field IDs")."""
 
 _TIME = pa.timestamp("us", "UTC")
@@ -82,10 +85,10 @@ def read_tasks(
 
 @dataclass(frozen=True)
 class ChangeReader:
-    """Reads the lines of the changes of commits.
+    """Reads the lines of the changes of commits. It can be pickled before it is used.
 
     Attributes:
-        states: compares states of data files.
+        make_states: makes what compares states of data files; can be pickled.
         plain, paired, feed: make readers of the layouts; `feed` is None for formats without feed files.
         pairing: how rows are paired; its places count the column `KIND`.
         shown: number of shown columns.
@@ -97,7 +100,7 @@ class ChangeReader:
         threads: number of data files that are read at a time.
     """
 
-    states: FileStates
+    make_states: Callable[[], FileStates]
     plain: MakeReader
     paired: MakeReader
     feed: MakeReader | None
@@ -126,6 +129,11 @@ class ChangeReader:
         if one_side and not any(task.equality_deletes for task in tasks):
             return sum(map(self._counter.n_live, tasks))
         return sum(batch.num_rows for batch, _ in self._row_lines(rows))
+
+    @cached_property
+    def states(self) -> FileStates:
+        """Compares states of data files."""
+        return self.make_states()
 
     @cached_property
     def _counter(self) -> FileReader:

@@ -74,6 +74,23 @@ def sql_condition(session: SparkSession, row_filter: Any, schema: Schema) -> Col
     return None
 
 
+def check_meaning(row_filter: Any, schema: Schema) -> None:
+    """Checks a filter that Spark does not evaluate.
+
+    Args:
+        row_filter: a filter of Iceberg.
+        schema: of the table.
+
+    Raises:
+        InvalidInputError: it is text that may mean something else in Spark's SQL.
+    """
+    if isinstance(row_filter, str) and not _means_the_same(row_filter, schema):
+        raise InvalidInputError(
+            f"filter {row_filter}: may mean something else in Spark's SQL; expected a PyIceberg expression, or no "
+            "filter here and DataFrame.where on the result"
+        )
+
+
 def _check_quotes(session: SparkSession, text: str) -> None:
     quoted = next((found[1] for found in _QUOTED.finditer(text) if found[1]), None)
     if quoted is None or all(session.conf.get(name, "false") == "true" for name in _NAMES_IN_QUOTES):
