@@ -68,10 +68,11 @@ ALIKE = [
     "day = '2024-01-15'", "day > date '2024-01-14'", "not (day < '2024-01-15')", "ok = true", "not ok = false",
     "x is null", "true",
     "n between 1 and 2 and not s = 'ab'", "s not between 'a' and 'b'", "s like 'x_y'",
+    "id % 7 = 1", "n % 2 <> -1", "not n % -2 >= 0", "n % 3000000000 = -3", "id % 7 < 99999999999999999999",
 ]  # fmt: skip
 
 SPARK_S = [
-    "ts >= '2024-01-15'", "price > 29.955", "ID = 1", "x > 0", "x = double('NaN')", "not (x <= 0)", "id % 7 = 1",
+    "ts >= '2024-01-15'", "price > 29.955", "ID = 1", "x > 0", "x = double('NaN')", "not (x <= 0)",
     "s like 'a\\\\%b'", "n = '1'", "s = ''", "s = 'a\"b'", "isnan(x)",
     "n is not null and x <= 1",
 ]  # fmt: skip
@@ -86,12 +87,53 @@ def test_text_means_what_spark_says_whether_pruned_or_not(spark: SparkSession, t
     everything = ps.scan(spark, table).select("id", *columns).orderBy("id").collect()
     for texts, alike in ((ALIKE, True), (SPARK_S, False)):
         for text in texts:
-            assert (conditions.sql_condition(spark, text, table.schema()) is None) == alike, text
+            assert (conditions.sql_condition(spark, text, table.schema())[0] is None) == alike, text
             wanted = [row.id for row in everything if row[text]]
             assert ids(spark, table, text) == wanted, text
             assert ps.delete(spark, table, text, dry_run=True).rows_deleted == len(wanted), text
             if alike:
                 assert sorted(iceberg.scan(table, text).to_arrow()["id"].to_pylist()) == wanted, text
+
+
+def test_columns_mean_what_spark_says_whether_pruned_or_not(spark: SparkSession, table: Table) -> None:
+    from pyspark.sql import functions as f
+
+    day = datetime.date(2024, 1, 14)
+    alike = [
+        f.col("id") < 10, f.lit(10) >= f.col("id"), f.col("n") == -3, f.col("n") != 1, ~(f.col("n") > 1),
+        f.col("id") % 7 == 1, f.col("n") % 2 != -1, f.lit(0) < f.col("n") % -2, f.col("n") > 2**40,
+        (f.col("n") > 1) | f.col("s").isNull(), f.col("s").isNotNull() & f.col("s").startswith("a"),
+        f.col("s").like("a_b"), ~f.col("s").like("%b"), f.col("`s`").isin("a", "ü"), ~f.col("n").isin(1, -3),
+        f.col("day") == day, f.col("day") > day, f.col("ok"), ~f.col("ok"), f.col("ok") == True,  # noqa: E712
+        f.col("n").between(1, 2), f.lit(True), f.expr("n > 1 and s <> 'b'"), f.expr("id % 7 = 1") | f.col("ok"),
+    ]  # fmt: skip
+    others = [
+        f.col("x") > 0, f.col("price") > 29.955, f.col("ID") == 1, f.col("n") == "1",
+        f.col("n").cast("long") == 1, f.col("n").eqNullSafe(1), f.col("id") + 1 == 5, f.col("s").contains("b"),
+        f.col("n") % 1.5 == 1, f.col("s").like("a\\%b"),
+        f.col("ts") > datetime.datetime(2024, 1, 15), f.lit(None) == f.col("n"),
+        f.length("s") == 1, f.col("n").isin(1, None), f.expr("s = ''"), -f.col("n") == 3,
+    ]  # fmt: skip
+    everything = ps.scan(spark, table).select(
+        "id", *(condition.alias(f"c{at}") for at, condition in enumerate([*alike, *others]))
+    )
+    rows = everything.collect()
+    for at, condition in enumerate([*alike, *others]):
+        spark_s, found = conditions.sql_condition(spark, condition, table.schema())
+        assert (spark_s is None) == (at < len(alike)), condition
+        wanted = sorted(row.id for row in rows if row[f"c{at}"])
+        assert ids(spark, table, condition) == wanted, condition
+        assert ps.delete(spark, table, condition, dry_run=True).rows_deleted == len(wanted), condition
+        if spark_s is None:
+            assert sorted(iceberg.scan(table, found).to_arrow()["id"].to_pylist()) == wanted, condition
+
+
+def test_what_spark_would_cast_is_spark_s(spark: SparkSession, table: Table) -> None:
+    from pyspark.sql import functions as f
+
+    column = spark.range(3).id
+    for condition in (column < 2, f.col("s") == datetime.date(2024, 1, 14), "s = date '2024-01-14'"):
+        assert conditions.sql_condition(spark, condition, table.schema())[0] is not None
 
 
 def test_expressions_compare_nan_as_iceberg_and_text_as_spark(spark: SparkSession, table: Table) -> None:
@@ -171,7 +213,7 @@ def test_double_quotes_are_names_if_the_session_says_so(spark: SparkSession, tab
 
 def test_double_quotes_inside_of_other_tokens_are_characters(spark: SparkSession, table: Table) -> None:
     for text in ("s = 'a\"b'", "s <> 'a''\"b' -- \"s\"", "s = '\\'\"' /* \"s\" */", "`s` <> R'\"'"):
-        assert conditions.sql_condition(spark, text, table.schema()) is not None
+        assert conditions.sql_condition(spark, text, table.schema())[0] is not None
 
 
 def test_a_condition_that_fails_for_a_row_is_named(spark: SparkSession, table: Table) -> None:

@@ -4,7 +4,7 @@
     filter     = conjunction { OR conjunction }
     conjunction = negation { AND negation }
     negation   = { NOT } ( "(" filter ")" | TRUE | FALSE | predicate )
-    predicate  = column operator literal | literal operator column
+    predicate  = column operator literal | literal operator column | column "%" integer operator integer
                | column IS [ NOT ] ( NULL | NAN )
                | column [ NOT ] ( IN "(" literal { "," literal } ")"
                                 | BETWEEN literal AND literal | ( LIKE | ILIKE ) string [ ESCAPE string ] )
@@ -43,6 +43,8 @@ from pyiceberg.expressions.literals import Literal, literal
 from puffin_fast.columns.decimals import as_number
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.like import Like
+from puffin_fast.rows.filters.literals import TimeText
+from puffin_fast.rows.filters.remainder import COMPARISONS, Remainder
 
 _TOKEN = re.compile(
     r"""(?P<blob>[xX]'[^']*')
@@ -53,6 +55,7 @@ _TOKEN = re.compile(
       | (?P<symbol><=|>=|<>|!=|==|[=<>(),.;*/%|+-])""",
     re.VERBOSE,
 )
+
 
 _Comparison: TypeAlias = Callable[..., BooleanExpression]
 
@@ -91,10 +94,9 @@ _FUNCTIONS = {
     "year": 'pc.year(pc.field("{0}")) == 2024',
     "month": 'pc.month(pc.field("{0}")) == 1',
     "day": 'pc.day(pc.field("{0}")) == 15',
-    "mod": 'pc.remainder(pc.field("{0}"), 2) == 0',
+    "mod": "{0} % 2 = 0",
 }
 _ARITHMETIC = {
-    "%": 'pc.remainder(pc.field("{0}"), 2) == 0',
     "*": 'pc.field("{0}") * 2 > 6',
     "/": 'pc.field("{0}") / 2 > 6',
     "+": 'pc.field("{0}") + 2 > 6',
@@ -132,7 +134,7 @@ _BEYOND = "functions, arithmetic and other columns need a PyArrow expression, or
 
 
 def parse_filter(text: str) -> BooleanExpression:
-    """Parses a filter to an unbound expression of PyIceberg's predicates and `Like`.
+    """Parses a filter to an unbound expression of PyIceberg's predicates, `Like` and `Remainder`.
 
     Raises:
         InvalidInputError: the text does not parse; the message gives the position.
@@ -202,6 +204,8 @@ class _Parser:
             of = self._operator()[1]
             return of(term=self._column(), value=value)
         column = self._column()
+        if self._take("%"):
+            return self._remainder(column)
         if self._take("is"):
             negated = self._take("not")
             test = (
@@ -236,6 +240,20 @@ class _Parser:
             of = self._operator(column)[0]
             return of(term=column, value=self._literal())
         return Not(found) if negated else found
+
+    def _remainder(self, column: Reference) -> BooleanExpression:
+        divisor = self._integer()
+        if divisor == 0:
+            raise self._error(self._tokens[self._at - 1][2], "expected a divisor that is not 0")
+        of: Any = self._operator()[0]
+        return Remainder(column, divisor, COMPARISONS[of], self._integer())
+
+    def _integer(self) -> int:
+        at = self._tokens[self._at][2]
+        value = self._literal("an integer").value
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._error(at, "expected an integer")
+        return value
 
     def _is_typed(self) -> bool:
         """Whether a typed literal begins here, such as ``DATE '2024-01-15'``; a column may have the name ``date``."""
@@ -324,7 +342,7 @@ class _Parser:
                 raise self._error(
                     start, f"{text.upper()}: expected text such as '{example}', found {value!r:.40}"
                 )
-            return literal(value)
+            return TimeText(value)
         if not sign and word in ("true", "false"):
             self._at += 1
             return literal(word == "true")

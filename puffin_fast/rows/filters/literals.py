@@ -95,6 +95,10 @@ _EXAMPLES: dict[type[IcebergType], str] = {
 """Example literals of the types for which PyIceberg also accepts a number of days or microseconds."""
 
 
+class TimeText(StringLiteral):
+    """The text of a date or time with its type, such as ``DATE '2024-01-15'``. It is no value of a string column."""
+
+
 class NanosecondLiteral(TimestampLiteral):
     """A number of nanoseconds since 1970."""
 
@@ -264,10 +268,10 @@ def _number(text: str, kind: IcebergType) -> Decimal:
 
 
 def check_date_literals(predicate: UnboundPredicate, kind: IcebergType) -> None:
-    """Checks that a filter's text does not compare a date or time column with a number.
+    """Checks that a filter's text does not compare a date or time column with a number, or text with a date or time.
 
     Raises:
-        TypeError: a literal for such a column is a number.
+        TypeError: it does.
     """
     literals: Any = ()
     if isinstance(predicate, LiteralPredicate):
@@ -276,6 +280,8 @@ def check_date_literals(predicate: UnboundPredicate, kind: IcebergType) -> None:
         literals = predicate.literals
     written = _EXAMPLES.get(type(kind))
     for literal in literals:
+        if isinstance(kind, StringType) and isinstance(literal, TimeText):
+            raise TypeError(f"expected text such as '2024-01-15', found a date or time, {literal.value}")
         if written and isinstance(literal, LongLiteral | DecimalLiteral):
             raise TypeError(f"expected a {kind} such as {written}, found the number {literal.value}")
 

@@ -30,6 +30,7 @@ from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.rows.filters.bounds import TRUNCATED
 from puffin_fast.rows.filters.like import BoundLike, Like
 from puffin_fast.rows.filters.literals import check_date_literals, convert_literals, weakened
+from puffin_fast.rows.filters.remainder import BoundRemainder, Remainder
 from puffin_fast.rows.filters.struct_path import structs_around
 
 _Pair: TypeAlias = tuple[BooleanExpression, BooleanExpression]
@@ -195,7 +196,7 @@ class ColumnCollector(BooleanExpressionVisitor[None]):
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> None:
         reference = predicate.term.ref()
-        self.unprovable |= isinstance(predicate, BoundLike)
+        self.unprovable |= isinstance(predicate, BoundLike | BoundRemainder)
         self.field_ids.add(reference.field.field_id)
         kind = reference.field.field_type
         self.unprovable |= isinstance(kind, FloatType | DoubleType | TimestampNanoType | TimestamptzNanoType)
@@ -203,10 +204,10 @@ class ColumnCollector(BooleanExpressionVisitor[None]):
 
 
 class PruningRewriter(ExpressionRewriter):
-    """Replaces LIKE, and comparisons of nanoseconds, by weaker predicates that PyIceberg can evaluate on metrics."""
+    """Replaces LIKE, remainders and comparisons of nanoseconds by weaker predicates, which metrics can decide."""
 
     def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
-        if isinstance(predicate, Like):
+        if isinstance(predicate, Like | Remainder):
             return predicate.weakened()
         return weakened(predicate, TRUNCATED)
 

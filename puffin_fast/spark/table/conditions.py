@@ -1,6 +1,6 @@
 """Conditions that Spark evaluates: a Column, or text, which is Spark's SQL.
 
-Text that means the same as a filter of Iceberg is not evaluated by Spark, so that it prunes data files.
+What means the same as a filter of Iceberg is not evaluated by Spark, so that it prunes data files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import (
+    BooleanExpression,
     BoundPredicate,
     IsNull,
     LiteralPredicate,
@@ -22,9 +23,12 @@ from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
 
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.rows.filters.grammar import parse_filter
+from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.filters.like import Like
+from puffin_fast.rows.filters.literals import TimeText
+from puffin_fast.rows.filters.remainder import Remainder
 from puffin_fast.spark.session.sessions import first_line, quiet_contexts
+from puffin_fast.spark.table.column_filters import filter_of, filter_of_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -47,18 +51,19 @@ _QUOTED = re.compile(
 _NAMES_IN_QUOTES = ("spark.sql.ansi.enabled", "spark.sql.ansi.doubleQuotedIdentifiers")
 """The settings that together make a token in double quotes a name."""
 
-_READ_OTHERWISE = ('"', "\\", "''")
-"""The meaning of these in text depends on Spark's settings."""
 
-
-def sql_condition(session: SparkSession, row_filter: Any, schema: Schema) -> Column | None:
-    """Returns a Column or text as a condition of Spark; None for Iceberg's filters, and for text that means the same as
-    one.
+def sql_condition(
+    session: SparkSession, row_filter: Any, schema: Schema
+) -> tuple[Column | None, Filter | Any]:
+    """Returns what Spark evaluates, if it is needed, and the filter in the form in which it is evaluated.
 
     Args:
         session: whose settings say how Spark reads text.
-        row_filter: of any kind.
+        row_filter: of any kind. A Column or text that means the same as a filter of Iceberg becomes one.
         schema: of the table.
+
+    Returns:
+        A condition of Spark and the given filter, or None and a filter of Iceberg.
 
     Raises:
         InvalidInputError: a text has a token in double quotes, which is text in Spark's SQL and a name in Iceberg's
@@ -66,12 +71,14 @@ def sql_condition(session: SparkSession, row_filter: Any, schema: Schema) -> Col
     """
     from pyspark.sql import Column, functions
 
+    if not isinstance(row_filter, Column | str):
+        return None, row_filter
+    if (found := _same_filter(row_filter, schema)) is not None:
+        return None, found
     if isinstance(row_filter, Column):
-        return row_filter
-    if isinstance(row_filter, str) and not _means_the_same(row_filter, schema):
-        _check_quotes(session, row_filter)
-        return functions.expr(row_filter)
-    return None
+        return row_filter, row_filter
+    _check_quotes(session, row_filter)
+    return functions.expr(row_filter), row_filter
 
 
 def check_meaning(row_filter: Any, schema: Schema) -> None:
@@ -84,11 +91,17 @@ def check_meaning(row_filter: Any, schema: Schema) -> None:
     Raises:
         InvalidInputError: it is text that may mean something else in Spark's SQL.
     """
-    if isinstance(row_filter, str) and not _means_the_same(row_filter, schema):
+    if isinstance(row_filter, str) and _same_filter(row_filter, schema) is None:
         raise InvalidInputError(
             f"filter {row_filter}: may mean something else in Spark's SQL; expected a PyIceberg expression, or no "
             "filter here and DataFrame.where on the result"
         )
+
+
+def _same_filter(row_filter: str | Column, schema: Schema) -> BooleanExpression | None:
+    """The filter of Iceberg that means the same as text or a Column, with all settings of Spark, if there is one."""
+    found = filter_of_text(row_filter) if isinstance(row_filter, str) else filter_of(row_filter)
+    return found if found is not None and visit(found, _MeansTheSame(schema)) else None
 
 
 def _check_quotes(session: SparkSession, text: str) -> None:
@@ -181,18 +194,9 @@ def sql_errors(row_filter: Any) -> Iterator[None]:
         ) from error
 
 
-def _means_the_same(text: str, schema: Schema) -> bool:
-    """Returns whether a text has the same meaning in Spark SQL, with all settings, as in docs/filters.md."""
-    if any(part in text for part in _READ_OTHERWISE):
-        return False
-    try:
-        expression = parse_filter(text)
-    except InvalidInputError:
-        return False
-    return visit(expression, _MeansTheSame(schema))
-
-
 class _MeansTheSame(BooleanExpressionVisitor[bool]):
+    """Whether a filter has the same meaning in Spark SQL, with all settings, as in docs/filters.md."""
+
     def __init__(self, schema: Schema) -> None:
         lowered = [field.name.lower() for field in schema.fields]
         self._kinds: dict[str, IcebergType] = {
@@ -218,8 +222,10 @@ class _MeansTheSame(BooleanExpressionVisitor[bool]):
         kind = self._kinds.get(predicate.term.name)
         if kind is None:
             return False
+        if isinstance(predicate, Remainder):
+            return isinstance(kind, IntegerType | LongType) and abs(predicate.divisor) <= LongType.max
         if isinstance(predicate, Like):
-            return isinstance(kind, StringType)
+            return isinstance(kind, StringType) and not predicate.ignore_case
         if isinstance(predicate, LiteralPredicate):
             return _compares_alike(predicate.literal, kind)
         if isinstance(predicate, SetPredicate):
@@ -239,5 +245,5 @@ def _compares_alike(literal: Literal[Any], kind: IcebergType) -> bool:
     if isinstance(kind, DateType):
         return isinstance(literal, StringLiteral) and _DATE.fullmatch(value) is not None
     if isinstance(kind, StringType):
-        return isinstance(literal, StringLiteral)
+        return isinstance(literal, StringLiteral) and not isinstance(literal, TimeText)
     return isinstance(kind, BooleanType) and isinstance(literal, BooleanLiteral)

@@ -95,7 +95,7 @@ def scan(
     else:
         refuse(table, "Iceberg", version=version)
         here, schema_now = scan_here, table.schema()
-    condition = sql_condition(session, row_filter, schema_now)
+    condition, row_filter = sql_condition(session, row_filter, schema_now)
     if condition is not None:
         options: dict[str, Any] = {**state, "case_sensitive": case_sensitive}
         answer = here(table, selected_fields=selected_fields, **options).schema.names

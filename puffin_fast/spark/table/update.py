@@ -87,7 +87,7 @@ def update(
     assignments = bound_values(values, job.table.schema(), case_sensitive=case_sensitive)
     schema = job.table.schema()
     columns = {name: value for name, value in assignments.values.items() if isinstance(value, Column)}
-    condition = sql_condition(session, row_filter, schema)
+    condition, row_filter = sql_condition(session, row_filter, schema)
     if condition is None and not columns:
         matcher = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
     else:

@@ -418,3 +418,51 @@ def test_times_and_decimals_are_compared_without_nulls_as_with_one(type: Any, nu
                     found = compared._compare(name, term, SimpleNamespace(value=literal))
                 assert isinstance(found, np.ndarray)
                 assert found.tolist() == expected, (name, literal)
+
+
+def remainder(value: int, divisor: int) -> int:
+    """As in C and SQL."""
+    found = abs(value) % abs(divisor)
+    return -found if value < 0 else found
+
+
+def test_remainders_have_the_sign_of_the_value_and_are_unknown_for_null() -> None:
+    values = [-(2**63), -7, -3, -1, 0, 1, 2, 3, 7, 2**63 - 1, None]
+    comparisons = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt}
+    for kind, arrow in ((LongType(), pa.int64()), (IntegerType(), pa.int32())):
+        schema = Schema(NestedField(1, "n", kind))
+        stored = [v for v in values if v is None or kind.min <= v <= kind.max]
+        column = pa.array(stored, arrow)
+        for divisor, (sign, compare), value in itertools.product(
+            (1, -1, 2, 3, -7, 2**31, 2**63 - 1), comparisons.items(), (-(2**70), -2, 0, 1, 2**63)
+        ):
+            text = f"n % {divisor} {sign} {value}"
+            wanted = [v is not None and compare(remainder(v, divisor), value) for v in stored]
+            negated = [v is not None and not match for v, match in zip(stored, wanted, strict=True)]
+            for written, expected in ((text, wanted), (f"not ({text})", negated)):
+                bound = RowFilter.bind(written, schema)
+                assert bound.mask({1: column}, len(column)).tolist() == expected, written
+                some = column.drop_null()
+                dense = bound.mask({1: some}, len(some)).tolist()
+                assert dense == [match for v, match in zip(stored, expected, strict=True) if v is not None]
+                assert not bound.always_true
+                assert bound.strict_expression() == AlwaysFalse()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n % 0 = 1", "character 5: expected a divisor that is not 0"),
+        ("n % 2.5 = 1", "character 5: expected an integer"),
+        ("n % 2 = 'a'", "character 9: expected an integer"),
+        ("n % 9223372036854775808 = 1", "expected a divisor of 64 bits that is not 0"),
+        ("s % 2 = 1", "%: expected a column of type int or long, found string"),
+        ("n % 2", "expected an operator"),
+        ("n % m = 1", "expected an integer, found m"),
+        ("s = DATE '2024-01-15'", "expected text such as '2024-01-15', found a date or time"),
+    ],
+)
+def test_remainders_and_dates_of_other_types_are_refused(text: str, message: str) -> None:
+    schema = Schema(NestedField(1, "n", LongType()), NestedField(2, "s", StringType()))
+    with pytest.raises(InvalidInputError, match=message):
+        RowFilter.bind(text, schema)
