@@ -23,6 +23,7 @@ LAYERS = {
     "bitmap": 3,
     "dv": 4,
     "theta": 4,
+    "key_index": 4,
     "puffin": 5,
     "arrow": 5,
     "columns": 5,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.puffin import PuffinWriter
-from tests import malformed_formats, oracle, oracle_formats, strategies
+from tests import key_index_oracle, malformed_formats, oracle, oracle_formats, strategies
 from tests.fuzz import parquet_targets
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -152,11 +152,20 @@ def _parquet_pages() -> Iterator[bytes]:
         yield bytes([at]) + chunk.data
 
 
+def _key_index() -> Iterator[bytes]:
+    files = [("a", 1, 2), ("b", 2, 3)]
+    yield key_index_oracle.encode([5, -7, None, 5, 1 << 33], files, "integer", (0, 3, 37))
+    yield key_index_oracle.encode([5, -7, 0, 5, 3], files, "integer", (2, 4, 26))
+    yield key_index_oracle.encode(["5", "", None, "0", "5"], files, "text", (1, 3, 8))
+    yield key_index_oracle.encode([], [], "integer", (0, 3, 29))
+
+
 SEEDS = {
     "bitmap": _bitmaps,
     "blob": _blobs,
     "delta": _delta,
     "json_rows": _json_rows,
+    "key_index": _key_index,
     "lance": _lance,
     "mumbling": _mumbling,
     "paimon": _paimon,

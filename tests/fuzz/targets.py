@@ -18,8 +18,9 @@ from puffin_fast import arrow, dv, errors
 from puffin_fast._kernels.parquet import snappy as snappy_kernel
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.delta.log import json_rows as json_columns
+from puffin_fast.key_index import Segment, in_memory
 from puffin_fast.puffin import PuffinReader, PuffinWriter
-from tests import oracle, oracle_formats
+from tests import key_index_oracle, oracle, oracle_formats
 from tests.fuzz import parquet_targets
 
 TARGETS: dict[str, Callable[[bytes], None]] = {}
@@ -320,6 +321,33 @@ def json_rows(data: bytes) -> None:
         found.validate()
         assert found.equals(json_columns.read_any(lines, JSON_COLUMNS))
         assert found.num_rows == data.count(b"\n")
+
+
+@target
+def key_index(data: bytes) -> None:
+    """A segment as it comes, and with right checksums: what is found are rows of it."""
+    for candidate in (data, key_index_oracle.summed(data)):
+        read = in_memory(candidate)
+        try:
+            segment = Segment(read, len(candidate))
+        except (errors.CorruptDataError, errors.UnsupportedError):
+            continue
+        keys = pa.array([0, 5, -7, 1 << 33, None], pa.int64())
+        columns = [keys if kind == "integer" else keys.cast(pa.large_string()) for kind in segment.kinds]
+        if not segment.exact or segment.kinds == ("integer",):
+            try:
+                file, position = segment.places(np.unique(segment.find(read, columns)))
+            except errors.CorruptDataError:
+                pass
+            else:
+                rows = np.array([covered.n_rows for covered in segment.files], np.int64)
+                assert bool(((position >= 0) & (position < rows[file])).all())
+        try:
+            entries = segment.entries(read)
+        except errors.CorruptDataError:
+            continue
+        assert len(entries.hashes) == segment.n_entries
+        assert bool((entries.ordinals < max(1, segment.n_rows)).all())
 
 
 target(parquet_targets.parquet_footer)

@@ -1,0 +1,273 @@
+/* The blocks of a key index: entries (hash, row ordinal), sorted.
+ *
+ *     hash of p bits = block: b bits | slot: t bits | remainder: r bits
+ *     block = u32 checksum | for each slot a 1 bit per entry, then 0 | remainders | ordinals of o bits
+ *
+ * Bits are written from the least significant on. */
+#ifndef PF_KEY_BLOCKS_H
+#define PF_KEY_BLOCKS_H
+
+#include "theta/murmur.h"
+
+enum { PF_SUM_BITS = 32, PF_FEW = 32, PF_READ_AHEAD = 8 };
+
+typedef struct {
+    int b, t, r, o;
+} pf_key_form;
+
+typedef struct {
+    uint64_t rest; /* slot and remainder */
+    uint32_t ordinal;
+} pf_key_entry;
+
+typedef struct {
+    uint32_t *keys; /* index of the hash that was searched */
+    uint32_t *ordinals;
+    size_t n, space;
+} pf_key_hits;
+
+PF_BODY uint64_t pf_low_bits(int n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+
+/* ---- hashes ------------------------------------------------------------------------------------------------- */
+
+#define PF_KEY_M1 0x9E3779B97F4A7C15ull
+#define PF_KEY_M2 0xBF58476D1CE4E5B9ull
+#define PF_KEY_M3 0x94D049BB133111EBull
+#define PF_KEY_I1 0xF1DE83E19937733Dull
+#define PF_KEY_I2 0x96DE1B173F119089ull
+#define PF_KEY_I3 0x319642B2D24D8EC3ull
+
+/* A bijection of the words of `bits` bits: a shift by at least half of the bits is its own inverse. */
+PF_BODY uint64_t pf_key_mix(uint64_t x, int bits) {
+    const uint64_t mask = pf_low_bits(bits);
+    const int half = (bits + 1) / 2;
+    x = (x * PF_KEY_M1) & mask;
+    x ^= x >> half;
+    x = (x * PF_KEY_M2) & mask;
+    x ^= x >> half;
+    return (x * PF_KEY_M3) & mask;
+}
+
+PF_BODY uint64_t pf_key_unmix(uint64_t x, int bits) {
+    const uint64_t mask = pf_low_bits(bits);
+    const int half = (bits + 1) / 2;
+    x = (x * PF_KEY_I3) & mask;
+    x ^= x >> half;
+    x = (x * PF_KEY_I2) & mask;
+    x ^= x >> half;
+    return (x * PF_KEY_I1) & mask;
+}
+
+static void pf_key_mix_words(uint64_t *words, size_t n, int bits) {
+    for (size_t i = 0; i < n; i++) words[i] = pf_key_mix(words[i] & pf_low_bits(bits), bits);
+}
+
+/* The values, with their signs. */
+static void pf_key_unmix_words(uint64_t *words, size_t n, int bits) {
+    for (size_t i = 0; i < n; i++)
+        words[i] = (uint64_t)((int64_t)(pf_key_unmix(words[i], bits) << (64 - bits)) >> (64 - bits));
+}
+
+static void pf_key_hash_words(uint64_t *words, size_t n) {
+    for (size_t i = 0; i < n; i++) words[i] = pf_fmix64(words[i]);
+}
+
+static void pf_key_join(uint64_t *hashes, const uint8_t *more, size_t n) {
+    for (size_t i = 0; i < n; i++) hashes[i] = pf_fmix64(pf_rotl64(hashes[i], 23) ^ pf_get64(more + 8 * i));
+}
+
+static int pf_key_hash_strings(const pf_strings *from, size_t n, uint64_t *out) {
+    for (size_t i = 0; i < n; i++) {
+        int64_t start = pf_offset(from, i), end = pf_offset(from, i + 1);
+        if (start < 0 || end < start || (uint64_t)end > from->data_size) return PF_OUT_OF_BOUNDS;
+        uint64_t size = (uint64_t)(end - start);
+        out[i] = pf_murmur_bytes(from->data + start, size, from->data_size - (uint64_t)start) << 1;
+    }
+    return 0;
+}
+
+/* ---- bits --------------------------------------------------------------------------------------------------- */
+
+/* At most 64 bits from a bit on; bits after the end are 0. */
+PF_BODY uint64_t pf_take_bits(const uint8_t *at, size_t size, uint64_t bit, int n) {
+    const size_t byte = (size_t)(bit >> 3);
+    const int shift = (int)(bit & 7);
+    uint64_t words[2] = {0, 0};
+    if (n == 0 || byte >= size) return 0;
+    memcpy(words, at + byte, size - byte < 9 ? size - byte : 9);
+    uint64_t found = words[0] >> shift;
+    if (shift != 0) found |= words[1] << (64 - shift);
+    return found & pf_low_bits(n);
+}
+
+PF_BODY void pf_put_half(uint8_t *at, uint64_t bit, uint64_t value) {
+    uint64_t word;
+    memcpy(&word, at + (bit >> 3), 8);
+    word |= value << (bit & 7);
+    memcpy(at + (bit >> 3), &word, 8);
+}
+
+/* Adds at most 64 bits to zeros; up to 8 bytes after them are written, too. */
+PF_BODY void pf_put_bits(uint8_t *at, uint64_t bit, uint64_t value, int n) {
+    pf_put_half(at, bit, value & 0xFFFFFFFFull);
+    if (n > 32) pf_put_half(at, bit + 32, value >> 32);
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------ */
+
+/* Where block i begins, if n entries are before it. */
+PF_BODY uint64_t pf_key_start(const pf_key_form *form, uint64_t i, uint64_t n) {
+    const uint64_t fixed = PF_SUM_BITS / 8 + ((1ull << form->t) + 7) / 8 + 1;
+    return i * fixed + ((n * (uint64_t)(1 + form->r + form->o)) >> 3);
+}
+
+PF_BODY uint64_t pf_key_block(uint64_t hash, int shift) { return shift >= 64 ? 0 : hash >> shift; }
+
+static void pf_key_count(const uint8_t *hashes, size_t n, int shift, uint32_t *counts, size_t n_blocks) {
+    memset(counts, 0, (n_blocks + 1) * sizeof(uint32_t));
+    for (size_t i = 0; i < n; i++) counts[pf_key_block(pf_get64(hashes + 8 * i), shift) + 1]++;
+    for (size_t i = 0; i < n_blocks; i++) counts[i + 1] += counts[i];
+}
+
+/* Distributes entries to their blocks; `next` has the first place of each block, and is advanced. */
+static void pf_key_scatter(const uint8_t *hashes, const uint8_t *ordinals, size_t n, int shift, uint64_t *next,
+                           uint64_t *rests, uint32_t *to) {
+    const uint64_t mask = pf_low_bits(shift);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t hash = pf_get64(hashes + 8 * i), place = next[pf_key_block(hash, shift)]++;
+        rests[place] = hash & mask;
+        memcpy(to + place, ordinals + 4 * i, 4);
+    }
+}
+
+static int pf_key_compare(const void *a, const void *b) {
+    const pf_key_entry *x = a, *y = b;
+    if (x->rest != y->rest) return x->rest < y->rest ? -1 : 1;
+    return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
+}
+
+static void pf_key_sort_few(pf_key_entry *entries, size_t n) {
+    for (size_t i = 1; i < n; i++) {
+        const pf_key_entry entry = entries[i];
+        size_t j = i;
+        for (; j > 0 && pf_key_compare(&entries[j - 1], &entry) > 0; j--) entries[j] = entries[j - 1];
+        entries[j] = entry;
+    }
+}
+
+/* Writes the bits of a block after its checksum. `places` has space for 2^t + 1 numbers, `entries` for n. */
+static void pf_key_pack(const pf_key_form *form, const uint64_t *rests, const uint32_t *ordinals, size_t n,
+                        uint8_t *block, uint32_t *places, pf_key_entry *entries) {
+    const size_t n_slots = (size_t)1 << form->t;
+    memset(places, 0, (n_slots + 1) * sizeof(uint32_t));
+    for (size_t i = 0; i < n; i++) places[(rests[i] >> form->r) + 1]++;
+    for (size_t i = 0; i < n_slots; i++) places[i + 1] += places[i];
+    for (size_t i = 0; i < n; i++) {
+        pf_key_entry *entry = entries + places[rests[i] >> form->r]++;
+        entry->rest = rests[i];
+        entry->ordinal = ordinals[i];
+    }
+    uint64_t bit = PF_SUM_BITS;
+    for (size_t slot = 0, first = 0; slot < n_slots; slot++) {
+        const size_t end = places[slot], count = end - first;
+        if (count > PF_FEW)
+            qsort(entries + first, count, sizeof(pf_key_entry), pf_key_compare);
+        else
+            pf_key_sort_few(entries + first, count);
+        for (size_t left = count; left > 0;) {
+            const int some = left < 32 ? (int)left : 32;
+            pf_put_bits(block, bit, pf_low_bits(some), some);
+            bit += (uint64_t)some;
+            left -= (size_t)some;
+        }
+        bit++;
+        first = end;
+    }
+    for (size_t i = 0; i < n; i++, bit += (uint64_t)form->r)
+        pf_put_bits(block, bit, entries[i].rest & pf_low_bits(form->r), form->r);
+    for (size_t i = 0; i < n; i++, bit += (uint64_t)form->o) pf_put_bits(block, bit, entries[i].ordinal, form->o);
+}
+
+/* What the checksum of a block is combined with: its number and that of its entries. */
+PF_BODY uint32_t pf_key_seed(uint64_t number, uint64_t n) { return (uint32_t)pf_fmix64(number << 32 | n); }
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+static int pf_key_add_hit(pf_key_hits *hits, uint32_t key, uint32_t ordinal) {
+    if (hits->n == hits->space) {
+        const size_t space = hits->space == 0 ? 256 : 2 * hits->space;
+        uint32_t *keys = realloc(hits->keys, space * sizeof(uint32_t));
+        if (keys == NULL) return -1;
+        hits->keys = keys;
+        uint32_t *ordinals = realloc(hits->ordinals, space * sizeof(uint32_t));
+        if (ordinals == NULL) return -1;
+        hits->ordinals = ordinals;
+        hits->space = space;
+    }
+    hits->keys[hits->n] = key;
+    hits->ordinals[hits->n++] = ordinal;
+    return 0;
+}
+
+/* The bit after the `count`th 0 from `bit` on, before `end`; `end` + 1 if there are fewer. */
+static uint64_t pf_key_after_zeros(const uint8_t *block, size_t size, uint64_t bit, uint64_t end, uint64_t count) {
+    while (count > 0) {
+        if (bit >= end) return end + 1;
+        const int some = end - bit < 64 ? (int)(end - bit) : 64;
+        uint64_t zeros = ~pf_take_bits(block, size, bit, some) & pf_low_bits(some);
+        const uint64_t here = (uint64_t)__builtin_popcountll(zeros);
+        if (here < count) {
+            count -= here;
+            bit += (uint64_t)some;
+            continue;
+        }
+        for (; count > 1; count--) zeros &= zeros - 1;
+        return bit + (uint64_t)__builtin_ctzll(zeros) + 1;
+    }
+    return bit;
+}
+
+enum { PF_KEY_DAMAGED = 1, PF_KEY_NO_MEMORY = 2 };
+
+/* Adds the ordinals of entries of a block with a hash, of which `rest` is the part after the block's bits. */
+static int pf_key_find(const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t rest,
+                       uint32_t key, uint64_t n_rows, pf_key_hits *hits) {
+    const uint64_t n_slots = 1ull << form->t, slot = rest >> form->r, end = PF_SUM_BITS + n + n_slots;
+    const uint64_t wanted = rest & pf_low_bits(form->r), ordinals = end + n * (uint64_t)form->r;
+    const uint64_t from = pf_key_after_zeros(block, size, PF_SUM_BITS, end, slot);
+    const uint64_t to = from > end ? from : pf_key_after_zeros(block, size, from, end, 1);
+    if (from > end || to > end) return PF_KEY_DAMAGED;
+    const uint64_t first = from - PF_SUM_BITS - slot, last = first + (to - 1 - from);
+    if (last > n) return PF_KEY_DAMAGED;
+    for (uint64_t i = first; i < last; i++) {
+        if (pf_take_bits(block, size, end + i * (uint64_t)form->r, form->r) != wanted) continue;
+        const uint64_t ordinal = pf_take_bits(block, size, ordinals + i * (uint64_t)form->o, form->o);
+        if (ordinal >= n_rows) return PF_KEY_DAMAGED;
+        if (pf_key_add_hit(hits, key, (uint32_t)ordinal) != 0) return PF_KEY_NO_MEMORY;
+    }
+    return 0;
+}
+
+/* All entries of a block: hashes of p bits and ordinals. */
+static int pf_key_unpack(const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t number,
+                         uint64_t n_rows, uint64_t *hashes, uint32_t *ordinals) {
+    const uint64_t n_slots = 1ull << form->t, end = PF_SUM_BITS + n + n_slots;
+    const uint64_t base = end + n * (uint64_t)form->r;
+    uint64_t bit = PF_SUM_BITS, i = 0;
+    for (uint64_t slot = 0; slot < n_slots; slot++) {
+        const uint64_t after = pf_key_after_zeros(block, size, bit, end, 1);
+        if (after > end || after - 1 - bit > n - i) return PF_KEY_DAMAGED;
+        for (uint64_t last = i + (after - 1 - bit); i < last; i++) {
+            const uint64_t rest = slot << form->r | pf_take_bits(block, size, end + i * (uint64_t)form->r, form->r);
+            const int shift = form->t + form->r;
+            const uint64_t ordinal = pf_take_bits(block, size, base + i * (uint64_t)form->o, form->o);
+            if (ordinal >= n_rows) return PF_KEY_DAMAGED;
+            hashes[i] = (shift >= 64 ? 0 : number << shift) | rest;
+            ordinals[i] = (uint32_t)ordinal;
+        }
+        bit = after;
+    }
+    return i == n ? 0 : PF_KEY_DAMAGED;
+}
+
+#endif

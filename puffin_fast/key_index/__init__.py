@@ -1,0 +1,30 @@
+"""Key indexes: where rows are, by their keys. A segment is its sorted bytes, made of whole Arrow arrays."""
+
+from puffin_fast.key_index.canonical import kind_of, may_hold
+from puffin_fast.key_index.segment import (
+    BLOB_TYPE,
+    CoveredFile,
+    KeyWords,
+    Read,
+    Segment,
+    encode,
+    encode_words,
+    in_memory,
+    lookup,
+    merge,
+)
+
+__all__ = [
+    "BLOB_TYPE",
+    "CoveredFile",
+    "KeyWords",
+    "Read",
+    "Segment",
+    "encode",
+    "encode_words",
+    "in_memory",
+    "kind_of",
+    "lookup",
+    "may_hold",
+    "merge",
+]

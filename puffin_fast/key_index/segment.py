@@ -1,0 +1,510 @@
+"""A segment of a key index: where the rows of some data files are, by their keys. It stays true for these files.
+
+```
+byte 0     "PFKI" | u8 version 1 | u8 form: 0 exact, 1 hash | u8 bits of block b, slot t, remainder r, ordinal o | 0, 0
+     12    u32 bytes of the tables | u32 bytes of the nulls | u32 CRC-32 of the directory | u64 entries | u64 rows
+     40    u32 0 | u32 CRC-32 of bytes 0 to 43, the tables and the nulls
+     48    tables: zstd of JSON {"kinds": […], "files": [[location, bytes, rows], …]}
+           nulls: 64-bit portable Roaring bitmap of the ordinals of rows with a null in a key column
+           directory: (2^b + 1) × u32, entries before each block and after the last
+           blocks: block i from byte i·K + ⌊entries before it · (1 + r + o) / 8⌋ on, K = 4 + ⌈2^t / 8⌉ + 1
+```
+All words are little-endian. An ordinal counts the rows of the data files, in their order. An entry is the hash of a
+key and an ordinal; they are sorted. A block has the entries whose hash has its number in the b upper bits:
+
+```
+u32 checksum | for each slot, by the next t bits, a 1 per entry, then a 0 | remainders, r bits | ordinals, o bits
+```
+Bits are written from the least significant on. The checksum is the CRC-32 of the bytes after it, combined with the
+number of the block and that of its entries.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import zstandard
+
+from puffin_fast import limits
+from puffin_fast._kernels import checksum
+from puffin_fast._kernels.key_index import blocks as kernel
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from puffin_fast.key_index import canonical
+
+BLOB_TYPE = "puffin-fast-key-index-v1"
+"""The type of Puffin blobs that are segments."""
+
+MAGIC, VERSION = b"PFKI", 1
+HEADER = struct.Struct("<4sBBBBBBxxIIIQQII")
+_SUM_BYTES = 4
+
+SLOT_BITS, BLOCK_ENTRIES_BITS, MAX_BLOCK_BITS = 8, 8, 30
+REMAINDER_BITS = 16
+"""Bits of a remainder of hashed keys: in a full segment, one in 50,000 absent keys has an entry."""
+
+_LEAST_HASH_BITS = 40
+_EXACT_BITS = (32, 40, 48, 64)
+MAX_ROWS = (1 << 32) - 1
+_WHOLE = 4
+"""A segment is read whole if at least one in so many blocks is wanted."""
+
+Ordinals = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.uint64]
+Read = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, bytes]]]
+"""Reads ranges (offset, length) of a segment; yields the index of each range, and its bytes."""
+
+
+class CoveredFile(NamedTuple):
+    """A data file whose rows are in a segment."""
+
+    location: str
+    n_bytes: int
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries of a segment.
+
+    Attributes:
+        hashes: of their keys.
+        ordinals: of their rows.
+    """
+
+    hashes: Words
+    ordinals: Ordinals
+
+
+@dataclass(frozen=True)
+class KeyWords:
+    """The keys of consecutive rows in their canonical form.
+
+    Attributes:
+        words: of the rows without a null in a column: their integers if the form is exact, else their hashes.
+        rows: the indexes of these rows; None: all.
+        n_rows: number of rows.
+    """
+
+    words: Words
+    rows: npt.NDArray[np.int64] | None
+    n_rows: int
+
+    @classmethod
+    def of(cls, columns: Sequence[pa.Array]) -> KeyWords:
+        """Returns the keys of columns of one length; raises InvalidInputError for values that cannot be keys."""
+        kinds, n_rows, rows = [canonical.kind_of(column.type) for column in columns], len(columns[0]), None
+        if (valid := canonical.not_null(columns)) is not None:
+            rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
+            columns = [column.filter(valid) for column in columns]
+        if canonical.is_exact(kinds):
+            return cls(canonical.integers(columns[0], kinds[0])[0].view(np.uint64), rows, n_rows)
+        return cls(canonical.hashes(columns), rows, n_rows)
+
+
+def encode(
+    columns: Sequence[pa.Array],
+    files: Sequence[CoveredFile],
+    *,
+    slot_bits: int = SLOT_BITS,
+    remainder_bits: int | None = None,
+) -> bytes:
+    """Encodes a segment.
+
+    Args:
+        columns: the key columns, with the rows of all data files one after another.
+        files: the data files.
+        slot_bits, remainder_bits: as for `encode_words`.
+
+    Raises:
+        InvalidInputError: the columns have another number of rows than the files, more than 2^32 - 1, or values that
+            cannot be keys.
+    """
+    kinds = [canonical.kind_of(column.type) for column in columns]
+    if len({len(column) for column in columns}) > 1:
+        raise InvalidInputError(f"columns: expected one length, found {[len(c) for c in columns]}")
+    return encode_words(
+        kinds, [KeyWords.of(columns)], files, slot_bits=slot_bits, remainder_bits=remainder_bits
+    )
+
+
+def encode_words(
+    kinds: Sequence[str],
+    parts: Sequence[KeyWords],
+    files: Sequence[CoveredFile],
+    *,
+    slot_bits: int = SLOT_BITS,
+    remainder_bits: int | None = None,
+) -> bytes:
+    """Encodes a segment of keys in their canonical form.
+
+    Args:
+        kinds: the forms of the key columns.
+        parts: the keys of the rows of all data files, one after another.
+        files: the data files.
+        slot_bits: of the layout.
+        remainder_bits: of hashed keys; by default enough for few collisions.
+
+    Raises:
+        InvalidInputError: as `encode`.
+    """
+    n_rows = sum(part.n_rows for part in parts)
+    expected = sum(file.n_rows for file in files)
+    if n_rows != expected or n_rows > MAX_ROWS:
+        raise InvalidInputError(f"columns: expected {expected} rows, less than 2^32, found {n_rows}")
+    words = np.concatenate([np.empty(0, np.uint64), *(part.words for part in parts)])
+    nulls = PositionBitmap()
+    if len(words) == n_rows:
+        ordinals = np.arange(n_rows, dtype=np.uint32)
+    else:
+        firsts = np.cumsum([0, *(part.n_rows for part in parts)])
+        rows = [np.arange(part.n_rows) if part.rows is None else part.rows for part in parts]
+        every = np.concatenate([some + first for some, first in zip(rows, firsts, strict=False)])
+        nulls, ordinals = (
+            PositionBitmap.from_range(0, n_rows) - PositionBitmap(every),
+            every.astype(np.uint32),
+        )
+    if canonical.is_exact(kinds):
+        return _written(kinds, files, nulls, None, _mixed(words.view(np.int64)), ordinals, slot_bits)
+    hashed = (words, canonical.HASH_BITS)
+    return _written(kinds, files, nulls, remainder_bits or 0, hashed, ordinals, slot_bits)
+
+
+def _mixed(numbers: npt.NDArray[np.int64]) -> tuple[Words, int]:
+    """The mixed words of integers, and their bits."""
+    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    most = max(high, ~low)
+    bits = next(bits for bits in _EXACT_BITS if most < 1 << (bits - 1))
+    words: Words = numbers.view(np.uint64).copy()
+    kernel.mix(words, bits)
+    return words, bits
+
+
+def _written(
+    kinds: Sequence[str],
+    files: Sequence[CoveredFile],
+    nulls: PositionBitmap,
+    least: int | None,
+    hashed: tuple[Words, int],
+    ordinals: Ordinals,
+    slot_bits: int,
+) -> bytes:
+    """A segment of entries.
+
+    Args:
+        least: the least bits of a remainder of hashes, 0 for the default; None for exact keys.
+        hashed: hashes of the entries, and their bits.
+    """
+    hashes, bits = hashed
+    n_rows = sum(file.n_rows for file in files)
+    b = max(
+        0, min(MAX_BLOCK_BITS, bits - slot_bits, round(np.log2(max(1, len(hashes)))) - BLOCK_ENTRIES_BITS)
+    )
+    if least is not None:
+        wanted = b + slot_bits + (least or max(REMAINDER_BITS, _LEAST_HASH_BITS - b - slot_bits))
+        if wanted < bits:
+            hashes, bits = hashes >> np.uint64(bits - wanted), wanted
+    form = (b, slot_bits, bits - b - slot_bits, max(0, n_rows - 1).bit_length())
+    directory, body = kernel.pack(hashes, ordinals, form)
+    tables = zstandard.ZstdCompressor().compress(
+        json.dumps({"kinds": list(kinds), "files": [list(file) for file in files]}).encode()
+    )
+    absent = nulls.to_bytes() if nulls else b""
+    head = HEADER.pack(
+        MAGIC, VERSION, least is not None, *form, len(tables), len(absent), checksum.crc32(directory),
+        len(hashes), n_rows, 0, 0,
+    )[: -_SUM_BYTES]  # fmt: skip
+    total = checksum.crc32(absent, checksum.crc32(tables, checksum.crc32(head)))
+    return b"".join([head, total.to_bytes(_SUM_BYTES, "little"), tables, absent, directory, bytes(body)])
+
+
+class Segment:
+    """A segment whose header, tables and directory are in memory. Safe to use from several threads.
+
+    Attributes:
+        kinds: the canonical forms of the key columns.
+        files: the data files that it covers.
+        n_rows: their rows.
+        n_entries: rows without a null in a key column.
+        nulls: ordinals of the other rows.
+        exact: whether keys are stored as they are.
+        n_bytes: size of the segment.
+
+    Args:
+        read: reads ranges of the segment.
+        n_bytes: the size of the segment.
+        path: the place of the segment, for messages.
+
+    Raises:
+        CorruptDataError: the bytes are not a segment, or damaged.
+        UnsupportedError: another version.
+    """
+
+    def __init__(self, read: Read, n_bytes: int, path: str | None = None) -> None:
+        self._path, self.n_bytes = path, n_bytes
+        if n_bytes < HEADER.size:
+            raise self._corrupt("header", 0, f"{HEADER.size} bytes", n_bytes)
+        head = _one(read, 0, HEADER.size)
+        magic, version, hashed, *form, tables, absent, dir_sum, self.n_entries, self.n_rows, zero, total = (
+            HEADER.unpack(head)
+        )
+        if magic != MAGIC:
+            raise self._corrupt("magic", 0, MAGIC.hex(), magic.hex())
+        if version != VERSION:
+            raise UnsupportedError(f"{path}: key index of version {version}; expected {VERSION}")
+        b, t, r, o = self._form = tuple(form)
+        bits = b + t + r
+        fits = 0 < bits <= canonical.HASH_BITS if hashed else bits in _EXACT_BITS
+        if hashed > 1 or b > MAX_BLOCK_BITS or t > 16 or not fits or zero or self.n_rows > MAX_ROWS:
+            raise self._corrupt("header", 5, "bits of a layout", head[5:10].hex())
+        if self.n_entries > self.n_rows or o != max(0, self.n_rows - 1).bit_length():
+            raise self._corrupt("rows", 24, f"{self.n_entries} entries and {o} bits", self.n_rows)
+        self.exact = not hashed
+        at = HEADER.size + tables + absent
+        self._blocks_at = at + 4 * ((1 << b) + 1)
+        if self._blocks_at > n_bytes:
+            raise self._corrupt("size", 12, f"{self._blocks_at} bytes at least", n_bytes)
+        rest = _one(read, HEADER.size, self._blocks_at - HEADER.size)
+        meta, directory = rest[: tables + absent], rest[tables + absent :]
+        found = checksum.crc32(meta, checksum.crc32(head[:-_SUM_BYTES]))
+        if found != total:
+            raise self._corrupt("checksum", 44, f"{total:#010x}", f"{found:#010x}")
+        if (found := checksum.crc32(directory)) != dir_sum:
+            raise self._corrupt("checksum of the directory", at, f"{dir_sum:#010x}", f"{found:#010x}")
+        self._before = np.frombuffer(directory, "<u4")
+        starts = kernel.block_starts(self._before, 0, self._form)
+        self._starts = np.frombuffer(starts, np.uint64)
+        ends = int(self._before[0]), int(self._before[-1]), self._blocks_at + int(self._starts[-1])
+        if (self._before[1:] < self._before[:-1]).any() or ends != (0, self.n_entries, n_bytes):
+            raise self._corrupt("directory", at, f"0, {self.n_entries}, {n_bytes}", ends)
+        self._read_tables(meta[:tables])
+        self.nulls = PositionBitmap()
+        if absent:
+            self.nulls = PositionBitmap.from_bytes(meta[tables:], path=path, offset=HEADER.size + tables)
+        if len(self.nulls) + self.n_entries != self.n_rows or (
+            self.nulls and self.nulls.max() >= self.n_rows
+        ):
+            raise self._corrupt("nulls", at, self.n_rows - self.n_entries, len(self.nulls))
+
+    def _read_tables(self, data: bytes) -> None:
+        most = limits.most_inflated(len(data))
+        try:
+            declared = zstandard.frame_content_size(data)
+            if not 0 <= declared <= most:
+                raise self._corrupt("tables", HEADER.size, f"at most {most} bytes", declared)
+            found = json.loads(zstandard.ZstdDecompressor().decompress(data, max_output_size=most))
+            kinds, files = found["kinds"], [CoveredFile(*file) for file in found["files"]]
+            if not kinds or not all(type(kind) is str and kind.strip() for kind in kinds):
+                raise ValueError("kinds")
+            if not all(map(_is_file, files)) or len({file.location for file in files}) < len(files):
+                raise ValueError("files")
+        except CorruptDataError:
+            raise
+        except (ValueError, TypeError, LookupError, RecursionError, zstandard.ZstdError) as error:
+            raise self._corrupt("tables", HEADER.size, "kinds and files", type(error).__name__) from error
+        self.kinds, self.files = tuple(kinds), tuple(files)
+        self._firsts = np.cumsum([0, *(file.n_rows for file in files)], dtype=np.int64)
+        if self._firsts[-1] != self.n_rows:
+            raise self._corrupt("rows of the files", HEADER.size, self.n_rows, int(self._firsts[-1]))
+        if self.exact and not canonical.is_exact(self.kinds):
+            raise self._corrupt("form", 5, "hashed", "exact")
+
+    def _corrupt(self, what: str, offset: int, expected: object, found: object) -> CorruptDataError:
+        return CorruptDataError(
+            f"key index: {what}", path=self._path, offset=offset, expected=expected, found=found
+        )
+
+    def may_hold(self, kinds: Sequence[str]) -> bool:
+        """Whether keys of these forms can be looked up."""
+        return len(kinds) == len(self.kinds) and all(map(canonical.may_hold, self.kinds, kinds))
+
+    def find(self, read: Read, columns: Sequence[pa.Array]) -> Ordinals:
+        """Returns the ordinals of the rows that may have one of the keys, in any order; they may repeat.
+
+        Args:
+            read: reads ranges of the segment.
+            columns: the keys. A key with a null in a column stands for all rows that have a null in one.
+
+        Raises:
+            CorruptDataError: a block is damaged.
+        """
+        has_null = False
+        if (valid := canonical.not_null(columns)) is not None:
+            has_null, columns = True, [column.filter(valid) for column in columns]
+        wanted = np.unique(self._hashes_of(columns))
+        found = [np.empty(0, np.uint32), *self._blocks(read, wanted)]
+        if has_null:
+            found.append(self.nulls.to_numpy().astype(np.uint32))
+        return np.concatenate(found)
+
+    def _hashes_of(self, columns: Sequence[pa.Array]) -> Words:
+        b, t, r, _ = self._form
+        bits = b + t + r
+        if not self.exact:
+            return canonical.hashes(columns) >> np.uint64(canonical.HASH_BITS - bits)
+        numbers, fits = canonical.integers(columns[0], self.kinds[0])
+        if fits is not None:
+            numbers = numbers[fits]
+        if bits < 64:
+            numbers = numbers[(numbers >= -(1 << (bits - 1))) & (numbers < 1 << (bits - 1))]
+        words: Words = numbers.view(np.uint64).copy()
+        kernel.mix(words, bits)
+        return words
+
+    def _blocks(self, read: Read, wanted: Words) -> Iterable[Ordinals]:
+        b, t, r, _ = self._form
+        shift = np.uint64(t + r)
+        numbers = (wanted >> shift) if t + r < 64 else np.zeros(len(wanted), np.uint64)
+        some, firsts = np.unique(numbers, return_index=True)
+        if len(some) * _WHOLE >= 1 << b:
+            if len(wanted):
+                size = int(self._starts[-1])
+                yield self._found(_one(read, self._blocks_at, size), 0, wanted)
+            return
+        places = [(int(self._starts[n]), int(self._starts[n + 1])) for n in some.astype(np.int64)]
+        parts = np.split(wanted, firsts[1:])
+        ranges = [(self._blocks_at + start, stop - start) for start, stop in places]
+        for index, data in read(ranges):
+            yield self._found(data, places[index][0], parts[index])
+
+    def _found(self, data: bytes, base: int, wanted: Words) -> Ordinals:
+        wrong, _, ordinals = kernel.find(data, base, self._before, wanted, self._form, self.n_rows)
+        if wrong >= 0:
+            raise self._damaged(wrong)
+        return np.frombuffer(ordinals, np.uint32)
+
+    def _damaged(self, number: int) -> CorruptDataError:
+        offset = self._blocks_at + int(self._starts[number])
+        return self._corrupt(f"block {number}", offset, "its checksum", "another")
+
+    def places(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Returns the index of the data file of each row, and its position there."""
+        file = np.searchsorted(self._firsts, ordinals, "right") - 1
+        return file, ordinals.astype(np.int64) - self._firsts[file]
+
+    def entries(self, read: Read) -> Entries:
+        """Reads and checks all entries, in the order of their hashes.
+
+        Raises:
+            CorruptDataError: a block is damaged, or its entries are no rows.
+        """
+        hashes, ordinals = np.empty(self.n_entries, np.uint64), np.empty(self.n_entries, np.uint32)
+        data = _one(read, self._blocks_at, int(self._starts[-1]))
+        wrong = kernel.unpack(data, self._before, self._form, self.n_rows, hashes, ordinals)
+        if wrong >= 0:
+            raise self._damaged(wrong)
+        return Entries(hashes, ordinals)
+
+    @property
+    def hash_bits(self) -> int:
+        """The bits of a hash."""
+        return sum(self._form[:3])
+
+    @property
+    def slot_bits(self) -> int:
+        """The bits of a slot."""
+        return int(self._form[1])
+
+
+def _is_file(file: CoveredFile) -> bool:
+    numbers = (file.n_bytes, file.n_rows)
+    return type(file.location) is str and all(type(n) is int and 0 <= n < 1 << 63 for n in numbers)
+
+
+def _one(read: Read, offset: int, length: int) -> bytes:
+    ((_, data),) = read([(offset, length)])
+    return data
+
+
+def in_memory(blob: bytes) -> Read:
+    """Returns what reads ranges of the bytes of a segment."""
+    return lambda ranges: ((at, blob[start : start + n]) for at, (start, n) in enumerate(ranges))
+
+
+def lookup(blob: bytes, columns: Sequence[pa.Array]) -> Ordinals:
+    """Returns the ordinals of the rows of a segment that may have one of the keys, ascending and distinct.
+
+    Args:
+        blob: the segment.
+        columns: the keys, as for `Segment.find`.
+
+    Raises:
+        CorruptDataError, UnsupportedError: as `Segment` and its `find`.
+        InvalidInputError: keys of these types cannot be looked up in it.
+    """
+    segment = Segment(in_memory(blob), len(blob))
+    kinds = [canonical.kind_of(column.type) for column in columns]
+    if not segment.may_hold(kinds):
+        raise InvalidInputError(f"columns: expected {', '.join(segment.kinds)}, found {', '.join(kinds)}")
+    found: Ordinals = np.unique(segment.find(in_memory(blob), columns))
+    return found
+
+
+def merge(
+    segments: Sequence[tuple[Segment, Read]], keep: Callable[[CoveredFile], bool] = lambda file: True
+) -> bytes:
+    """Makes one segment of several with equal kinds of keys; their data files must be different ones.
+
+    Memory: about 40 bytes for each row.
+
+    Args:
+        segments: each with what reads it.
+        keep: whether a data file is kept.
+
+    Raises:
+        CorruptDataError: a block is damaged.
+        InvalidInputError: the kinds of keys differ.
+    """
+    kinds = segments[0][0].kinds
+    if any(segment.kinds != kinds or segment.exact != segments[0][0].exact for segment, _ in segments):
+        raise InvalidInputError("segments: expected keys of one kind, found several")
+    files: list[CoveredFile] = []
+    parts: list[Entries] = []
+    nulls: list[npt.NDArray[np.int64]] = []
+    n_rows = 0
+    bits = min(segment.hash_bits for segment, _ in segments)
+    for segment, read in segments:
+        moved = _Moved(segment, keep, n_rows)
+        files += moved.files
+        n_rows += sum(file.n_rows for file in moved.files)
+        if n_rows > MAX_ROWS:
+            raise InvalidInputError(f"segments: expected less than 2^32 rows, found {n_rows}")
+        found = segment.entries(read)
+        kept, ordinals = moved.of(found.ordinals)
+        if segment.exact:
+            kernel.unmix(found.hashes, segment.hash_bits)
+        else:
+            np.right_shift(found.hashes, np.uint64(segment.hash_bits - bits), out=found.hashes)
+        parts.append(Entries(found.hashes[kept], ordinals[kept].astype(np.uint32)))
+        kept, ordinals = moved.of(segment.nulls.to_numpy().astype(np.uint32))
+        nulls.append(ordinals[kept])
+    hashes = np.concatenate([part.hashes for part in parts])
+    rows = np.concatenate([part.ordinals for part in parts])
+    absent = PositionBitmap.from_positions(np.concatenate(nulls))
+    t = segments[0][0].slot_bits
+    if segments[0][0].exact:
+        return _written(kinds, files, absent, None, _mixed(hashes.view(np.int64)), rows, t)
+    return _written(kinds, files, absent, 0, (hashes, bits), rows, t)
+
+
+class _Moved:
+    """The ordinals of a segment's rows in a merged one, where the rows of its kept files begin at `first`."""
+
+    def __init__(self, segment: Segment, keep: Callable[[CoveredFile], bool], first: int) -> None:
+        self._segment = segment
+        self._kept = np.array([keep(file) for file in segment.files], np.bool_)
+        rows = np.where(self._kept, [file.n_rows for file in segment.files], 0).astype(np.int64)
+        self._firsts = first + np.cumsum(rows) - rows
+        self.files = [file for file, kept in zip(segment.files, self._kept, strict=True) if kept]
+
+    def of(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """Whether each row is in a kept file, and its new ordinal if it is."""
+        file, position = self._segment.places(ordinals)
+        return self._kept[file], self._firsts[file] + position

@@ -1,0 +1,262 @@
+"""Segments of key indexes: compared with a slow implementation and a dict, merged, damaged, with forced collisions."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import random
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_fast._kernels.key_index import blocks as kernel
+from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError, UnsupportedError
+from puffin_fast.key_index import CoveredFile, Segment, encode, in_memory, kind_of, lookup, merge
+from tests import key_index_oracle
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "key_index"
+
+
+def covered(*rows: int) -> list[CoveredFile]:
+    return [CoveredFile(f"s3://bucket/data/{at}.parquet", 1000 + n, n) for at, n in enumerate(rows)]
+
+
+def opened(blob: bytes) -> Segment:
+    return Segment(in_memory(blob), len(blob))
+
+
+def rows_with(column: pa.Array, keys: pa.Array) -> list[int]:
+    """The rows with one of the keys, as a dict finds them."""
+    places: dict[Any, list[int]] = {}
+    for row, value in enumerate(column.to_pylist()):
+        places.setdefault(_key(value), []).append(row)
+    return sorted({row for key in keys.to_pylist() for row in places.get(_key(key), [])})
+
+
+def _key(value: Any) -> Any:
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+COLUMNS = {
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1) | st.integers(-50, 50),
+    pa.bool_(): st.booleans(),
+    pa.date32(): st.dates(datetime.date(1700, 1, 1)),
+    pa.time64("us"): st.times(),
+    pa.timestamp("us"): st.datetimes(),
+    pa.decimal128(9, 2): st.decimals(-9999, 9999, places=2),
+    pa.decimal128(38, 2): st.decimals(-(10**30), 10**30, places=2).filter(
+        lambda n: len(n.as_tuple().digits) <= 38
+    ),
+    pa.float32(): st.floats(width=32),
+    pa.float64(): st.floats(),
+    pa.large_string(): st.text(max_size=40),
+    pa.large_binary(): st.binary(max_size=40),
+    pa.binary(16): st.binary(min_size=16, max_size=16),
+}
+
+
+@given(st.data())
+def test_a_lookup_finds_the_rows_that_a_dict_finds(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(list(COLUMNS)))
+    value = st.none() | COLUMNS[kind]
+    column = pa.array(data.draw(st.lists(value, max_size=40)), kind)
+    other = pa.array(data.draw(st.lists(COLUMNS[kind], max_size=10)), kind)
+    half = len(column) // 2
+    blob = encode([column], covered(half, len(column) - half))
+    keys = pa.concat_arrays([other, column.slice(half // 2, 5)])
+    assert lookup(blob, [keys]).tolist() == rows_with(column, keys)
+
+
+@given(
+    st.lists(st.none() | st.integers(-(2**39), 2**39) | st.integers(-3, 3), max_size=60),
+    st.integers(0, 60),
+)
+def test_a_segment_of_integers_is_that_of_the_oracle(values: list[int | None], first: int) -> None:
+    first = min(first, len(values))
+    files = covered(first, len(values) - first)
+    blob = encode([pa.array(values, pa.int64())], files)
+    b, t, r, _ = opened(blob)._form
+    assert blob == key_index_oracle.encode(values, [tuple(file) for file in files], "integer", (b, t, r))
+
+
+@given(st.lists(st.none() | st.text(max_size=20), max_size=60), st.integers(1, 20), st.integers(3, 8))
+def test_a_segment_of_texts_is_that_of_the_oracle(
+    values: list[str | None], remainder: int, slot: int
+) -> None:
+    files = covered(len(values))
+    column = pa.array(values, pa.large_string())
+    blob = encode([column], files, slot_bits=slot, remainder_bits=remainder)
+    b, t, r, _ = opened(blob)._form
+    assert (t, r) == (slot, remainder)
+    assert blob == key_index_oracle.encode(values, [tuple(file) for file in files], "text", (b, t, r))
+
+
+@pytest.mark.parametrize("name", ["integers", "texts"])
+def test_golden_segments_are_read_and_written_byte_for_byte(name: str) -> None:
+    golden = (GOLDEN / f"{name}.bin").read_bytes()
+    values: list[Any] = [5, -7, None, 5, 1 << 33] if name == "integers" else ["a", "", None, "ä", "a"]
+    column = pa.array(values, pa.int64() if name == "integers" else pa.large_string())
+    assert lookup(golden, [column.slice(0, 1)]).tolist() == ([0, 3] if name == "integers" else [0, 4])
+    assert opened(golden).nulls.to_numpy().tolist() == [2]
+    assert _without_tables(encode([column], opened(golden).files)) == _without_tables(golden)
+
+
+def _without_tables(blob: bytes) -> bytes:
+    """Another version of zstd may compress the tables to other bytes."""
+    n_bytes = int.from_bytes(blob[12:16], "little")
+    return blob[:12] + blob[16:44] + blob[48 + n_bytes :]
+
+
+@given(st.integers(1, 64), st.lists(st.integers(0, 2**64 - 1), max_size=20))
+def test_the_mix_is_a_bijection(bits: int, values: list[int]) -> None:
+    masked = np.array(values, np.uint64) & np.uint64((1 << bits) - 1)
+    words = masked.copy()
+    kernel.mix(words, bits)
+    assert words.tolist() == [key_index_oracle.mix(value, bits) for value in masked.tolist()]
+    kernel.unmix(words, bits)
+    assert (words & np.uint64((1 << bits) - 1)).tolist() == masked.tolist()
+
+
+def test_forced_collisions_only_add_rows() -> None:
+    values = [f"key {at}" for at in range(5000)]
+    column = pa.array(values, pa.large_string())
+    blob = encode([column], covered(5000), remainder_bits=1)
+    found = lookup(blob, [column.slice(0, 1000)])
+    assert set(range(1000)) <= set(found.tolist())
+    assert len(found) > 1000
+
+
+def test_a_key_of_a_million_rows_is_found() -> None:
+    rng = random.Random(3)
+    values = pa.array(np.where(np.arange(300_000) % 3 == 0, 7, np.arange(300_000)), pa.int64())
+    blob = encode([values], covered(100_000, 200_000))
+    keys = pa.array([7, rng.randrange(10**9, 10**10)])
+    assert lookup(blob, [keys]).tolist() == rows_with(values, keys)
+
+
+def test_keys_of_several_columns_are_joined_in_their_order() -> None:
+    left, right = pa.array([1, 1, 2, None], pa.int64()), pa.array(["a", "b", "a", "a"], pa.large_string())
+    blob = encode([left, right], covered(4))
+    assert lookup(blob, [pa.array([1], pa.int64()), pa.array(["b"], pa.large_string())]).tolist() == [1]
+    assert lookup(blob, [pa.array([None], pa.int64()), pa.array(["b"], pa.large_string())]).tolist() == [3]
+
+
+def test_a_key_outside_of_the_stored_integers_is_absent() -> None:
+    blob = encode([pa.array([1, 2, 3], pa.int32())], covered(3))
+    far = pa.array([1 + (1 << 32), 2**63 - 1, -(2**63)], pa.int64())
+    assert lookup(blob, [far]).tolist() == []
+
+
+def test_decimals_of_greater_precision_are_found_by_their_value() -> None:
+    blob = encode([pa.array([Decimal("1.50"), Decimal("-2.25")], pa.decimal128(9, 2))], covered(2))
+    keys = pa.array([Decimal("-2.25"), Decimal("1" + "0" * 30 + ".00")], pa.decimal128(38, 2))
+    assert lookup(blob, [keys]).tolist() == [1]
+
+
+def test_zeros_and_nan_are_one_key_each() -> None:
+    nan = np.frombuffer(np.array([0x7FF8000000000123], np.uint64).tobytes(), np.float64)[0]
+    column = pa.array(np.array([0.0, -0.0, math.nan, nan, 1.0]))
+    blob = encode([column], covered(5))
+    assert lookup(blob, [pa.array([-0.0])]).tolist() == [0, 1]
+    assert lookup(blob, [pa.array([math.nan])]).tolist() == [2, 3]
+
+
+@given(
+    st.lists(
+        st.lists(st.none() | st.integers(-(2**40), 2**40) | st.integers(0, 9), max_size=20),
+        min_size=1,
+        max_size=4,
+    ),
+    st.booleans(),
+)
+def test_a_merge_is_the_segment_of_the_files_that_are_kept(
+    parts: list[list[int | None]], drops: bool
+) -> None:
+    files = covered(*map(len, parts))
+    segments = [encode([pa.array(part, pa.int64())], [file]) for part, file in zip(parts, files, strict=True)]
+    kept = files[:-1] if drops else files
+    merged = merge([(opened(blob), in_memory(blob)) for blob in segments], lambda file: file in kept)
+    values = [value for part in parts[: len(kept)] for value in part]
+    assert merged == encode([pa.array(values, pa.int64())], kept)
+
+
+def test_a_merge_of_hashes_finds_every_row() -> None:
+    columns = [
+        pa.array([f"{part} {at}" for at in range(n)], pa.large_string())
+        for part, n in enumerate((3000, 10, 700))
+    ]
+    files = covered(3000, 10, 700)
+    segments = [encode([column], [file]) for column, file in zip(columns, files, strict=True)]
+    merged = merge([(opened(blob), in_memory(blob)) for blob in segments])
+    every = pa.concat_arrays(columns)
+    assert lookup(merged, [every]).tolist() == list(range(3710))
+    assert lookup(merged, [every.slice(3005, 1)]).tolist() == [3005]
+
+
+def test_columns_that_cannot_be_keys_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="expected a type whose values can be keys, found list"):
+        kind_of(pa.list_(pa.int64()))
+    with pytest.raises(InvalidInputError, match="expected 3 rows"):
+        encode([pa.array([1, 2])], covered(3))
+    with pytest.raises(InvalidInputError, match="expected one length"):
+        encode([pa.array([1, 2]), pa.array([1])], covered(2))
+    blob = encode([pa.array([1, 2])], covered(2))
+    with pytest.raises(InvalidInputError, match="expected integer, found text"):
+        lookup(blob, [pa.array(["a"])])
+
+
+def test_another_version_is_refused() -> None:
+    blob = bytearray(encode([pa.array([1, 2])], covered(2)))
+    blob[4] = 2
+    with pytest.raises(UnsupportedError, match="version 2; expected 1"):
+        opened(bytes(blob))
+
+
+def answers(blob: bytes, keys: Sequence[pa.Array]) -> list[list[int]] | None:
+    try:
+        return [lookup(blob, [key]).tolist() for key in keys]
+    except PuffinFastError:
+        return None
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_damaged_bytes_are_refused_or_give_the_same_rows(text: bool) -> None:
+    values: list[Any] = [None if at % 11 == 0 else at * 7919 % 500 for at in range(2000)]
+    column = pa.array(values, pa.int64())
+    if text:
+        column = pa.array([None if v is None else f"key {v}" for v in values], pa.large_string())
+    blob = encode([column], covered(900, 1100))
+    keys = [column.slice(at, 3) for at in range(0, 60, 3)] + [column]
+    expected = answers(blob, keys)
+    rng = random.Random(7)
+    refused = 0
+    for _ in range(1500):
+        changed = bytearray(blob)
+        for _ in range(rng.choice((1, 1, 1, 4))):
+            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+        kind = rng.randrange(5)
+        if kind == 0:
+            del changed[rng.randrange(len(changed)) :]
+        elif kind == 1:
+            at, n = rng.randrange(len(changed)), rng.randrange(1, 40)
+            changed[at : at + n] = changed[rng.randrange(len(changed)) :][:n]
+        found = answers(bytes(changed), keys)
+        refused += found is None
+        assert found is None or found == expected
+    assert refused > 1400
+
+
+@pytest.mark.parametrize("n", [0, 1, 200])
+def test_truncated_bytes_are_refused(n: int) -> None:
+    blob = encode([pa.array(range(n), pa.int64())], covered(n))
+    for size in range(len(blob)):
+        with pytest.raises(CorruptDataError):
+            opened(blob[:size])
