@@ -16,7 +16,12 @@ from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows, paths_of_ro
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.match.change_feed import ChangeFeed
 from puffin_fast.rows.match.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
-from puffin_fast.rows.match.given_changes import DELETES, ORDER, with_deletes_and_order
+from puffin_fast.rows.match.given_changes import (
+    DELETES,
+    ORDER,
+    check_changes,
+    with_deletes_and_order,
+)
 from puffin_fast.rows.match.matching import Counts as Matched
 from puffin_fast.rows.match.matching import Matches, Source, check_clauses, find_matches, row_ids
 from puffin_fast.rows.match.source_parts import source_parts
@@ -61,17 +66,9 @@ class Upsert:
 
     def _take_changes(self) -> None:
         """Makes `changes` rows with a `delete_column` and an `order_column`."""
+        check_changes(self.changes, self.delete_column, self.order_column)
         if self.changes is False:
             return
-        if not isinstance(self.changes, (bool, str)):
-            raise InvalidInputError(
-                f"changes: expected True, False or the name of a column, found {type(self.changes).__name__}"
-            )
-        if self.delete_column is not None or self.order_column is not None:
-            raise InvalidInputError(
-                "changes: expected neither delete_column nor order_column with it, found "
-                f"{self.delete_column or self.order_column}"
-            )
         object.__setattr__(self, "rows", with_deletes_and_order(self.rows, self.changes))
         object.__setattr__(self, "delete_column", DELETES)
         object.__setattr__(self, "order_column", ORDER)

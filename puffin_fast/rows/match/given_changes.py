@@ -9,7 +9,7 @@ A preimage deletes its key: its after-image may have another one, and follows if
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,10 @@ KINDS = {
 }
 """Whether the row of a change is in the table after it: words of Delta and Iceberg, Paimon, Debezium and Hudi."""
 
-_CHANGE_TYPE = "_change_type"
-_COLUMNS = (_CHANGE_TYPE, "rowkind", "__op", "op")
+CHANGE_TYPE = "_change_type"
+"""The column of kinds of the changes of one commit or more."""
+
+_COLUMNS = (CHANGE_TYPE, "rowkind", "__op", "op")
 """The columns of kinds, in the order in which they are looked for."""
 
 _ORDERS = ("_change_ordinal", "_commit_version")
@@ -34,6 +36,48 @@ _NO_DATA = {*_ORDERS, "_commit_snapshot_id", "_commit_timestamp", "_row_id", "_f
 
 DELETES, ORDER = "_change_deletes", "_change_order"
 """The columns of `with_deletes_and_order`."""
+
+
+def check_changes(
+    changes: bool | str, delete_column: str | None = None, order_column: str | None = None
+) -> None:
+    """Checks the argument `changes` of an upsert.
+
+    Raises:
+        InvalidInputError: it is neither a flag nor a name, or is given with other columns of a change feed.
+    """
+    if not isinstance(changes, (bool, str)):
+        raise InvalidInputError(
+            f"changes: expected True, False or the name of a column, found {type(changes).__name__}"
+        )
+    if changes is not False and (delete_column is not None or order_column is not None):
+        raise InvalidInputError(
+            "changes: expected neither delete_column nor order_column with it, found "
+            f"{delete_column or order_column}"
+        )
+
+
+def kinds_and_order(names: Sequence[str], column: str | bool) -> tuple[str, str | None]:
+    """Returns the names of the column of kinds, and of the one that orders commits, if there is one.
+
+    Args:
+        names: of the columns of changes.
+        column: the name of the column of kinds; True for the first of the usual ones.
+
+    Raises:
+        InvalidInputError, NotFoundError: there is no such column.
+    """
+    if column is True:
+        found = [name for name in _COLUMNS if name in names]
+        if not found:
+            raise InvalidInputError(
+                f"data: changes=True: expected a column {', '.join(_COLUMNS)}, found {', '.join(names)}; changes= "
+                "also takes its name"
+            )
+        column = found[0]
+    elif column not in names:
+        raise NotFoundError(f"changes: no column {column} in data, found {', '.join(names)}")
+    return str(column), next((name for name in _ORDERS if name in names), None)
 
 
 def with_deletes_and_order(rows: pa.RecordBatchReader, column: str | bool) -> pa.RecordBatchReader:
@@ -47,18 +91,8 @@ def with_deletes_and_order(rows: pa.RecordBatchReader, column: str | bool) -> pa
         InvalidInputError: there is no such column, or, while it is read, a kind is unknown or null.
     """
     names = rows.schema.names
-    if column is True:
-        found = [name for name in _COLUMNS if name in names]
-        if not found:
-            raise InvalidInputError(
-                f"data: changes=True: expected a column {', '.join(_COLUMNS)}, found {', '.join(names)}; changes= "
-                "also takes its name"
-            )
-        column = found[0]
-    elif column not in names:
-        raise NotFoundError(f"changes: no column {column} in data, found {', '.join(names)}")
-    order = next((name for name in _ORDERS if name in names), None)
-    kept = [at for at, name in enumerate(names) if name != column and name not in _NO_DATA]
+    kinds, order = kinds_and_order(names, column)
+    kept = [at for at, name in enumerate(names) if name != kinds and name not in _NO_DATA]
     schema = pa.schema(
         [*(rows.schema.field(at) for at in kept), pa.field(DELETES, pa.bool_()), pa.field(ORDER, pa.int64())]
     )
@@ -66,7 +100,7 @@ def with_deletes_and_order(rows: pa.RecordBatchReader, column: str | bool) -> pa
     def batches() -> Iterator[pa.RecordBatch]:
         n_before = 0
         for batch in rows:
-            remains = _remains(batch.column(names.index(column)), str(column))
+            remains = _remains(batch.column(names.index(kinds)), kinds)
             if order is not None:
                 commits = batch.column(names.index(order))
                 if commits.null_count:
@@ -74,7 +108,7 @@ def with_deletes_and_order(rows: pa.RecordBatchReader, column: str | bool) -> pa
                         f"data: column {order}: expected no null, found {commits.null_count}"
                     )
                 ranks = 2 * commits.cast(pa.int64()).to_numpy() + remains
-            elif column == _CHANGE_TYPE:
+            elif kinds == CHANGE_TYPE:
                 ranks = remains.astype(np.int64)
             else:
                 ranks = np.arange(n_before, n_before + batch.num_rows)

@@ -17,6 +17,14 @@ from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.keys.keys import KeyBounds
 from puffin_fast.rows.match.change_feed import ChangeFeed
 from puffin_fast.rows.match.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
+from puffin_fast.rows.match.given_changes import (
+    CHANGE_TYPE,
+    check_changes,
+    kinds_and_order,
+    with_deletes_and_order,
+)
+from puffin_fast.rows.match.given_changes import DELETES as GIVEN_DELETES
+from puffin_fast.rows.match.given_changes import ORDER as GIVEN_ORDER
 from puffin_fast.rows.match.matching import check_clauses, fit, written_schema
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
@@ -62,6 +70,7 @@ def upsert(
     update_columns: Sequence[str] | None = None,
     delete_column: str | None = None,
     order_column: str | None = None,
+    changes: bool | str = False,
     duplicate_keys: OnDuplicateKeys = "refuse",
     branch: str = MAIN,
     on_conflict: OnConflict = "refuse",
@@ -85,6 +94,8 @@ def upsert(
             `puffin_fast.iceberg.upsert`.
         delete_column, order_column, duplicate_keys, branch, on_conflict, job_id, snapshot_properties, dry_run: as in
             `puffin_fast.iceberg.upsert`.
+        changes: as there. Rows of a DataFrame have no order: without ``_change_type``, ``_change_ordinal`` and
+            ``_commit_version`` each key must be given once.
 
     Returns:
         The same result as `puffin_fast.iceberg.upsert`.
@@ -103,8 +114,12 @@ def upsert(
     check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
     refused = refuses_duplicates(duplicate_keys)
     update, insert = when_matched_update_all, when_not_matched_insert_all
-    check_clauses(update, insert, delete_column)
-    feed = ChangeFeed(delete_column, order_column)
+    check_changes(changes, delete_column, order_column)
+    if changes is False:
+        feed = ChangeFeed(delete_column, order_column)
+    else:
+        data_df, feed = _marked(data_df, changes)
+    check_clauses(update, insert, feed.delete_column)
     request = Request(
         verb="upsert", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
@@ -126,6 +141,21 @@ def upsert(
         rows_superseded=0 if result.repeated or plan.cached is None else plan.cached.n_superseded,
         **planned.replaced.facts(result),
     )
+
+
+def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeFeed]:
+    """Changes as rows with the columns of a change feed, made by executors."""
+    from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+
+    names = data_df.columns
+    kinds, order = kinds_and_order(names, changes)
+    kept = with_deletes_and_order(data_df.limit(0).toArrow().to_reader(), changes).schema.names
+    fields = [field for field in data_df.schema.fields if field.name in kept]
+    added = [StructField(GIVEN_DELETES, BooleanType()), StructField(GIVEN_ORDER, LongType())]
+    rows = mapped(data_df, over_batches(_BODIES, "marked", changes=changes), StructType([*fields, *added]))
+    if order is None and kinds != CHANGE_TYPE:
+        return rows.drop(GIVEN_ORDER), ChangeFeed(GIVEN_DELETES)
+    return rows, ChangeFeed(GIVEN_DELETES, GIVEN_ORDER)
 
 
 @dataclass(frozen=True)

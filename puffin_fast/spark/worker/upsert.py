@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.keys.key_columns import keys_of_batch
 from puffin_fast.rows.match.change_feed import same_changes
 from puffin_fast.rows.match.duplicate_keys import DuplicateKeys
+from puffin_fast.rows.match.given_changes import with_deletes_and_order
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.rows.match.matching import check_columns, written_schema
 from puffin_fast.rows.match.same_values import same_values
@@ -96,6 +98,14 @@ class _Given:
             for batch in batches
         ]
         return RowWriterSchema(self._schema, named[0].schema).table(pa.Table.from_batches(named))
+
+
+def marked(batches: Batches, *, changes: bool | str) -> Batches:
+    """Makes changes rows with a mark of deletes and an order; as `with_deletes_and_order`."""
+    first = next(batches, None)
+    if first is not None:
+        rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
+        yield from with_deletes_and_order(rows, changes)
 
 
 def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: bytes, feed: bytes) -> Batches:
