@@ -26,6 +26,18 @@ def printable(text: str) -> str:
     )
 
 
+def middle_cut(text: str, length: int) -> str:
+    """A text with at most a number of characters: of a longer one, its begin and its end.
+
+    >>> middle_cut("data/00000-0-e3ba1581.parquet", 20)
+    'data/0000…81.parquet'
+    """
+    if len(text) <= length:
+        return text
+    tail = length // 2
+    return f"{text[: length - tail - 1]}…{text[-tail:] if tail else ''}"
+
+
 MOST_SHOWN = 200
 """An error shows at most this many characters of an argument."""
 

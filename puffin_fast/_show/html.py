@@ -84,10 +84,17 @@ def cell(value: object) -> str:
     return escape(str(value))
 
 
+def _named_cell(name: str, value: object) -> str:
+    """As `cell`; ids are not grouped by thousands, and shares are percents."""
+    if name.endswith("_id"):
+        return str(value)
+    return f"{value:.1%}" if name == "share" and isinstance(value, float) else cell(value)
+
+
 def html_fields(title: str, fields: Mapping[str, object]) -> str:
-    """Returns a table with a row for each field; ids are not grouped by thousands."""
+    """Returns a table with a row for each field."""
     rows = (
-        f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{value if name.endswith('_id') else cell(value)}</td></tr>"
+        f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{_named_cell(name, value)}</td></tr>"
         for name, value in fields.items()
     )
     return f"<table><caption>{escape(title)}</caption>{''.join(rows)}</table>"
@@ -109,7 +116,9 @@ def html_table(rows: Sequence[Mapping[str, Any]], *, more: int = 0) -> str:
         return f"<tr>{''.join(cells)}</tr>"
 
     head = line("th", ((name, escape(name.replace("_", " "))) for name in rows[0]))
-    body = "".join(line("td", ((name, cell(value)) for name, value in row.items())) for row in rows)
+    body = "".join(
+        line("td", ((name, _named_cell(name, value)) for name, value in row.items())) for row in rows
+    )
     left = f"<tr><td colspan={len(rows[0])}>… and {more:,} more</td></tr>" if more else ""
     return f"<table>{head}{body}{left}</table>"
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from puffin_fast._run.packages import import_optional
+from puffin_fast._text import middle_cut
 
 CHART_INCHES = (5.5, 4)
 NAME_CHARACTERS = 32
-"""Maximum length of the label of a bar: the end of a name is shown."""
+"""Maximum length of the label of a bar: of a longer name, its begin and its end are shown."""
 
 COLUMNS = 3
 """Most charts side by side; more go below."""
@@ -59,8 +60,8 @@ def draw(
 
 
 def name_bars(axes: Any, names: Sequence[str]) -> None:
-    """Labels bars at 0, 1 and so on, which are below each other, with the ends of printable names."""
-    axes.set_yticks(range(len(names)), [name[-NAME_CHARACTERS:] for name in names], fontsize=7)
+    """Labels bars at 0, 1 and so on, which are below each other, with printable names."""
+    axes.set_yticks(range(len(names)), [middle_cut(name, NAME_CHARACTERS) for name in names], fontsize=7)
 
 
 def draw_nothing(axes: Any, title: str, words: str) -> None:

@@ -41,7 +41,7 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
         return load_table(catalog, identifier)
     except NotFoundError as error:
         near = near_names(catalog, identifier)
-        here = f"; ./{identifier} is a folder" if Path(identifier).is_dir() else ""
+        here = f"; for the folder write ./{identifier}" if Path(identifier).is_dir() else ""
         raise NotFoundError(
             f"table {identifier}: not in catalog {catalog.name!r}{near}{here}; "
             "use --catalog or --uri for another catalog"

@@ -28,6 +28,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_fast._run.outcome import outcome_of
+from puffin_fast._show.grid import Column, OneLineTable
 from puffin_fast._text import JOINERS, printable
 from puffin_fast.cli._values import json_value, shown_value
 from puffin_fast.errors import PuffinFastError
@@ -285,69 +286,51 @@ class _Rows:
     one_line: bool
     types: Mapping[str, str]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Grid]:
-        table = Grid(
-            title=None if self.title is None else Text(printable(self.title)),
-            title_justify="left",
-            title_style="bold",
-        )
-        names = list(self.rows[0]) if self.rows else []
-        heads = [Text(printable(name)) for name in names]
-        for name, head in zip(names, heads, strict=True):
-            if name in self.types:
-                head.append(f"\n{printable(self.types[name])}", style="dim")
-        columns = [[_cell(row[name], self.null) for row in self.rows] for name in names]
-        one_line = self.one_line and len(names) * LEAST_WIDTH <= console.width
-        if one_line:
-            _cut_paths(heads, columns, console.width)
-        for name, head, cells in zip(names, heads, columns, strict=True):
-            numbers = all(isinstance(row[name], int | float | None) for row in self.rows)
-            whole = max(map(_width, cells), default=0) if numbers else None
-            table.add_column(
-                head,
-                justify="right" if numbers else "left",
-                overflow="ellipsis" if one_line else "fold",
-                no_wrap=one_line,
-                min_width=whole if one_line else None,
-            )
-        for row in zip(*columns, strict=True):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        columns = [self._column(name) for name in (self.rows[0] if self.rows else ())]
+        title = None if self.title is None else printable(self.title)
+        if self.one_line:
+            yield OneLineTable(columns, title, " (--wide shows them)")
+            return
+        table = Grid(title=None if title is None else Text(title), title_justify="left", title_style="bold")
+        for column in columns:
+            table.add_column(Text("\n".join(column.head)), justify=column.justify, overflow="fold")
+        for row in zip(*(column.cells for column in columns), strict=True):
             table.add_row(*row)
         yield table
 
-
-LEAST_WIDTH = 9
-"""A table with less room for a column than this number of characters folds its cells instead of cutting them."""
-
-SHORTEST_PATH = 20
-"""A path that is cut keeps at least this many characters."""
-
-
-def _width(text: Text) -> int:
-    return max((line.cell_len for line in text.split()), default=0)
-
-
-def _cut_paths(heads: Sequence[Text], columns: list[list[Text]], width: int) -> None:
-    """Cuts the columns with paths in the middle, as far as the table is wider than the terminal."""
-    widths = [max(map(_width, (head, *cells))) for head, cells in zip(heads, columns, strict=True)]
-    over = sum(widths) + 3 * len(widths) + 1 - width
-    for at, cells in enumerate(columns):
-        if over > 0 and any("/" in cell.plain for cell in cells):
-            kept = max(widths[at] - over, SHORTEST_PATH)
-            over -= widths[at] - kept
-            columns[at] = [_cut(cell, kept) for cell in cells]
-
-
-def _cut(text: Text, width: int) -> Text:
-    if text.cell_len <= width:
-        return text
-    plain, tail = text.plain, width // 2
-    return Text(f"{plain[: width - tail - 1]}…{plain[-tail:]}")
+    def _column(self, name: str) -> Column:
+        values = [row[name] for row in self.rows]
+        head = [printable(text) for text in (name, self.types.get(name)) if text is not None]
+        is_number = all(isinstance(value, int | float | None) for value in values)
+        return Column(head, [_cell(value, self.null) for value in values], is_number)
 
 
 def _cell(value: object, null: str) -> Text:
     if isinstance(value, Text):
         return value
     return Text(null, style="dim") if value is None else Text(shown_value(value))
+
+
+def without_zeros(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows without the columns that are empty, 0 or None in all of them; the first column stays."""
+    names = list(rows[0]) if rows else []
+    used = [name for name in names if name == names[0] or any(row[name] for row in rows)]
+    return [{name: row[name] for name in used} for row in rows]
+
+
+def relative_to(root: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with paths in a folder relative to it."""
+    folder = f"{root.rstrip('/')}/"
+    return [
+        {key: value.removeprefix(folder) if isinstance(value, str) else value for key, value in row.items()}
+        for row in rows
+    ]
+
+
+def percent(share: float | None) -> Text | None:
+    """A share as it is shown."""
+    return None if share is None else Text(f"{share:.1%}", justify="right")
 
 
 def result_grid(heading: str, result: Any, *without: str, **instead: Any) -> RenderableType:

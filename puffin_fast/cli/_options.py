@@ -14,7 +14,7 @@ from puffin_fast._io import split_location
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._completed import CATALOG, complete_column, complete_table
 from puffin_fast.cli._files import FORMATS, is_remote_scheme
-from puffin_fast.cli._paths import is_path, open_path, verb
+from puffin_fast.cli._paths import PathTable, is_path, open_path, verb
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -50,7 +50,8 @@ def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
         catalog_options = {name: options.pop(name) for name in CATALOG}
         if is_path(table):
             found = open_path(table, catalog_options)
-            verb(found, command.__name__)
+            if isinstance(found, PathTable):
+                verb(found, command.__name__)
             return command(found, **options)
         return command(open_table(table, catalog_options), **options)
 

@@ -40,7 +40,10 @@ def is_path(text: str) -> bool:
 
 def name_of(table: Table | PathTable) -> str:
     """The name of a table in the output of a command."""
-    return table.path if isinstance(table, PathTable) else ".".join(table.name())
+    if isinstance(table, PathTable):
+        return table.path
+    name = ".".join(table.name())
+    return name.rpartition("/metadata/")[0] or name if METADATA in name else name
 
 
 def verb(table: Table | PathTable, name: str) -> Callable[..., Any]:
@@ -113,6 +116,10 @@ class PathTable:
     def __init__(self, path: str, catalog: Mapping[str, str | None]) -> None:
         self.path, self.catalog = path, catalog
 
+    def root(self) -> str:
+        """The folder as the table's own paths name it."""
+        return os.path.abspath(self.path) if "://" not in self.path else self.path
+
     def schema(self) -> Schema:
         """The columns as a PyIceberg schema.
 
@@ -155,16 +162,19 @@ class DeltaPath(PathTable):
     def describe(self) -> dict[str, Any]:
         """What is known of the newest version."""
         found = delta().snapshot(self.path)
-        protocol, metadata = found.protocol, found.metadata
+        protocol, metadata, scan = found.protocol, found.metadata, delta().scan(found)
+        deleted = sum(filter(None, scan.files()["cardinality"].to_pylist()))
         return {
             "format": "Delta",
             "location": found.root,
             "version": found.version,
-            "protocol": str(protocol),
+            "protocol": f"reader {protocol.reader}, writer {protocol.writer}",
+            "features": ", ".join(sorted(protocol.reader_features | protocol.writer_features)),
             "id": metadata.get("id"),
             "partition columns": ", ".join(metadata.get("partitionColumns") or ()),
-            "records": delta().scan(found).count(),
+            "records": scan.count() + deleted,
             "data files": found.files.num_rows,
+            "position deletes": deleted,
             "properties": found.configuration,
         }
 

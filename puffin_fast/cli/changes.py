@@ -89,7 +89,7 @@ def changes(
     )
     if to is not None:
         return written(name_of(table), found, to)
-    return times_answer(table, _counts(found.to_reader()), "no changes")
+    return times_answer(table, _counts(found.to_reader()), "no changes", COUNTED)
 
 
 def _counts(reader: pa.RecordBatchReader) -> list[dict[str, Any]]:

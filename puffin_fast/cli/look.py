@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,15 @@ from rich.console import RenderableType
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_catalog, open_table
-from puffin_fast.cli._common import Answer, answers, fields_grid, grid, rows_answer
+from puffin_fast.cli._common import (
+    Answer,
+    answers,
+    fields_grid,
+    grid,
+    relative_to,
+    rows_answer,
+    without_zeros,
+)
 from puffin_fast.cli._paths import PathTable, is_path, name_of, open_path, verb
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
@@ -51,7 +60,7 @@ def _names_in(catalog: Catalog, parent: str | None) -> list[dict[str, object]]:
         spaces = sorted(catalog.list_namespaces(at))
         tables = sorted(catalog.list_tables(at)) if at else []
     except NoSuchNamespaceError as error:
-        raise NotFoundError(f"namespace {parent}: not in catalog {catalog.name!r}") from error
+        raise _no_namespace(catalog, str(parent)) from error
     except Exception as error:  # the client of a catalog may raise any exception
         if is_from_outside(error):
             raise
@@ -109,9 +118,18 @@ def _described_namespace(name: str, options: Mapping[str, str | None]) -> Answer
     try:
         properties = dict(catalog.load_namespace_properties(tuple(name.split("."))))
     except NoSuchNamespaceError as error:
-        raise NotFoundError(f"namespace {name}: not in catalog {catalog.name!r}") from error
+        raise _no_namespace(catalog, name) from error
     text = fields_grid(name, properties) if properties else f"{name}: a namespace without properties"
     return Answer({"namespace": name, "properties": properties}, [text])
+
+
+def _no_namespace(catalog: Catalog, name: str) -> NotFoundError:
+    """The error for a namespace that does not exist, with near names."""
+    from puffin_fast.iceberg.compat.near_names import near_namespaces
+
+    near = near_namespaces(catalog, name)
+    here = f"; {name} is a folder: `list` takes a namespace" if os.path.isdir(name) else ""
+    return NotFoundError(f"namespace {name}: not in catalog {catalog.name!r}{near}{here}")
 
 
 def _facts(table: Table) -> dict[str, Any]:
@@ -225,12 +243,18 @@ def snapshots(table: Table | PathTable) -> Answer:
                 "operation": None if summary is None else summary.operation.value,
                 "rows": _count(counts.get("total-records")),
                 "added": _count(counts.get("added-records")),
-                "deleted": _count(counts.get("added-position-deletes"))
-                or _count(counts.get("deleted-records")),
+                "deleted": _deleted(counts),
                 "refs": ", ".join(sorted(names)),
             }
         )
     return times_answer(table, rows)
+
+
+def _deleted(counts: Mapping[str, str]) -> int | None:
+    """The rows that a snapshot deleted by position and with their files: vectors that replace others hold theirs."""
+    added = [_count(counts.get(name)) for name in ("added-position-deletes", "deleted-records")]
+    gone = sum(filter(None, added)) - (_count(counts.get("removed-position-deletes")) or 0)
+    return gone if gone > 0 else None
 
 
 def _count(text: str | None) -> int | None:
@@ -241,16 +265,25 @@ _JSON_ONLY = ("timestamp_ms", "parent_id", "rows", "parameters")
 
 
 def times_answer(
-    table: Table | PathTable, rows: list[dict[str, Any]], nothing: str = "no snapshots"
+    table: Table | PathTable,
+    rows: list[dict[str, Any]],
+    nothing: str = "no snapshots",
+    counts: Collection[str] = (),
 ) -> Answer:
-    """Rows with a time; some columns are for JSON only, so that a row fits a line."""
-    shown = [
-        {
-            "time (UTC)": _time(row["timestamp_ms"])[: len("2026-11-26T12:33")].replace("T", " "),
-            **{name: value for name, value in row.items() if name not in _JSON_ONLY},
-        }
-        for row in rows
-    ]
+    """Rows with a time; some columns are for JSON only, so that a row fits a line, and counts of zero are empty."""
+    shown = without_zeros(
+        [
+            {
+                "time (UTC)": _time(row["timestamp_ms"])[: len("2026-11-26T12:33")].replace("T", " "),
+                **{
+                    name: None if name in counts and value == 0 else value
+                    for name, value in row.items()
+                    if name not in _JSON_ONLY
+                },
+            }
+            for row in rows
+        ]
+    )
     return Answer(rows, [grid(shown, one_line=True) if shown else f"{name_of(table)}: {nothing}"])
 
 
@@ -265,7 +298,7 @@ def files(table: Table | PathTable, **snapshot: Any) -> Answer:
     """
     name = name_of(table)
     if isinstance(table, PathTable):
-        rows, root = verb(table, "files")(**snapshot), table.path
+        rows, root = verb(table, "files")(**snapshot), table.root()
     else:
         from puffin_fast.iceberg.plan.files import resolve
         from puffin_fast.iceberg.plan.inventory import take_inventory
@@ -281,14 +314,6 @@ def files(table: Table | PathTable, **snapshot: Any) -> Answer:
             }
             for file in take_inventory(table, resolve(table, **snapshot)[0]).files
         ]
-    unused = {key for key in ("deleted", "delete_files") if not any(row.get(key) for row in rows)}
-    shown = [
-        {
-            key: str(value).removeprefix(f"{root.rstrip('/')}/") if key == "file_path" else value
-            for key, value in row.items()
-            if key not in unused
-        }
-        for row in rows
-    ]
+    shown = without_zeros(relative_to(root, rows))
     title, nothing = f"{name}: {len(rows):,} data files", f"{name}: no data files"
     return Answer(rows, [grid(shown, title=title, one_line=True) if shown else nothing])

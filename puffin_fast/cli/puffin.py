@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.text import Text
+from rich.console import RenderableType
 
-from puffin_fast._text import printable
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
-from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._common import Answer, answers, fields_grid, grid, rows_answer, without_zeros
 from puffin_fast.cli._completed import CATALOG
 from puffin_fast.cli._paths import METADATA, PathTable, is_path, open_path, verb
 from puffin_fast.cli._records import DeletionVectorFile, open_vectors
-from puffin_fast.cli._values import shown_value
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.puffin import BlobMetadata, PuffinReader
@@ -78,14 +76,32 @@ def _describe(index: int, blob: BlobMetadata) -> dict[str, Any]:
     }
 
 
-def _lines(row: Mapping[str, object]) -> dict[str, object]:
-    """A row whose cells have one line for each entry of the mappings."""
-    return {
-        name: Text("\n".join(f"{printable(key)} = {shown_value(item)}" for key, item in value.items()))
-        if isinstance(value, Mapping)
-        else value
-        for name, value in row.items()
+def _shown(blobs: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """The blobs as a table with a line for each: what is in all of them, and the entries of mappings as columns.
+
+    Left out are lengths that are given twice, and the fields and snapshots of vectors, which are constants.
+    """
+    rows = [_flat(blob) for blob in blobs]
+    names = dict.fromkeys(name for row in rows for name in row)
+    constant: dict[str, list[Any]] = {
+        "fields": [[vectors.ROW_POSITION_FIELD_ID]],
+        "snapshot-id": [-1],
+        "sequence-number": [-1],
     }
+    for name, values in constant.items():
+        if all(row.get(name) in values for row in rows):
+            names.pop(name, None)
+    return grid(without_zeros([{name: row.get(name) for name in names} for row in rows]), one_line=True)
+
+
+def _flat(blob: Mapping[str, Any]) -> dict[str, Any]:
+    row = dict(blob)
+    content, properties = dict(row.pop("content")), dict(row.pop("properties", {}))
+    if content.get("n_bytes") == row["length"]:
+        del content["n_bytes"]
+    if containers := content.pop("containers", None):
+        content["containers"] = ", ".join(f"{count} {kind}" for kind, count in containers.items() if count)
+    return {**row, **properties, **content}
 
 
 @click.command()
@@ -110,20 +126,28 @@ def inspect(file: str) -> Answer:
             except PuffinFastError as error:
                 content = {"error": str(error)}
             blobs.append({**_describe(index, blob), "content": content})
-        summary = {
+        summary: dict[str, Any] = {
             "file": file,
             "file-size-in-bytes": reader.file_size,
             "file-footer-size-in-bytes": reader.footer_size,
             "properties": dict(reader.metadata.properties),
         }
-    text = [grid([_lines(summary)]), grid(map(_lines, blobs)) if blobs else f"{file}: no blobs"]
+    about = {key: value for key, value in summary.items() if key not in ("file", "properties")}
+    text = [
+        fields_grid(file, {**about, **summary["properties"]}),
+        _shown(blobs) if blobs else f"{file}: no blobs",
+    ]
     return Answer({**summary, "blobs": blobs}, text)
 
 
 def _inspect_vectors(file: DeletionVectorFile) -> Answer:
     summary = {"file": file.path, "file-size-in-bytes": len(file.data), "format": file.format}
     blobs = [{"blob": index, **vector} for index, vector in enumerate(file.vectors())]
-    text = [grid([summary]), grid(map(_lines, blobs)) if blobs else f"{file.path}: no deletion vectors"]
+    about = {key: value for key, value in summary.items() if key != "file"}
+    text = [
+        fields_grid(file.path, about),
+        _shown(blobs) if blobs else f"{file.path}: no deletion vectors",
+    ]
     return Answer({**summary, "blobs": blobs}, text)
 
 

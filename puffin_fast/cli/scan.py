@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import Answer, answers, chosen_output, grid, rows_answer
+from puffin_fast.cli._common import (
+    Answer,
+    answers,
+    chosen_output,
+    grid,
+    percent,
+    relative_to,
+    rows_answer,
+    without_zeros,
+)
 from puffin_fast.cli._paths import PathTable, name_of, verb
 from puffin_fast.cli._values import rows_of
 from puffin_fast.cli.table import case_option
@@ -129,7 +138,8 @@ def deletes(table: Table | PathTable, **snapshot: Any) -> Answer:
     Example: puffin-fast deletes shop.orders --output json
     """
     name = name_of(table)
-    found = verb(table, "deletes")(**snapshot)
-    return rows_answer(
-        found.to_pylist(), title=f"{name}: {found.num_rows} deletes", nothing=f"{name}: no deletes"
-    )
+    rows = verb(table, "deletes")(**snapshot).to_pylist()
+    root = table.root() if isinstance(table, PathTable) else table.metadata.location
+    shown = without_zeros([{**row, "share": percent(row["share"])} for row in relative_to(root, rows)])
+    title = f"{name}: {len(rows):,} {'delete' if len(rows) == 1 else 'deletes'}"
+    return Answer(rows, [grid(shown, title=title, one_line=True) if rows else f"{name}: no deletes"])

@@ -44,8 +44,10 @@ def changed(run: Run, catalog_options: Options) -> Options:
 def test_a_catalog_lists_namespaces_and_tables(ask: Any, run: Run, catalog_options: Options) -> None:
     assert ask("list", *catalog_options) == [{"kind": "namespace", "name": "ns"}]
     assert ask("list", "ns", *catalog_options) == [{"kind": "table", "name": "ns.t"}]
-    missing = run("list", "nope", *catalog_options)
-    assert (missing.exit_code, "namespace nope: not in catalog 'c'" in missing.stderr) == (1, True)
+    for command in ("list", "describe"):
+        missing = run(command, "nope", *catalog_options)
+        assert (missing.exit_code, "namespace nope: not in catalog 'c'" in missing.stderr) == (1, True)
+        assert "no namespace nope, but ns" in missing.stderr
     assert "but of c" in run("list", *catalog_options[2:]).stdout
 
 
@@ -89,7 +91,9 @@ def test_a_delta_table_has_them_too(ask: Any, tmp_path: Path) -> None:
     delta.append(path, rows)
     delta.delete(path, "id < 10")
     found = ask("describe", path)
-    assert (found["version"], found["records"], found["data files"]) == (2, 90, 1)
+    assert (found["version"], found["data files"]) == (2, 1)
+    assert (found["records"], found["position deletes"]) == (100, 10)
+    assert found["features"] == "appendOnly, deletionVectors, invariants"
     assert [row["version"] for row in ask("history", path)] == [0, 1, 2]
     assert ask("snapshots", path)[2]["operation"] == "DELETE"
     (file,) = ask("files", path)
@@ -133,10 +137,47 @@ def test_a_row_has_one_line_on_a_terminal(changed: Options) -> None:
     assert any(name in line for line in on_terminal("files", "ns.t", "--wide", *changed))
 
 
-def test_a_table_of_many_columns_folds_its_cells(changed: Options) -> None:
+def test_a_table_of_many_columns_has_one_line_a_row_and_names_those_that_do_not_fit(changed: Options) -> None:
     lines = on_terminal("deletes", "ns.t", *changed)
     assert max(map(len, lines)) <= 80
-    assert not any("…" in line for line in lines)
+    assert [line.count("1000") for line in lines if "parquet" in line] == [1]
+    assert any(line.startswith("not shown for lack of room: ") and "offset" in line for line in lines)
+    assert any(
+        "offset" in line and "┃" in line for line in on_terminal("deletes", "ns.t", "--wide", *changed)
+    )
+
+
+def test_a_report_has_one_line_for_each_data_file(changed: Options) -> None:
+    lines = on_terminal("report", "ns.t", *changed)
+    (row,) = [line for line in lines if ".parquet" in line]
+    assert ("1.0%" in row, len(row) <= 80) == (True, True)
+    assert not any(" 0" in line for line in lines if "data files" in line)
+
+
+def test_a_vector_of_a_puffin_file_has_one_line(changed: Options) -> None:
+    entries = open_table(changed).inspect.delete_files()["file_path"]
+    lines = on_terminal("inspect", entries[0].as_py().removeprefix("file://"))
+    assert max(map(len, lines)) <= 80
+    (row,) = [line for line in lines if ".parquet" in line]
+    assert ("10" in row, "1 array" in row or "1 run" in row) == (True, True)
+
+
+@pytest.mark.parametrize("command", ["describe", "schema", "history", "snapshots", "files"])
+def test_the_folder_of_an_iceberg_table_has_what_the_catalogs_table_has(
+    ask: Any, changed: Options, command: str
+) -> None:
+    folder = open_table(changed).location().removeprefix("file://")
+    found, expected = ask(command, folder), ask(command, "ns.t", *changed)
+    if isinstance(expected, dict):
+        expected |= {"table": folder, "metadata": expected["metadata"].removeprefix("file://")}
+    assert found == expected
+
+
+def test_a_snapshot_deletes_what_the_vectors_before_it_did_not_have(
+    ask: Any, run: Run, changed: Options
+) -> None:
+    assert run("delete", "ns.t", "--row-filter", "id < 15", *changed).exit_code == 0
+    assert [one["deleted"] for one in ask("snapshots", "ns.t", *changed)] == [None, 10, 5]
 
 
 def test_rows_say_how_many_there_are_and_their_types(run: Run, changed: Options) -> None:

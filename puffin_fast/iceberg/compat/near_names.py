@@ -31,6 +31,11 @@ def near_names(catalog: Catalog, name: str) -> str:
         return ""
 
 
+def near_namespaces(catalog: Catalog, name: str) -> str:
+    """As `near_names`, for a namespace that does not exist."""
+    return near_names(catalog, f"{name}.")
+
+
 def _said(catalog: Catalog, name: str) -> str:
     namespace = name.rpartition(".")[0]
     try:

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_fast._run.arguments import check_share
+from puffin_fast._show.grid import Column, OneLineTable
 from puffin_fast._show.html import html_fields, html_page, html_table
 from puffin_fast._show.pictures import Chart, draw, draw_intervals, draw_nothing, in_units, name_bars
 from puffin_fast._text import printable
@@ -108,15 +108,17 @@ class Report:
     snapshots: pa.Table = field(default_factory=SNAPSHOTS.empty_table)
 
     def __repr__(self) -> str:
-        totals = ", ".join(
+        advice = "".join(f"\n- {printable(sentence)}" for sentence in self.advice)
+        return f"Report({printable(self.name)}: {self._counts()}){advice}"
+
+    def _counts(self) -> str:
+        """The totals that are not zero."""
+        return ", ".join(
             f"{key.replace('_', ' ')} {_text(value)}" for key, value in self.totals.items() if value
         )
-        advice = "".join(f"\n- {printable(sentence)}" for sentence in self.advice)
-        return f"Report({printable(self.name)}: {totals}){advice}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        totals = ", ".join(f"{key.replace('_', ' ')} {_text(value)}" for key, value in self.totals.items())
-        yield Text.assemble((printable(self.name), "bold"), f": {totals}")
+        yield Text.assemble((printable(self.name), "bold"), f": {self._counts()}")
         yield from _grid(self.files, "data files with deletes")
         if self._is_partitioned():
             yield from _grid(self.partitions, "partitions")
@@ -266,16 +268,21 @@ class Report:
         axes.set_title("distinct values, with their bounds")
 
 
-def _grid(rows: pa.Table, what: str) -> Iterator[Grid | str]:
+def _grid(rows: pa.Table, what: str) -> Iterator[OneLineTable | str]:
     if not rows.num_rows:
         return
-    grid = Grid()
-    for column in rows.schema:
-        right = not pa.types.is_string(column.type)
-        grid.add_column(column.name, justify="right" if right else "left", overflow="fold")
-    for row in rows.slice(0, SHOWN).to_pylist():
-        grid.add_row(*(Text(_text(value)) for value in row.values()))
-    yield grid
+    shown = {name: rows[name].slice(0, SHOWN).to_pylist() for name in rows.schema.names}
+    if paths := shown.get("data_file"):
+        shared = takewhile(lambda pair: pair[0] == pair[1], zip(min(paths), max(paths), strict=False))
+        folder = "".join(c for c, _ in shared).rpartition("/")[0]
+        shown["data_file"] = [path.removeprefix(f"{folder}/") for path in paths]
+    yield OneLineTable(
+        [
+            Column([name], [Text(_text(value)) for value in values], not isinstance(values[0], str))
+            for name, values in shown.items()
+            if any(values)
+        ]
+    )
     if (more := rows.num_rows - SHOWN) > 0:
         yield f"… and {more:,} more {what}"
 
