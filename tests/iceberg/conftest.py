@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -80,27 +78,3 @@ def rows_of_duckdb(
     """The table's rows as DuckDB reads them from the metadata file."""
     query = f"SELECT {columns} FROM iceberg_scan('{table.metadata_location}') ORDER BY {order}"
     return connection.execute(query).to_arrow_table()
-
-
-SEARCHES = ("count", "index", "remove", "insert")
-
-
-def steps_of(work: Callable[[], object]) -> int:
-    """Counts the calls of functions, in all threads; a search in a list counts as many steps as the list has items."""
-    n_steps = 0
-
-    def count(frame: Any, event: str, arg: Any) -> None:
-        nonlocal n_steps
-        if event in ("call", "c_call"):
-            n_steps += 1
-        if event == "c_call" and arg.__name__ in SEARCHES and isinstance(arg.__self__, list | tuple):
-            n_steps += len(arg.__self__)
-
-    threading.setprofile(count)
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-    return n_steps

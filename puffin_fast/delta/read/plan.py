@@ -6,7 +6,7 @@ or wider than the rows (`tightBounds`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,13 @@ class DeltaTable:
     metadata: TableMetadata
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> DeltaTable:
-        """Converts the schema of a snapshot.
+    def of(cls, snapshot: Snapshot, columns: Container[str] | None = None) -> DeltaTable:
+        """Converts the schema of a snapshot, or some columns of it, as `TableSchema.of`.
 
         Raises:
             UnsupportedError: the type of a column is not supported.
         """
-        schema = TableSchema.of(snapshot)
+        schema = TableSchema.of(snapshot, columns)
         return cls(snapshot, schema, schema.metadata(snapshot.root))
 
     def reader(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._run.arguments import check_texts
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
@@ -17,6 +18,7 @@ from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.scan.row_scan import RowScan
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.filters.filters import column_names
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.tasks import Task
 
@@ -45,7 +47,10 @@ class DeltaScan(RowScan):
         case_sensitive: bool,
         threads: int | None,
     ) -> None:
-        self.snapshot, self._table = snapshot, DeltaTable.of(snapshot)
+        columns = None
+        if case_sensitive is True:  # else a name may mean any column
+            columns = _named(snapshot.delta_schema["fields"], row_filter, selected_fields)
+        self.snapshot, self._table = snapshot, DeltaTable.of(snapshot, columns)
         super().__init__(
             self._table.schema.schema,
             row_filter,
@@ -106,6 +111,18 @@ class DeltaScan(RowScan):
         return self._table.reader(
             self._fields, self._extra, self._row_filter, self.schema, case_sensitive=self._case_sensitive
         )
+
+
+def _named(
+    fields: Iterable[Mapping[str, Any]], row_filter: object, selected_fields: Sequence[str]
+) -> set[str] | None:
+    """Returns the columns that a scan names; None if it may need others, or names one that does not exist."""
+    named = column_names(row_filter)
+    if named is None:
+        return None
+    named |= {*check_texts("selected_fields", selected_fields)}
+    own = {field["name"] for field in fields}
+    return named & own if own.issuperset(named - _COLUMNS.keys()) else None
 
 
 def scan(

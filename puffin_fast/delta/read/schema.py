@@ -7,12 +7,13 @@ Column mapping (Delta Transaction Log Protocol, "Column Mapping"): with mode `id
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import PrivateAttr
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.transforms import IdentityTransform
@@ -82,6 +83,7 @@ class TableSchema:
         by_name: whether columns are found by these names even if the files have field ids.
         partition_fields: the partition columns, in the order of the log.
         partition_names: their physical names.
+        last_id: the highest field id.
     """
 
     schema: Schema
@@ -89,10 +91,16 @@ class TableSchema:
     by_name: bool
     partition_fields: tuple[NestedField, ...]
     partition_names: tuple[str, ...]
+    last_id: int
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> TableSchema:
+    def of(cls, snapshot: Snapshot, columns: Container[str] | None = None) -> TableSchema:
         """Converts the schema of a snapshot.
+
+        Args:
+            snapshot: of the log.
+            columns: the names of the columns to convert beside the partition columns; all when None. Field ids that
+                the log does not have depend on it.
 
         Raises:
             UnsupportedError: the type of a column or the mode of column mapping is not supported.
@@ -103,10 +111,14 @@ class TableSchema:
             raise UnsupportedError(f"{snapshot.root}: column mapping by {mode!r}")
         try:
             fields = snapshot.delta_schema["fields"]
-            converter = _Converter(snapshot.root, mapped=mode != "none", highest=_highest(fields))
+            ids = [] if mode == "none" else _ids(fields)
+            highest = max(ids, default=0)
+            if columns is not None and len(set(ids)) == len(ids):  # else the converter names the repeated id
+                partition_columns = snapshot.metadata.get("partitionColumns") or []
+                fields = [f for f in fields if f["name"] in columns or f["name"] in partition_columns]
+            converter = _Converter(snapshot.root, mapped=mode != "none", highest=highest)
             converted = [converter.field(field, field["name"]) for field in fields]
-            schema = Schema(*(field for field, _ in converted))
-            index_by_name(schema)  # raises where a name is repeated
+            schema = Schema(*(field for field, _ in converted))  # raises where a name is repeated
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, PuffinFastError):
                 raise
@@ -136,6 +148,7 @@ class TableSchema:
             mode != "id",
             tuple(partition),
             tuple(snapshot.partition_columns),
+            converter.last_id,
         )
 
     def with_column(self, field_id: int, name: str) -> TableSchema:
@@ -155,37 +168,43 @@ class TableSchema:
     @interruptible()
     def metadata(self, location: str) -> TableMetadata:
         """The metadata of the table in Iceberg's form."""
-        return TableMetadataV2.model_validate(
+        found = _Metadata.model_validate(
             {
                 "location": location,
-                "last-column-id": self.schema.highest_field_id,
+                "last-column-id": self.last_id,
                 "schemas": [self.schema],
                 "current-schema-id": self.schema.schema_id,
                 "partition-specs": [self.spec()],
                 "default-spec-id": 0,
                 "last-partition-id": PARTITION_ID + len(self.partition_fields) - 1,
-                "properties": {NAME_MAPPING: self.names.model_dump_json()},
                 "last-updated-ms": 0,
             }
         )
+        found._names = self.names
+        return found
 
 
-def _highest(fields: Sequence[Mapping[str, Any]]) -> int:
-    """Returns the highest id in a schema, at any depth."""
+class _Metadata(TableMetadataV2):
+    """Metadata with the name mapping itself in place of the property with its JSON."""
 
-    def ids(value: Any) -> list[int]:
-        if isinstance(value, Mapping):
-            own = [value[MAPPING_ID]] if isinstance(value.get(MAPPING_ID), int) else []
-            nested = value.get(_NESTED_IDS)
-            own += [n for n in nested.values() if isinstance(n, int)] if isinstance(nested, Mapping) else []
-            return own + [n for inner in value.values() for n in ids(inner)]
-        return [n for inner in value for n in ids(inner)] if isinstance(value, list) else []
+    _names: NameMapping = PrivateAttr()
 
-    return max(ids(list(fields)), default=0)
+    def name_mapping(self) -> NameMapping:
+        return self._names
+
+
+def _ids(value: Any) -> list[int]:
+    """Returns the ids in a schema or a part of it, at any depth."""
+    if isinstance(value, Mapping):
+        own = [value[MAPPING_ID]] if isinstance(value.get(MAPPING_ID), int) else []
+        nested = value.get(_NESTED_IDS)
+        own += [n for n in nested.values() if isinstance(n, int)] if isinstance(nested, Mapping) else []
+        return own + [n for inner in value.values() for n in _ids(inner)]
+    return [n for inner in value for n in _ids(inner)] if isinstance(value, list) else []
 
 
 def _mapped(field_id: int, name: str, below: list[MappedField]) -> MappedField:
-    return MappedField.model_validate({"field-id": field_id, "names": [name], "fields": below})
+    return MappedField.model_construct(field_id=field_id, names=[name], fields=below)
 
 
 class _Converter:
@@ -195,6 +214,11 @@ class _Converter:
         self._root, self._mapped = root, mapped
         self._next = highest if mapped else 0
         self._ids: set[int] = set()
+
+    @property
+    def last_id(self) -> int:
+        """The highest id so far."""
+        return max(self._next, *self._ids, 0)
 
     def _once(self, field_id: int, path: str) -> int:
         if field_id in self._ids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -60,8 +61,16 @@ class FileField:
 
 def arrow_type(iceberg: IcebergType) -> pa.DataType:
     """The Arrow type of results: PyIceberg's choice, with large strings and lists."""
+    return _primitive_arrow_type(iceberg) if iceberg.is_primitive else _arrow_type(iceberg)
+
+
+def _arrow_type(iceberg: IcebergType) -> pa.DataType:
     found: Any = schema_to_pyarrow(iceberg, include_field_ids=False)
     return found
+
+
+_primitive_arrow_type = lru_cache(maxsize=1024)(_arrow_type)
+"""Most columns of a table of thousands have one of a few types, which PyIceberg converts for each."""
 
 
 def storage_type(iceberg: IcebergType) -> pa.DataType:

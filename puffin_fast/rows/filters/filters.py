@@ -46,6 +46,7 @@ from puffin_fast.rows.filters.rewriters import (
     Binder,
     ColumnCollector,
     LiteralConverter,
+    NameCollector,
     NotNullRewriter,
     PruningRewriter,
     RequiredFields,
@@ -58,6 +59,9 @@ NUMBERS = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DateType, 
            TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)  # fmt: skip
 NUMBER_ROWS = 1 << 19
 """Rows of a batch of numbers: a delete by one took 15% less time than with batches of `BATCH_ROWS`; a column, 4 MiB."""
+
+SHORT_TEXT = 4096
+"""Characters of a text whose parsing costs little beside the columns of a table."""
 
 FEW_ROWS = 8
 """If conditions leave an eighth of a batch's rows or less, the next one is evaluated for these rows only."""
@@ -86,6 +90,26 @@ def both_filters(first: Filter, second: Filter) -> Filter:
             "filter: expected two PyArrow expressions, or two filters of text or PyIceberg, found one of each"
         )
     return And(*(parse_filter(part) if isinstance(part, str) else part for part in (first, second)))
+
+
+def column_names(row_filter: object) -> set[str] | None:
+    """Returns the names of the columns in a filter, as they are written; None if they are not known without a schema.
+
+    A text is parsed twice then, so the names of a long one are not known. Nor are those of a wrong filter.
+    """
+    if isinstance(row_filter, str) and len(row_filter) <= SHORT_TEXT:
+        try:
+            row_filter = parse_filter(row_filter)
+        except InvalidInputError:
+            return None
+    if not isinstance(row_filter, BooleanExpression):
+        return None
+    names = NameCollector()
+    try:
+        visit(row_filter, names)
+    except (TypeError, RecursionError):
+        return None
+    return names.names
 
 
 class Matcher(Protocol):
@@ -184,7 +208,8 @@ class RowFilter:
             raise wrong(f"filter {row_filter}: {error}") from error
         if not pa.types.is_boolean(found):
             raise InvalidInputError(f"filter {row_filter}: expected a boolean, found {found}")
-        used = {name: id for name, id in names.items() if _mentions(row_filter, name, empty)}
+        mentioned = _mentioned(row_filter, empty)
+        used = {name: names[name] for name in mentioned}
         for field in schema.fields:
             if field.name in used and isinstance(field.field_type, VariantType):
                 raise UnsupportedError(f"filter {row_filter}: not supported on {field.name}, a variant")
@@ -339,11 +364,19 @@ def _shown(row_filter: str | BooleanExpression) -> str:
         return f"with a number of more than {MAX_DIGITS} digits"
 
 
-def _mentions(row_filter: pc.Expression, name: str, schema: pa.Schema) -> bool:
-    """Whether a PyArrow expression reads a column: if so, it does not bind to a schema without the column."""
-    without = schema.remove(schema.get_field_index(name))
-    try:
-        ds.dataset(pa.Table.from_batches([], without)).scanner(columns={"match": row_filter})
-    except pa.ArrowInvalid:
-        return True
-    return False
+def _mentioned(row_filter: pc.Expression, schema: pa.Schema) -> list[str]:
+    """Returns the columns that a PyArrow expression reads: it does not bind to a schema without them."""
+    found: list[str] = []
+    parts = [range(len(schema))]
+    while parts:
+        part = parts.pop()
+        without = pa.schema([*list(schema)[: part.start], *list(schema)[part.stop :]])
+        try:
+            ds.dataset(pa.Table.from_batches([], without)).scanner(columns={"match": row_filter})
+        except pa.ArrowInvalid:
+            if len(part) == 1:
+                found.append(schema.field(part.start).name)
+            else:
+                middle = len(part) // 2
+                parts += (part[middle:], part[:middle])
+    return found

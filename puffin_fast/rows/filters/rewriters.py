@@ -44,8 +44,11 @@ def check_names(schema: Schema, names: Iterable[str], *, case_sensitive: bool) -
     """
     if case_sensitive:
         return
+    by_lower: dict[str, list[str]] = {}
+    for known in schema.column_names:
+        by_lower.setdefault(known.lower(), []).append(known)
     for name in names:
-        found = [known for known in schema.column_names if known.lower() == name.lower()]
+        found = by_lower.get(name.lower(), ())
         if len(found) > 1:
             raise InvalidInputError(
                 f"{name!r}: ambiguous if case is ignored; the table has {', '.join(found)}"
@@ -172,6 +175,29 @@ class Binder(ExpressionRewriter):
         if isinstance(bound, AlwaysTrue) and not isinstance(predicate, NotNull):
             return NotNull(term=predicate.term).bind(self._schema, self._case_sensitive)
         return bound
+
+
+class NameCollector(BooleanExpressionVisitor[None]):
+    """Collects the names of columns in an unbound expression."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_true(self) -> None: ...
+
+    def visit_false(self) -> None: ...
+
+    def visit_not(self, child_result: None) -> None: ...
+
+    def visit_and(self, left_result: None, right_result: None) -> None: ...
+
+    def visit_or(self, left_result: None, right_result: None) -> None: ...
+
+    def visit_unbound_predicate(self, predicate: Any) -> None:
+        self.names.add(predicate.term.name)
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> None:
+        raise TypeError(f"bound already: {predicate}")
 
 
 class ColumnCollector(BooleanExpressionVisitor[None]):

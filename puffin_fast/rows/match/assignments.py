@@ -56,14 +56,21 @@ class Assignments:
             raise InvalidInputError(f"values: expected a mapping of columns, found {shown_argument(values)}")
         if not values:
             raise InvalidInputError("values: expected at least one column, found none")
-        known = [field.name for field in schema.fields]
+
+        def key(name: str) -> str:
+            return name if case_sensitive else name.lower()
+
+        known: dict[str, list[str]] = {}
+        for field in schema.fields:
+            known.setdefault(key(field.name), []).append(field.name)
         found: dict[str, Any] = {}
         for name, value in values.items():
             if not isinstance(name, str):
                 raise InvalidInputError(f"values: expected names of columns, found {shown_argument(name)}")
-            same = [k for k in known if k == name or (not case_sensitive and k.lower() == name.lower())]
-            if not same:
-                raise NotFoundError(f"values: no column {name} in the table; it has {', '.join(known)}")
+            same = known.get(key(name))
+            if same is None:
+                names = ", ".join(field.name for field in schema.fields)
+                raise NotFoundError(f"values: no column {name} in the table; it has {names}")
             if len(same) > 1:
                 raise InvalidInputError(
                     f"values: column {name}: expected one of this name, found {', '.join(same)}"

@@ -19,7 +19,8 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.manifest import ADDED, DATA, EQUALITY_DELETES, POSITION_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.plan.inventory import take_inventory
-from tests.iceberg.conftest import local, steps_of
+from tests.iceberg.conftest import local
+from tests.steps import steps_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
