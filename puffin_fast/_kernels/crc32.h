@@ -36,13 +36,13 @@ PF_CLMUL static inline __m128i pf_fold(__m128i state, __m128i by, __m128i next) 
 
 static inline __m128i pf_load128(const uint8_t *at) { return _mm_loadu_si128((const __m128i *)at); }
 
-/* Folds the first bytes of at least PF_LEAST_FOLDED; returns how many. */
-PF_CLMUL static size_t pf_crc32_fold(const uint8_t *data, size_t size, uint8_t *out) {
+/* Folds the first bytes of at least PF_LEAST_FOLDED, from a state on; returns how many. */
+PF_CLMUL static size_t pf_crc32_fold(uint32_t from, const uint8_t *data, size_t size, uint8_t *out) {
     const __m128i by512 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4), by128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
     __m128i state[4];
     size_t at = PF_LEAST_FOLDED;
     for (int i = 0; i < 4; i++) state[i] = pf_load128(data + 16 * i);
-    state[0] = _mm_xor_si128(state[0], _mm_cvtsi32_si128(-1));
+    state[0] = _mm_xor_si128(state[0], _mm_cvtsi32_si128((int)from));
     for (; size - at >= 64; at += 64)
         for (int i = 0; i < 4; i++) state[i] = pf_fold(state[i], by512, pf_load128(data + at + 16 * i));
     for (int i = 1; i < 4; i++) state[0] = pf_fold(state[0], by128, state[i]);
@@ -51,14 +51,14 @@ PF_CLMUL static size_t pf_crc32_fold(const uint8_t *data, size_t size, uint8_t *
     return at;
 }
 
-/* Computes the CRC-32 of bytes; 0 if the processor has no such instruction. */
+/* Continues a CRC-32, which is 0 before the first byte; returns 0 if the processor has no such instruction. */
 static int pf_crc32(const uint8_t *data, size_t size, uint32_t *sum) {
     uint8_t folded[PF_STATE_BYTES];
-    uint32_t state = UINT32_MAX;
+    uint32_t state = ~*sum;
     size_t n = 0;
     if (pf_level == PF_LEVEL_PORTABLE || !__builtin_cpu_supports("pclmul")) return 0;
     if (size >= PF_LEAST_FOLDED) {
-        n = pf_crc32_fold(data, size, folded);
+        n = pf_crc32_fold(state, data, size, folded);
         state = pf_crc32_bytes(0, folded, PF_STATE_BYTES);
     }
     *sum = ~pf_crc32_bytes(state, data + n, size - n);

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet import pages
+from puffin_fast._kernels.parquet.page_sums import PageSums
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.parquet.footer import AFTER_FOOTER
 from puffin_fast.parquet.thrift import ThriftReader
@@ -78,7 +79,8 @@ class DictionaryPages:
         if not self._all_from_dictionary(row_group, column, chunk):
             return None
         data = self._source.read_at(start, size)
-        pages.check_pages(data, path=self._source.path, column=chunk.path_in_schema, start=start)
+        name, n = chunk.path_in_schema, chunk.num_values
+        PageSums(data, n_values=n, path=self._source.path, column=name, start=start).check(size)
         page = _page(data, codec, chunk.total_uncompressed_size)
         return None if page is None else _array(*page, chunk.physical_type, kind)
 

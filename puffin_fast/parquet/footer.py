@@ -18,6 +18,7 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,6 +29,8 @@ from puffin_fast.parquet.column_layout import ENCODINGS, Layout, layout_of
 from puffin_fast.parquet.page_codecs import CODECS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from puffin_fast._io import Source
 
 _WIDTHS = {
@@ -114,6 +117,45 @@ class FileLayout:
         return self._layouts[key]
 
 
+class ChunkPlaces:
+    """Where the column chunks of a file are.
+
+    Args:
+        words: of `footers.read_groups`, which found no fault.
+        n_groups: number of row groups.
+    """
+
+    def __init__(self, words: bytes | memoryview, n_groups: int) -> None:
+        groups = np.frombuffer(words, np.int64).reshape(max(n_groups, 1), -1)[:, 1:]
+        self._n_leaves = groups.shape[1] // footers.CHUNK_WORDS
+        chunks = groups.reshape(-1, footers.CHUNK_WORDS)
+        self._n_values, self._n_bytes = chunks[:, 2], chunks[:, 4]
+        data, dictionary = chunks[:, 5], chunks[:, 6]
+        self._starts = np.where((dictionary > 0) & (dictionary < data), dictionary, data)
+        self._order = np.argsort(self._starts, kind="stable")
+        self._sorted = self._starts[self._order]
+
+    @classmethod
+    def of(cls, footer: pq.FileMetaData, source: Source, path: str) -> ChunkPlaces | None:
+        """Reads them, as `check_footer` does; None if they contradict the schema."""
+        status, n_groups, words = _read_groups(footer, source, path)
+        return None if status else cls(words, n_groups)
+
+    def at(self, start: int) -> tuple[int, int, int] | None:
+        """The longest column chunk that starts at an offset: its leaf, bytes and number of values."""
+        first, stop = np.searchsorted(self._sorted, [start, start + 1])
+        if first == stop:
+            return None
+        found = max(self._order[first:stop].tolist(), key=self._n_bytes.__getitem__)
+        return found % self._n_leaves, int(self._n_bytes[found]), int(self._n_values[found])
+
+    def ranges(self, groups: Iterable[int], leaves: Sequence[int] | None) -> list[tuple[int, int]]:
+        """The offset and the bytes of column chunks of some row groups; of all leaves, if none are given."""
+        wanted = range(self._n_leaves) if leaves is None else sorted(set(leaves))
+        chosen = [group * self._n_leaves + leaf for group in groups for leaf in wanted]
+        return list(zip(self._starts[chosen].tolist(), self._n_bytes[chosen].tolist(), strict=True))
+
+
 _layouts: dict[bytes, FileLayout] = {}
 """The remembered layouts, by the bytes of their two parts."""
 
@@ -182,6 +224,11 @@ class Footer:
             pa.BufferReader(_MAGIC + self._data + len(self._data).to_bytes(4, "little") + _MAGIC)
         )
 
+    @cached_property
+    def places(self) -> ChunkPlaces | None:
+        """Where the column chunks are; None if they contradict the schema."""
+        return None if self.status else ChunkPlaces(self._words, len(self.group_rows))
+
     def chunk(self, group: int, leaf: int) -> Chunk:
         """Returns a column chunk; the status must be 0.
 
@@ -227,13 +274,21 @@ def check_footer(footer: pq.FileMetaData, source: Source, path: str) -> None:
         CorruptDataError: a column chunk contradicts the schema.
         UnsupportedError: a column chunk is encrypted.
     """
+    status, *_ = _read_groups(footer, source, path)
+    check_status(status, path)
+
+
+def _read_groups(footer: pq.FileMetaData, source: Source, path: str) -> tuple[int, int, bytes]:
+    """Status, number of row groups, and words of `footers.read_groups`."""
     n_bytes = footer.serialized_size
     tail = source.read_tail(n_bytes + SIGNATURE + AFTER_FOOTER)
     stated = int.from_bytes(tail[-AFTER_FOOTER : -len(_MAGIC)], "little")
     if stated not in (n_bytes, n_bytes + SIGNATURE):
         raise CorruptDataError("bytes of a Parquet footer", path=path, expected=stated, found=n_bytes)
-    status, *_ = footers.read_groups(tail[-stated - AFTER_FOOTER :], _leaves_of(footer.schema))
-    check_status(status, path)
+    status, _, n_groups, words = footers.read_groups(
+        tail[-stated - AFTER_FOOTER :], _leaves_of(footer.schema)
+    )
+    return status, n_groups, words
 
 
 def check_status(status: int, path: str) -> None:

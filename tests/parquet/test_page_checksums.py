@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import duckdb
 import polars
@@ -19,9 +21,12 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._io import open_source
-from puffin_fast._kernels.parquet import pages
+from puffin_fast._kernels.parquet.page_sums import PageSums
 from puffin_fast.errors import CorruptDataError
+from puffin_fast.parquet.arrow_file import ArrowFile
+from puffin_fast.parquet.checked_file import PIECE
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
+from puffin_fast.parquet.footer import ChunkPlaces
 from puffin_fast.rows.files.files import reading
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests import thrift
@@ -169,7 +174,7 @@ import random, sys, zlib
 if sys.argv[1] != "fast":
     sys.modules["isal"] = sys.modules["zlib_ng"] = None
 from puffin_fast._kernels import checksum
-from puffin_fast._kernels.parquet import pages
+from puffin_fast._kernels.parquet.page_sums import PageSums
 from tests import thrift
 chance = random.Random(1)
 n = 0
@@ -180,7 +185,12 @@ for size in [*range(300), 4095, 4096, 65535, 1 << 20]:
     for change in (0, 1):
         fields = [(1, 5, 2), (2, 5, size), (3, 5, size), (4, 5, sum ^ change), (7, 12, [(1, 5, 1), (2, 5, 0)])]
         try:
-            pages.check_pages(thrift.encode(thrift.STRUCT, fields) + data, path=None, column="x", start=0)
+            page = thrift.encode(thrift.STRUCT, fields) + data
+            for step in (1 << 30, 1 + size // 3):
+                sums = PageSums(page, n_values=1, path=None, column="x", start=0)
+                for at in range(step, len(page), step):
+                    sums.check(at)
+                sums.check(len(page))
         except ValueError:
             n += 1
 print(n)
@@ -198,4 +208,66 @@ def test_the_sum_of_any_number_of_bytes_is_zlibs(level: str) -> None:
 
 def test_bytes_that_are_no_page_are_not_compared() -> None:
     for data in (b"", b"\0", b"PAR1" * 9, thrift.encode(thrift.STRUCT, [*HEADER, (2, 5, 9), (3, 5, 9)])):
-        pages.check_pages(data, path=None, column="x", start=0)
+        sums = PageSums(data, n_values=1, path=None, column="x", start=0)
+        assert sums.check(len(data)) == (not data)
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_changed_bit_in_any_part_of_a_long_column_chunk_is_found(
+    tmp_path: Path, codec: str, is_remote: bool
+) -> None:
+    path = tmp_path / "data.parquet"
+    chance = random.Random(0)
+    rows = pa.table(
+        {"n": [[chance.getrandbits(60) for _ in range(100)] for _ in range(1500)], "m": [[1]] * 1500}
+    )
+    pq.write_table(
+        rows,
+        path,
+        compression=codec,
+        use_dictionary=False,
+        data_page_size=150_000,
+        write_batch_size=100,
+        write_page_checksum=True,
+    )
+    data = path.read_bytes()
+    pages = list(thrift.pages_of(data))
+    assert len(pages) >= 6
+    assert pages[-1].stop > 2 * PIECE
+    for page in pages:
+        at = chance.randrange(page.body, page.stop)
+        damaged = data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
+        path.write_bytes(damaged)
+        with ArrowFile(path, str(path), is_remote=is_remote) as file:
+            other = "m" if page.column.startswith("n") else "n"
+            assert file.read_row_group(0, columns=[other]).equals(rows.select([other]))
+            with pytest.raises(CorruptDataError) as caught:
+                file.read_row_group(0)
+            assert str(caught.value) == of_page(path, page, damaged)
+
+
+def test_a_page_header_that_cannot_be_read_does_not_hide_the_pages_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    data = bytearray(by_pyarrow("zstd", "1.0", use_dictionary=False))
+    page = [page for page in thrift.pages_of(data) if page.column == "items.list.element"][1]
+    data[page.at] = 0  # the end of an empty header
+    path.write_bytes(data)
+    with pytest.raises(CorruptDataError, match=r"pages of column items\.list\.element: expected \d+ values"):
+        scanned(path, ["items"])
+
+
+def test_a_file_whose_footer_contradicts_itself_is_compared_by_pyarrow(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    path.write_bytes(by_pyarrow("zstd", "1.0"))
+    page = next(page for page in thrift.pages_of(path.read_bytes()) if page.column == "items.list.element")
+    for is_damaged in (False, True):
+        data = bytearray(path.read_bytes())
+        data[page.stop - 1] ^= is_damaged
+        path.write_bytes(data)
+        with ArrowFile(path, str(path)) as file, mock.patch.object(ChunkPlaces, "of", return_value=None):
+            if is_damaged:
+                with pytest.raises(OSError, match="CRC"):
+                    file.read()
+            else:
+                assert file.read().equals(ROWS)

@@ -11,10 +11,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from puffin_fast._kernels.roaring.frames cimport crc32
+from puffin_fast._kernels.parquet.page_sums cimport check_sum, is_sound
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
-
-from puffin_fast.errors import CorruptDataError
 
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char* data, Py_ssize_t size, const char* errors)
@@ -53,7 +51,6 @@ cdef extern from "column_page.h" nogil:
         PF_DEFINITION_BYTES
         PF_REPETITION_BYTES
         PF_IS_COMPRESSED
-        PF_CHECKSUM
         PF_HEADER_BYTES
         PF_VIEW_BYTES
         PF_PLAIN
@@ -170,47 +167,6 @@ def page_header(data, size_t start):
     return tuple([words[i] for i in range(PF_HEADER_WORDS)])
 
 
-cdef bint is_sound(const int64_t* header, const uint8_t* stored, uint32_t* found) noexcept nogil:
-    """Whether a page has its CRC-32, or none; the bytes stored after the header are checked for their number."""
-    return header[PF_CHECKSUM] < 0 or (
-        crc32(stored, <size_t>header[PF_STORED_BYTES], found) and found[0] == <uint32_t>header[PF_CHECKSUM]
-    )
-
-
-cdef int check_sum(const int64_t* header, const uint8_t* stored, path, column, int64_t offset) except -1:
-    """Raises CorruptDataError if a page, which starts at an offset of the file, has another CRC-32 than its header."""
-    cdef uint32_t found = 0
-    if not is_sound(header, stored, &found):
-        raise CorruptDataError(f"CRC-32 of a page of column {column}", path=path, offset=offset,
-                               expected=f"{header[PF_CHECKSUM]:08x}", found=f"{found:08x}")
-    return 0
-
-
-def check_pages(data, *, path, column, int64_t start):
-    """Compares each page of a column chunk with the CRC-32 in its header, if it has one; stops where no page is.
-
-    Args:
-        data: the column chunk, or its first pages.
-        path: of the file, for messages.
-        column: its name, likewise.
-        start: where the column chunk starts in the file.
-
-    Raises:
-        CorruptDataError: a page has another CRC-32.
-    """
-    cdef Buffer source = buffer_of(data)
-    cdef int64_t header[PF_HEADER_WORDS]
-    cdef size_t at = 0, body
-    while at < source.size:
-        if pf_page_header(source.data + at, source.size - at, header) < 0:
-            return
-        body = at + <size_t>header[PF_HEADER_BYTES]
-        if not 0 <= header[PF_STORED_BYTES] <= <int64_t>(source.size - body):
-            return
-        check_sum(header, source.data + body, path, column, start + <int64_t>at)
-        at = body + <size_t>header[PF_STORED_BYTES]
-
-
 cdef class PageDecoder:
     """The pages of a column chunk, read in order. Memory: the chunk as stored, its dictionary and one page.
 
@@ -226,7 +182,7 @@ cdef class PageDecoder:
         codec: of the pages: `UNCOMPRESSED`, `SNAPPY`, or `ZSTD` after a call of `use_zstd`; pages of numbers are then
             loaded without `decompress`, and all pages of a call share one release of the interpreter's lock. `OTHER`:
             call `decompress` for each page.
-        path, column, start: as for `check_pages`.
+        path, column, start: as for `PageSums`.
 
     What `decompress` raises is passed on. A page with another CRC-32 than its header states is a CorruptDataError, and
     everything else that is wrong another ValueError.

@@ -38,15 +38,19 @@ cdef uint32_t magic_word = load32(<const uint8_t*>PyBytes_AsString(MAGIC))
 
 
 cdef bint crc32(const uint8_t* data, size_t size, uint32_t* sum) noexcept nogil:
-    """False when Python's function failed, which happens only when memory is out."""
+    """Continues a CRC-32, which is 0 before the first byte.
+
+    False when Python's function failed, which happens only when memory is out.
+    """
     if folds and pf_crc32(data, size, sum):
         return True
     if native != NULL:
-        sum[0] = <uint32_t>native(0, data, size)
+        sum[0] = <uint32_t>native(sum[0], data, size)
         return True
     with gil:
         try:
-            sum[0] = <uint32_t>fallback(PyMemoryView_FromMemory(<char*>data, <Py_ssize_t>size, PyBUF_READ))
+            view = PyMemoryView_FromMemory(<char*>data, <Py_ssize_t>size, PyBUF_READ)
+            sum[0] = <uint32_t>fallback(view, sum[0])
         except BaseException:
             return False
     return True
@@ -54,7 +58,7 @@ cdef bint crc32(const uint8_t* data, size_t size, uint32_t* sum) noexcept nogil:
 
 cdef bint store_frame(uint8_t* blob, size_t vector_size) noexcept nogil:
     """Writes the frame around the vector at blob + HEAD_BYTES. False when memory is out."""
-    cdef uint32_t sum
+    cdef uint32_t sum = 0
     store32_be(blob, <uint32_t>(MAGIC_BYTES + vector_size))
     memcpy(blob + LENGTH_BYTES, &magic_word, MAGIC_BYTES)
     if not crc32(blob + LENGTH_BYTES, MAGIC_BYTES + vector_size, &sum):
@@ -65,7 +69,7 @@ cdef bint store_frame(uint8_t* blob, size_t vector_size) noexcept nogil:
 
 cdef int check_blob(const uint8_t* blob, size_t size, Summary* summary, Fault* fault) noexcept nogil:
     """Checks magic, length and checksum, then the bitmap. Returns a FrameFault, with its details in fault."""
-    cdef uint32_t stored, found
+    cdef uint32_t stored, found = 0
     fault.code = 0
     if size < MIN_BLOB_BYTES:
         fault.offset = 0

@@ -16,7 +16,7 @@ from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.column_pages import ColumnPages, Rows
-from puffin_fast.parquet.footer import Chunk, Footer, check_status, footer_bytes
+from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.rows.files.files import BatchColumns, open_input, reading
 from puffin_fast.rows.files.row_groups import (
@@ -55,7 +55,8 @@ def open_parquet(
     dictionaries: Sequence[str] = (),
     footer: pq.FileMetaData | None = None,
     source: Any = None,
-    pre_buffer: bool = False,
+    is_remote: bool = False,
+    places: ChunkPlaces | None = None,
 ) -> ArrowFile:
     """Opens a Parquet file of a table.
 
@@ -65,7 +66,7 @@ def open_parquet(
         dictionaries: columns to read as dictionaries.
         footer: the file's footer, if it was read before.
         source: the file, if it is open.
-        pre_buffer: whether the column chunks of a row group are read at once, near ones together.
+        is_remote, places: as for `ArrowFile`.
 
     Raises:
         NotFoundError: there is no such file.
@@ -77,7 +78,8 @@ def open_parquet(
             open_input(io, location) if source is None else source,
             location,
             metadata=footer,
-            pre_buffer=pre_buffer,
+            is_remote=is_remote,
+            places=places,
             coerce_int96_timestamp_unit="us",
             read_dictionary=list(dictionaries) or None,
         )
@@ -131,6 +133,7 @@ class ParquetReader:
             if footer is None:
                 self._file = self._open_with_arrow()
                 footer = Footer.of(self._file, data)
+                self._file.places = footer.places
         if sum(footer.group_rows) != footer.n_rows:
             raise CorruptDataError(
                 "rows of all row groups", path=location, expected=footer.n_rows, found=sum(footer.group_rows)
@@ -143,12 +146,16 @@ class ParquetReader:
 
     @cached_property
     def _file(self) -> ArrowFile:
-        return self._open_with_arrow(self._footer.metadata)
+        return self._open_with_arrow(self._footer)
 
-    def _open_with_arrow(self, metadata: pq.FileMetaData | None = None, **options: Any) -> ArrowFile:
-        file = self._source.for_arrow()
+    def _open_with_arrow(self, footer: Footer | None = None) -> ArrowFile:
         return open_parquet(
-            self._io, self.location, footer=metadata, source=file, pre_buffer=self._is_remote, **options
+            self._io,
+            self.location,
+            footer=None if footer is None else footer.metadata,
+            source=self._source,
+            is_remote=self._is_remote,
+            places=None if footer is None else footer.places,
         )
 
     def groups_that_may_match(

@@ -1,0 +1,6 @@
+from typing import Any, final
+
+@final
+class PageSums:
+    def __new__(cls, data: Any, *, n_values: int, path: str | None, column: str, start: int) -> PageSums: ...
+    def check(self, n_bytes: int) -> bool: ...
