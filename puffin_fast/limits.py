@@ -13,6 +13,7 @@ from puffin_fast.errors import InvalidInputError, LimitExceededError
 __all__ = [
     "INFLATION_RATIO",
     "KEY_BYTES",
+    "KEY_INDEX_BYTES",
     "LEAST_INFLATED",
     "MAX_METADATA_BYTES",
     "MAX_SCHEMA_DEPTH",
@@ -64,6 +65,9 @@ POSITION_DELETE_BYTES = Limit("puffin-fast.limit.position-delete-bytes", 1 << 28
 
 KEY_BYTES = Limit("puffin-fast.limit.key-bytes", 4 << 30)
 """Memory of given keys, and of given rows with their keys; more are divided among temporary files."""
+
+KEY_INDEX_BYTES = Limit("puffin-fast.limit.key-index-bytes", 1 << 30)
+"""Memory of one segment of a key index while it is built; more rows are divided among several."""
 
 LEAST_INFLATED = 1 << 20
 """Decompressed bytes that are always allowed, for compressed input of any length."""

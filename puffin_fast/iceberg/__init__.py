@@ -23,6 +23,7 @@ with imports_of_extra("iceberg"):
     from puffin_fast.iceberg.dml.transaction import Transaction, transaction
     from puffin_fast.iceberg.dml.update import UpdateResult, update
     from puffin_fast.iceberg.dml.upsert import UpsertResult, upsert
+    from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys
     from puffin_fast.iceberg.maintenance.compact import compact
     from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
@@ -59,6 +60,7 @@ __all__ = [
     "FileTask",
     "Finding",
     "Findings",
+    "KeyIndexResult",
     "MaintainResult",
     "MaintenancePolicy",
     "NdvOverlap",
@@ -87,6 +89,7 @@ __all__ = [
     "deletes",
     "dynamic_partition_overwrite",
     "expire_snapshots",
+    "index_keys",
     "load_table",
     "maintain",
     "ndv",

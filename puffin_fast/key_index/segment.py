@@ -53,6 +53,9 @@ REMAINDER_BITS = 16
 _LEAST_HASH_BITS = 40
 _EXACT_BITS = (32, 40, 48, 64)
 MAX_ROWS = (1 << 32) - 1
+CHECKED_BYTES = 16 << 20
+"""About the bytes of blocks that are checked at a time."""
+
 _WHOLE = 4
 """A segment is read whole if at least one in so many blocks is wanted."""
 
@@ -389,6 +392,21 @@ class Segment:
         file = np.searchsorted(self._firsts, ordinals, "right") - 1
         return file, ordinals.astype(np.int64) - self._firsts[file]
 
+    def check(self, read: Read) -> None:
+        """Reads all blocks, and compares their checksums; memory holds one part of them at a time.
+
+        Raises:
+            CorruptDataError: a block is damaged.
+        """
+        step = max(1, CHECKED_BYTES * self.n_blocks // max(1, self.n_bytes))
+        for first in range(0, self.n_blocks, step):
+            last = min(first + step, self.n_blocks)
+            start, stop = int(self._starts[first]), int(self._starts[last])
+            data = _one(read, self._blocks_at + start, stop - start)
+            wrong = kernel.check(data, start, self._before, first, last, self._form)
+            if wrong >= 0:
+                raise self._damaged(wrong)
+
     def entries(self, read: Read) -> Entries:
         """Reads and checks all entries, in the order of their hashes.
 
@@ -401,6 +419,11 @@ class Segment:
         if wrong >= 0:
             raise self._damaged(wrong)
         return Entries(hashes, ordinals)
+
+    @property
+    def n_blocks(self) -> int:
+        """The number of blocks."""
+        return 1 << int(self._form[0])
 
     @property
     def hash_bits(self) -> int:

@@ -6,7 +6,7 @@ PFA1 | blob 1 … blob n | footer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 from puffin_fast import _io, limits
@@ -148,6 +148,44 @@ class PuffinReader:
                     offset=blob.offset,
                 )
             yield blob, data
+
+    def stored(self, blob: BlobMetadata | int) -> bytes:
+        """Reads one blob as it is stored, without decompressing it.
+
+        Raises:
+            CorruptDataError, LimitExceededError, InvalidInputError: as `read`.
+        """
+        blob = self._find(blob)
+        return self._check_source().read_at(blob.offset, blob.length)
+
+    def ranges_of(
+        self, blob: BlobMetadata | int
+    ) -> Callable[[Iterable[tuple[int, int]]], Iterator[tuple[int, bytes]]]:
+        """Returns a function that reads ranges of one blob as it is stored; near ranges are joined to one read.
+
+        Args:
+            blob: its metadata, or its index in `blobs`.
+
+        Returns:
+            a function of ranges (offset in the blob, length), which yields the index of each range, and its bytes.
+
+        Raises:
+            CorruptDataError, LimitExceededError, InvalidInputError: as `read`.
+        """
+        found = self._find(blob)
+
+        def read(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+            wanted = list(ranges)
+            for offset, length in wanted:
+                if offset < 0 or length < 0 or offset + length > found.length:
+                    raise InvalidInputError(
+                        f"range of a blob: expected at most {found.length} bytes, found {length} from {offset} on"
+                    )
+            return self._check_source().read_ranges(
+                [(found.offset + offset, length) for offset, length in wanted]
+            )
+
+        return read
 
     def close(self) -> None:
         """Closes the file. A file object of the caller stays open, and the metadata stays available."""

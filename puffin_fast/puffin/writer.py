@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -119,6 +120,28 @@ class PuffinWriter:
         self._write(stored)
         self._blobs.append(blob)
         return blob
+
+    def add_stored(self, data: Buffer, blob: BlobMetadata) -> BlobMetadata:
+        """Appends a blob of another file as it is stored there.
+
+        Args:
+            data: its stored bytes, as `PuffinReader.stored` returns them.
+            blob: its metadata in the other file.
+
+        Returns:
+            its metadata in this file.
+
+        Raises:
+            InvalidInputError: the bytes have another length; or the writer is closed.
+        """
+        self._check_open()
+        view = _bytes_of(data)
+        if len(view) != blob.length:
+            raise InvalidInputError(f"data: expected {blob.length} bytes, found {len(view)}")
+        added = replace(blob, offset=self._offset)
+        self._write(view)
+        self._blobs.append(added)
+        return added
 
     def finish(self) -> FileMetadata:
         """Writes the footer and makes the file visible. A second call returns the same metadata.

@@ -83,6 +83,8 @@ class TaskOf(Generic[File, Blob, Other]):
         position_deletes: the position-delete files; none if there is a vector, which supersedes them.
         equality_deletes: the equality-delete files.
         chosen: the positions of the only rows that are read; the task then has no deletes. None: all live rows.
+        candidates: the positions of the only rows that may match what the plan was made for, deleted ones included.
+            None: any row may match.
     """
 
     data: File
@@ -90,6 +92,7 @@ class TaskOf(Generic[File, Blob, Other]):
     position_deletes: DeleteFiles = NO_DELETES
     equality_deletes: DeleteFiles = NO_DELETES
     chosen: PositionBitmap | None = None
+    candidates: PositionBitmap | None = None
 
 
 Task: TypeAlias = TaskOf[DataFile, Vector, DeleteFile]

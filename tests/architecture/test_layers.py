@@ -48,6 +48,7 @@ FOLDERS = {
         "manifest",
         "plan",
         "commit",
+        "index",
         "deletes",
         "scan",
         "changes",

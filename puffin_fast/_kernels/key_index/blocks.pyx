@@ -286,6 +286,31 @@ def find(data, uint64_t base, before, hashes, form, uint64_t n_rows):
         free(hits.ordinals)
 
 
+def check(data, uint64_t base, before, size_t first, size_t last, form):
+    """Compares the checksums of consecutive blocks.
+
+    Args:
+        data, base, before, form: as `find`.
+        first, last: the number of the first block, and that of the block after the last.
+
+    Returns:
+        The number of a block that is damaged, or -1.
+    """
+    cdef pf_key_form bits = form_of(form)
+    cdef Buffer source = buffer_of(data), directory = buffer_of(before)
+    cdef size_t n_blocks = <size_t>1 << bits.b, number, size = 0, count = 0
+    cdef const uint8_t* block = NULL
+    cdef Py_ssize_t wrong = -1
+    if directory.size != 4 * (n_blocks + 1) or last > n_blocks:
+        raise ValueError(f"before: expected {n_blocks + 1} numbers, found {directory.size} bytes")
+    with nogil:
+        for number in range(first, last):
+            if check_block(&bits, source, base, directory.data, number, &block, &size, &count) != 0:
+                wrong = number
+                break
+    return wrong
+
+
 def unpack(data, before, form, uint64_t n_rows, hashes, ordinals):
     """Writes all entries, in the order of their hashes.
 

@@ -19,6 +19,7 @@ from puffin_fast.iceberg.commit.request import Committed, Request, committed_bef
 from puffin_fast.iceberg.compat.table_properties import choice_property
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
+from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_snapshot
@@ -97,7 +98,8 @@ class IcebergAttempt(Attempt):
         return [ROW_ID.name] if self.metadata.format_version > 2 else []
 
     def plan(self, matcher: Matcher) -> Sequence[FileTask]:
-        return self._tasks(matcher, metrics=True)
+        tasks = self._tasks(matcher, metrics=True)
+        return narrowed(self.io, self.metadata, self._base, matcher.equalities(), tasks)
 
     def find(self) -> Callable[[str], Task | None]:
         tasks = self._tasks(RowFilter.bind(AlwaysTrue(), self.schema), metrics=False)

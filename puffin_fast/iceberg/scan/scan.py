@@ -16,6 +16,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.compat.path_table import as_table
+from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
 from puffin_fast.iceberg.scan.row_scan import RowScan
@@ -128,13 +129,17 @@ class Scan(RowScan):
     @cached_property
     def plan(self) -> Plan:
         """The data files to read, each with its deletes; planned on first access."""
-        return plan_snapshot(
+        plan = plan_snapshot(
             self._table,
             self._snapshot,
             self._read_schema,
             self._row_filter,
             case_sensitive=self._case_sensitive,
         )
+        plan.tasks = narrowed(
+            self._table.io, self._table.metadata, self._snapshot, self._row_filter.equalities(), plan.tasks
+        )
+        return plan
 
     def reader(self, metadata: TableMetadata) -> Callable[..., FileReader]:
         """`reader_of` with the table's FileIO."""

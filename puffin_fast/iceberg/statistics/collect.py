@@ -21,7 +21,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.arguments import check_flags
@@ -37,7 +36,10 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
 from puffin_fast.iceberg.compat.working_table import WorkingTable
+from puffin_fast.iceberg.index.blobs import copy_blobs, statistics_file
+from puffin_fast.iceberg.index.stored import NAME_END, has_segments
 from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve
+from puffin_fast.iceberg.plan.statistics_files import statistics_of
 from puffin_fast.iceberg.scan.scan import scan
 from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
 from puffin_fast.iceberg.statistics.history import History
@@ -48,7 +50,6 @@ from puffin_fast.iceberg.statistics.stored import (
     UPPER_BOUND,
     WRITER,
     StoredSketch,
-    statistics_of,
 )
 from puffin_fast.puffin import PuffinWriter
 from puffin_fast.theta import BLOB_TYPE, ThetaSketch
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.statistics import StatisticsFile
 
     from puffin_fast.iceberg.plan.delete_index import FileTask
 
@@ -269,11 +271,13 @@ def _commit(selection: Selection, computed: Mapping[int, StoredSketch], history:
         # includes the columns of a statistics file that was committed concurrently
         if working.metadata.snapshot_by_id(snapshot.snapshot_id) is None:
             raise NotFoundError(f"snapshot {snapshot.snapshot_id} expired; its statistics were not committed")
-        blobs = {**history.others(statistics_of(working.metadata, snapshot.snapshot_id)), **computed}
+        earlier = statistics_of(working.metadata, snapshot.snapshot_id)
+        blobs = {**history.others(earlier), **computed}
+        end = NAME_END if earlier is not None and has_segments(earlier) else ".stats"
         path = working.location_provider().new_metadata_location(
-            f"{snapshot.snapshot_id}-{uuid.uuid4()}.stats"
+            f"{snapshot.snapshot_id}-{uuid.uuid4()}{end}"
         )
-        statistics = _write(working, path, snapshot, blobs)
+        statistics = _write(working, path, snapshot, blobs, earlier, history.notes)
         with working.handing_over() as sent:
             commit_statistics(working, statistics, begun=working.created.append, sent=sent)
         return path
@@ -282,10 +286,19 @@ def _commit(selection: Selection, computed: Mapping[int, StoredSketch], history:
 
 
 def _write(
-    table: Table, path: str, snapshot: Snapshot, sketches: Mapping[int, StoredSketch]
+    table: Table,
+    path: str,
+    snapshot: Snapshot,
+    sketches: Mapping[int, StoredSketch],
+    earlier: StatisticsFile | None,
+    notes: list[str],
 ) -> StatisticsFile:
-    """Writes a Puffin file with one zstd blob per field; returns its entry for the table's metadata."""
-    blobs = []
+    """Writes a Puffin file with one zstd blob per field, and the blobs of the earlier file that are no sketches.
+
+    Returns:
+        its entry for the table's metadata.
+    """
+    blobs: list[Any] = []
     try:
         with PuffinWriter(path, filesystem=table.io) as writer:
             for field_id, stored in sorted(sketches.items()):
@@ -312,17 +325,13 @@ def _write(
                         "properties": properties,
                     }
                 )
+            if earlier is not None:
+                copied = copy_blobs(writer, table.io, earlier, lambda blob: blob.type != BLOB_TYPE, notes)
+                named = {(blob.type, blob.fields) for blob in copied}
+                blobs += [b for b in earlier.blob_metadata if (b.type, tuple(b.fields)) in named]
             writer.finish()
     except OSError as error:
         if is_from_outside(error):
             raise
         raise PuffinFastError(f"{path}: the statistics file could not be written: {error}") from error
-    return StatisticsFile.model_validate(
-        {
-            "snapshot-id": snapshot.snapshot_id,
-            "statistics-path": path,
-            "file-size-in-bytes": writer.file_size,
-            "file-footer-size-in-bytes": writer.footer_size,
-            "blob-metadata": blobs,
-        }
-    )
+    return statistics_file(path, snapshot.snapshot_id, writer, blobs)

@@ -17,12 +17,12 @@ from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.arrow_schema import table_of_snapshots
 from puffin_fast.iceberg.compat.working_table import with_history
+from puffin_fast.iceberg.plan.statistics_files import files_of_history
 from puffin_fast.iceberg.statistics.collect import select
 from puffin_fast.iceberg.statistics.columns import SketchedColumn
 from puffin_fast.iceberg.statistics.stored import (
     OWN_WRITER,
     StoredSketch,
-    files_of_history,
     hashed_type,
     load_sketches,
     named_fields,

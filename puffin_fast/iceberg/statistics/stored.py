@@ -7,13 +7,12 @@ package's: `WRITER` and `UPPER_BOUND`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
 from puffin_fast.puffin import BlobMetadata as PuffinBlob
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.puffin.writer import CREATED_BY
@@ -22,7 +21,6 @@ from puffin_fast.theta import BLOB_TYPE, ThetaSketch
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.statistics import StatisticsFile
 
 NDV = "ndv"
@@ -62,21 +60,6 @@ class StoredSketch:
     upper_bound: bool
     writer: str
     properties: Mapping[str, str] = field(default_factory=dict)
-
-
-def statistics_of(metadata: TableMetadata, snapshot_id: int) -> StatisticsFile | None:
-    """Returns the statistics file of a snapshot, if there is one."""
-    return next((known for known in metadata.statistics if known.snapshot_id == snapshot_id), None)
-
-
-def files_of_history(
-    metadata: TableMetadata, snapshot: Snapshot
-) -> Iterator[tuple[Snapshot, StatisticsFile]]:
-    """Yields the statistics files of a snapshot and its ancestors, newest first."""
-    for ancestor in ancestors(snapshot, by_id(metadata)):
-        found = statistics_of(metadata, ancestor.snapshot_id)
-        if found is not None:
-            yield ancestor, found
 
 
 def hashed_type(metadata: TableMetadata, stored: StoredSketch) -> str | None:

@@ -48,6 +48,9 @@ class FileSchema:
         cast: the conversion of primitive types to the table's; `stored` by default.
         opaque: ids of fields whose inner fields have no ids: variants.
 
+    Attributes:
+        by_names: whether columns are found by the name mapping.
+
     Raises:
         UnsupportedError: the file has columns without ids, and the table has no name mapping.
     """
@@ -71,6 +74,7 @@ class FileSchema:
                     f"{path}: no field ids, and the table has no schema.name-mapping.default"
                 )
             mapped = list(mapping)
+        self.by_names = mapped is not None
         nodes = _nodes(fields, mapped)
         self._tree, self._opaque = nodes, opaque
         self._nodes = {node.field_id: node for node in nodes if node.field_id is not None}

@@ -15,7 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import BoundPredicate, BoundTerm
+from pyiceberg.expressions import (
+    BooleanExpression,
+    BoundEqualTo,
+    BoundIn,
+    BoundPredicate,
+    BoundReference,
+    BoundTerm,
+)
 from pyiceberg.expressions.literals import Literal
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DoubleType, FloatType, IcebergType
@@ -140,6 +147,20 @@ class ArrowEvaluator(SetVisitor):
         if isinstance(left_result, np.ndarray) and isinstance(right_result, np.ndarray):
             return left_result | right_result
         return pc.or_kleene(pa.array(left_result), pa.array(right_result))
+
+
+def equal_values(condition: BooleanExpression) -> tuple[int, pa.Array] | None:
+    """Returns the column that a condition compares by ``=`` or IN, as its field id, and the values.
+
+    None for other conditions, and for floats: NaN equals nothing in a filter.
+    """
+    if not isinstance(condition, BoundEqualTo | BoundIn) or not isinstance(condition.term, BoundReference):
+        return None
+    field = condition.term.ref().field
+    if isinstance(field.field_type, FloatType | DoubleType):
+        return None
+    literals = condition.literals if isinstance(condition, BoundIn) else [condition.literal]
+    return field.field_id, _array([literal.value for literal in literals], field.field_type)
 
 
 def _storage(column: pa.Array) -> pa.Array:

@@ -8,7 +8,7 @@ text form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Protocol, TypeAlias
@@ -40,7 +40,7 @@ from puffin_fast._pyiceberg.v3_types import VariantType
 from puffin_fast.columns.decimals import MAX_DIGITS, exact_decimals
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.rows.filters.evaluator import ArrowEvaluator
+from puffin_fast.rows.filters.evaluator import ArrowEvaluator, equal_values
 from puffin_fast.rows.filters.grammar import parse_filter, shown_text
 from puffin_fast.rows.filters.rewriters import (
     Binder,
@@ -131,6 +131,7 @@ class Matcher(Protocol):
     def case_sensitive(self) -> bool: ...
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]: ...
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray: ...
+    def equalities(self) -> Iterator[Mapping[int, pa.Array]]: ...
     def strict_expression(self) -> BooleanExpression: ...
 
 
@@ -224,6 +225,15 @@ class RowFilter:
     def may_fail(self) -> bool:
         """Whether `mask` fails for some values, and so must be given live rows only."""
         return self._arrow is not None
+
+    def equalities(self) -> Iterator[Mapping[int, pa.Array]]:
+        """Yields rows of some columns, by field id: each row that matches has the values of one of them.
+
+        They are the values of ``=`` and IN among conditions that must all be true, in the storage types of the columns.
+        """
+        for condition, _ in self._conditions:
+            if (found := equal_values(condition)) is not None:
+                yield dict([found])
 
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
         """Makes a test of whether a file or row group may have rows that match.

@@ -9,7 +9,7 @@ value.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
@@ -135,6 +135,10 @@ class KeyBounds:
         """Returns a mask of the rows that may have a key: all rows."""
         return np.ones(n_rows, np.bool_)
 
+    def equalities(self) -> Iterator[Mapping[int, pa.Array]]:
+        """Yields nothing: the keys are not known."""
+        return iter(())
+
     def strict_expression(self) -> BooleanExpression:
         """Returns false: metrics never prove that all rows match."""
         return AlwaysFalse()
@@ -175,9 +179,11 @@ class Keys(KeyBounds):
 
     Attributes:
         set: the keys.
+        rows: if there are several key columns, their values by key.
     """
 
     set: KeySet
+    rows: tuple[pa.Array | pa.ChunkedArray, ...] = field(default=(), kw_only=True)
 
     @classmethod
     def bind(
@@ -205,14 +211,21 @@ class Keys(KeyBounds):
         cls, metadata: TableMetadata, fields: list[tuple[str, NestedField]], columns: Sequence[Any]
     ) -> Keys:
         """Returns the keys of columns that `to_key_type` converted."""
-        distinct = KeySet.of([field for _, field in fields], columns)
+        given, distinct = columns, KeySet.of([field for _, field in fields], columns)
         columns = [(values, partial(distinct.sorted, at)) for at, values in enumerate(distinct.columns)]
-        return cls(*_bounds(metadata, fields, columns), distinct)
+        rows = () if len(given) == 1 else tuple(given)
+        return cls(*_bounds(metadata, fields, columns), distinct, rows=rows)
 
     @property
     def batch_rows(self) -> int:
         """The number of rows of a batch from which on `mask` is efficient."""
         return self.set.batch_rows
+
+    def equalities(self) -> Iterator[Mapping[int, pa.Array]]:
+        """Yields the keys as rows of their columns; see `RowFilter.equalities`."""
+        columns = self.rows or self.set.columns
+        whole = (c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns)
+        yield dict(zip(self.field_ids, whole, strict=True))
 
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
         """Returns a mask of the rows whose key is in the set; arguments as `RowFilter.mask`."""

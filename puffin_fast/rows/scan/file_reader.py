@@ -241,12 +241,13 @@ class FileReader:
         """The rows that are not deleted by position, or the chosen ones; None if these are all rows."""
         if task.chosen is not None:
             return LiveRows(task.chosen, task.data.record_count, chosen=True)
+        n_rows, candidates = task.data.record_count, task.candidates
         if task.vector is None and not task.position_deletes:
-            return None
+            return None if candidates is None else LiveRows(candidates, n_rows, chosen=True)
         deleted = self._deletes.of(task, vectors)
-        if not deleted:
-            return None
-        return LiveRows(deleted, task.data.record_count)
+        if candidates is not None:
+            return LiveRows(candidates - deleted, n_rows, chosen=True)
+        return LiveRows(deleted, n_rows) if deleted else None
 
     def _select(self, task: Task, opened: OpenedDataFile, batch: Batch) -> pa.RecordBatch | None:
         """The selected rows of a batch in the schema of the result; None if there are none."""

@@ -129,7 +129,9 @@ class _Search:
                 keys = finder._equality.of(task.equality_deletes) if task.equality_deletes else []
                 fields = [field for key in keys for field in key.fields]
                 n_rows, live = task.data.record_count, None
-                if finder.matcher.may_fail and (task.vector is not None or task.position_deletes):
+                if task.candidates is not None:
+                    live = LiveRows(task.candidates, n_rows, chosen=True)
+                elif finder.matcher.may_fail and (task.vector is not None or task.position_deletes):
                     self._before = finder._current.of(task)
                     live = LiveRows(self._before, n_rows)
                 file = finder._files.open(task.data, fields, live)
@@ -154,7 +156,7 @@ class _Search:
             return
         mask = self._open()[2]
         for batch, found in self.batches(number):
-            if self._before is None:
+            if self._before is None and task.candidates is None:
                 mask[batch.first : batch.first + batch.n_rows] = found
             elif (rows := batch.select(mask_of(found))) is not None:
                 mask[rows.positions().to_numpy()] = True

@@ -26,8 +26,10 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from puffin_fast import iceberg
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg.index import lookup, stored
 from puffin_fast.iceberg.plan.files import resolve
-from tests.iceberg.conftest import rows_of_duckdb
+from puffin_fast.key_index import segment
+from tests.iceberg.conftest import local, rows_of_duckdb
 from tests.iceberg.maintenance.test_convert import delete_by_file
 from tests.rows.deletes.test_equality import delete_equal
 
@@ -108,6 +110,7 @@ class Machine:
             self.table: Table = catalog.create_table(
                 "n.t", SCHEMA, partition_spec=spec, properties=properties
             )
+        self.is_indexed = seed % 2 == 0
         self.log = [f"seed {seed}: {properties} by {spec}"]
         self.branches: dict[str, Rows] = {"main": {}}
         self.snapshots: dict[int, Rows] = {}
@@ -126,6 +129,8 @@ class Machine:
             main_only.append(self.foreign_position_deletes)
         often = [*self.verbs(), self.delete_positions, self.transaction]
         seldom = [self.rewrite, self.rewrite_data_files, self.look_back, self.repeat, self.expire]
+        if self.is_indexed:
+            seldom += [self.index_keys, self.index_keys, self.lose_index]
         kind = self.chance.choices([often, seldom, main_only], [12, 4, 4])[0]
         if not self.table.metadata.snapshots:
             kind = [self.append]
@@ -133,6 +138,29 @@ class Machine:
         before = self.table.metadata
         self.chance.choice(kind)(branch)
         self.check(branch, before)
+
+    def index_keys(self, branch: str) -> None:
+        """Builds or extends an index of one or two columns."""
+        on = [self.name(own) for own in self.chance.choice([["id"], ["s"], ["k", "s"], ["id", "k"]])]
+        branch = self.chance.choice(list(self.branches))
+        self.say(f"index_keys {on} of {branch}")
+        index = iceberg.index_keys(self.table, on, branch=branch)
+        assert index.data_files_left == 0
+
+    def lose_index(self, branch: str) -> None:
+        """Damages or removes a statistics file."""
+        if not self.table.metadata.statistics:
+            return
+        stored._known.clear()
+        path = local(self.chance.choice(self.table.metadata.statistics).statistics_path)
+        self.say(f"damage {path.name}")
+        if self.chance.random() < 0.3 or not path.exists():
+            path.unlink(missing_ok=True)
+            return
+        data = bytearray(path.read_bytes())
+        for _ in range(self.chance.choice([1, 9])):
+            data[self.chance.randrange(len(data))] ^= 1 << self.chance.randrange(8)
+        path.write_bytes(data)
 
     def verbs(self) -> list[Callable[[str], None]]:
         verbs = [self.append, self.delete, self.delete_keys, self.upsert, self.update, self.overwrite]
@@ -566,8 +594,11 @@ class Machine:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(TABLES))
 def test_every_snapshot_reads_as_the_list_was(
-    racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, seed: int
+    racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
+    monkeypatch.setattr(lookup, "ROWS_PER_CANDIDATE", 0)  # candidates narrow small data files, too
+    monkeypatch.setattr(segment, "REMAINDER_BITS", 1)  # hashes of keys collide
+    monkeypatch.setattr(segment, "_LEAST_HASH_BITS", 0)
     machine = Machine(racing, seed)
     try:
         for _ in range(EACH):

@@ -1,0 +1,439 @@
+"""Builds the key index of a table, and commits it as blobs of the statistics file of a snapshot.
+
+data file   a sound segment covers it      -> taken as it is
+            no segment does                -> its key columns are read, a new segment covers it
+segment     no live data file              -> left out
+            many of them, or mostly rows of dead files -> merged
+file        written beside the metadata: the segments, and all other blobs of the snapshot's statistics file
+commit      lost to another commit         -> file removed, table loaded again, written and tried again
+            the snapshot no longer exists  -> file removed, NotFoundError
+            outcome unknown                -> nothing removed, CommitUnknownError
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from puffin_fast._pyiceberg.versions import check_version
+from puffin_fast._run.arguments import check_flags
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.streams import in_order
+from puffin_fast._run.threads import check_threads
+from puffin_fast._show.html import HtmlFields
+from puffin_fast._text import shown_argument
+from puffin_fast.columns.plain_types import plain
+from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
+from puffin_fast.iceberg.commit.protocol import retried
+from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
+from puffin_fast.iceberg.compat.working_table import WorkingTable, with_history
+from puffin_fast.iceberg.index.blobs import copy_blobs, statistics_file
+from puffin_fast.iceberg.index.stored import NAME_END, StoredSegment, indexed, is_segment, opened
+from puffin_fast.iceberg.plan.files import metadata_of, plan_snapshot, resolve
+from puffin_fast.iceberg.plan.statistics_files import statistics_of
+from puffin_fast.key_index import (
+    BLOB_TYPE,
+    CoveredFile,
+    KeyWords,
+    Segment,
+    encode_words,
+    in_memory,
+    kind_of,
+    may_hold,
+    merge,
+)
+from puffin_fast.limits import KEY_INDEX_BYTES
+from puffin_fast.puffin import PuffinWriter
+from puffin_fast.rows.files.conversion import storage_type
+from puffin_fast.rows.files.reader import DataFiles
+from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.keys.key_columns import key_fields
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.statistics import StatisticsFile
+    from pyiceberg.types import NestedField
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+
+ROW_BYTES = 32
+"""Bytes of memory for a row while a segment is built or merged."""
+
+MOST_ROWS = 1 << 28
+"""Rows of a segment; its blob has less than 2^31 bytes."""
+
+MOST_SEGMENTS = 8
+"""More are merged: each is searched for each key."""
+
+FEW_SEGMENTS = 4
+"""Merging stops at so many."""
+
+
+@dataclass(frozen=True)
+class KeyIndexResult(HtmlFields):
+    """The result of `index_keys`.
+
+    Attributes:
+        snapshot_id: the snapshot whose statistics file has the index.
+        statistics_path: its statistics file; None in a dry run that would write one.
+        columns: the key columns.
+        segments: number of segments.
+        data_files: number of data files of the snapshot that they cover.
+        rows: number of rows of these data files.
+        data_files_left: number of data files that no segment covers; they are searched as without an index.
+        data_files_read: number of data files that were read.
+        n_bytes: size of the segments in bytes.
+        committed: False if the index was complete already, and in a dry run.
+        notes: parts of an earlier index that could not be used, and data files that cannot be covered, with the
+            reasons.
+        dry_run: True if nothing was written.
+    """
+
+    snapshot_id: int
+    statistics_path: str | None
+    columns: tuple[str, ...]
+    segments: int
+    data_files: int
+    rows: int
+    data_files_left: int
+    data_files_read: int
+    n_bytes: int
+    committed: bool
+    notes: tuple[str, ...]
+    dry_run: bool = False
+
+
+def index_keys(
+    table: Table,
+    join_cols: str | Sequence[str] | None = None,
+    *,
+    branch: str = MAIN_BRANCH,
+    incremental: Literal["auto", False] = "auto",
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> KeyIndexResult:
+    """Builds an index of keys, so that deletes, upserts and scans by key read only rows that may have a key.
+
+    The index is kept in the statistics file of the branch's snapshot. Commits do not change it: data files that they
+    add are searched as without an index, until `index_keys` is called again, which reads only these files.
+
+    Args:
+        table: a PyIceberg table of format version 1 to 3; it has the new metadata afterwards.
+        join_cols: the key column or columns; by default the identifier fields of the table's schema. A table may have
+            indexes of several keys.
+        branch: an existing branch.
+        incremental: ``"auto"`` keeps the segments of the nearest earlier index. False reads all data files.
+        threads: number of data files read at a time; `pyarrow.cpu_count()` by default.
+        dry_run: count the data files, read no row and write nothing.
+
+    Returns:
+        What the index covers.
+
+    Raises:
+        NotFoundError: the table has no such column or branch, or no snapshot.
+        InvalidInputError: there are no key columns, a column cannot be a key, or an argument is invalid.
+        CorruptDataError, UnsupportedError: as a scan.
+        ConflictError: other commits came first in all attempts; the table is unchanged.
+        CommitUnknownError: it is unknown whether the commit happened; no file was removed.
+        PuffinFastError: a file could not be written.
+
+    Examples:
+        >>> index = pf.iceberg.index_keys(table, "id")
+        >>> index.data_files, index.rows
+        (1, 100)
+        >>> pf.iceberg.delete_keys(table, [5, 7], "id").rows_deleted
+        2
+    """
+    check_threads(threads)
+    check_flags(dry_run=dry_run)
+    if incremental not in ("auto", False):
+        raise InvalidInputError(f"incremental: expected 'auto' or False, found {shown_argument(incremental)}")
+    check_version()
+    metadata_of(table)
+    working = WorkingTable.of(table)
+    snapshot, schema = resolve(working, branch=branch)
+    fields = key_fields(schema, join_cols)
+    if snapshot is None:
+        raise NotFoundError(f"{working.shown}: the table has no snapshots: there are no keys to index")
+    with ExitStack() as held:
+        build = _Build(working, snapshot, fields, held)
+        if incremental:
+            build.keep_segments()
+        return build.run(pa.cpu_count() if threads is None else threads, dry_run=dry_run)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A segment of the new index: one that is stored, or bytes in the temporary file."""
+
+    segment: Segment
+    place: StoredSegment | tuple[int, int]
+
+
+class _Build:
+    """One call of `index_keys`."""
+
+    def __init__(
+        self,
+        table: WorkingTable,
+        snapshot: Snapshot,
+        fields: Sequence[tuple[str, NestedField]],
+        held: ExitStack,
+    ) -> None:
+        self._table, self._snapshot, self._held = table, snapshot, held
+        self._names = tuple(name for name, _ in fields)
+        self._fields = tuple(field for _, field in fields)
+        self._ids = tuple(field.field_id for field in self._fields)
+        self._kinds = tuple(kind_of(storage_type(field.field_type)) for field in self._fields)
+        self._metadata = with_history(table, snapshot)
+        every = RowFilter.bind(AlwaysTrue(), table.schema())
+        tasks = plan_snapshot(table, snapshot, table.schema(), every).tasks
+        self._files: dict[str, ManifestEntry] = {task.data.file_path: task.data for task in tasks}
+        self._spool: IO[bytes] | None = None
+        self._parts: list[_Part] = []
+        self._own = False
+        self.notes: list[str] = []
+
+    @property
+    def _most_rows(self) -> int:
+        return max(1, min(MOST_ROWS, KEY_INDEX_BYTES.of(self._table.io) // ROW_BYTES))
+
+    # segments that exist ------------------------------------------------------------------------------------
+
+    def keep_segments(self) -> None:
+        """Takes the sound segments of the nearest index that cover live data files."""
+        for snapshot, statistics in indexed(self._metadata, self._snapshot):
+            found = self._held.enter_context(opened(self._table.io, statistics, self.notes))
+            if self._ids not in found:
+                continue
+            taken: set[str] = set()
+            for stored in found[self._ids]:
+                live = {file.location for file in stored.segment.files if self._is_live(file)}
+                if not live - taken or not all(map(may_hold, stored.segment.kinds, self._kinds)):
+                    continue
+                if live & taken or not self._is_sound(stored):
+                    continue
+                taken |= live
+                self._parts.append(_Part(stored.segment, stored))
+            self._own = snapshot.snapshot_id == self._snapshot.snapshot_id
+            self._own = self._own and len(self._parts) == len(found[self._ids])
+            return
+
+    def _is_live(self, file: CoveredFile) -> bool:
+        data = self._files.get(file.location)
+        return data is not None and file == _covered(data)
+
+    def _is_sound(self, stored: StoredSegment) -> bool:
+        try:
+            stored.segment.check(stored.read)
+        except (PuffinFastError, OSError) as error:
+            if is_from_outside(error):
+                raise
+            self.notes.append(str(error))
+            return False
+        return True
+
+    # segments that are made ---------------------------------------------------------------------------------
+
+    def run(self, threads: int, *, dry_run: bool) -> KeyIndexResult:
+        covered = {
+            file.location for part in self._parts for file in part.segment.files if self._is_live(file)
+        }
+        new = [data for path, data in self._files.items() if path not in covered]
+        if dry_run:
+            return self._result(None, len(new), committed=False, dry_run=True)
+        for blob in self._encoded(new, threads):
+            self._add(blob)
+        merged = self._merge()
+        if self._own and not new and not merged:
+            return self._result(self._own_path(), 0, committed=False)
+        return self._result(self._commit(), len(new), committed=True)
+
+    def _own_path(self) -> str | None:
+        known = statistics_of(self._metadata, self._snapshot.snapshot_id)
+        return None if known is None else known.statistics_path
+
+    def _result(
+        self, path: str | None, n_read: int, *, committed: bool, dry_run: bool = False
+    ) -> KeyIndexResult:
+        live = [file for part in self._parts for file in part.segment.files if self._is_live(file)]
+        return KeyIndexResult(
+            self._snapshot.snapshot_id,
+            path,
+            self._names,
+            len(self._parts),
+            len(live),
+            sum(file.n_rows for file in live),
+            len(self._files) - len(live),
+            n_read,
+            sum(part.segment.n_bytes for part in self._parts),
+            committed,
+            tuple(self.notes),
+            dry_run,
+        )
+
+    def _add(self, blob: bytes) -> None:
+        """Adds a segment, whose bytes wait in a temporary file until the commit."""
+        try:
+            if self._spool is None:
+                self._spool = self._held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            start = self._spool.seek(0, 2)
+            self._spool.write(blob)
+        except OSError as error:
+            raise PuffinFastError(f"a temporary file could not be written: {error}") from error
+        self._parts.append(_Part(Segment(in_memory(blob), len(blob)), (start, len(blob))))
+
+    def _bytes(self, part: _Part) -> bytes:
+        if isinstance(part.place, StoredSegment):
+            ((_, data),) = part.place.read([(0, part.segment.n_bytes)])
+            return data
+        assert self._spool is not None
+        start, n_bytes = part.place
+        self._spool.seek(start)
+        return self._spool.read(n_bytes)
+
+    def _encoded(self, new: Sequence[ManifestEntry], threads: int) -> Iterator[bytes]:
+        """The segments of data files, each of at most about as many rows as memory may have."""
+        files: list[CoveredFile] = []
+        words: list[KeyWords] = []
+        n_rows = 0
+        reader = DataFiles(self._table.io, self._table.metadata, self._table.schema(), self._ids)
+
+        def read(job: Sequence[ManifestEntry]) -> Iterator[list[KeyWords] | None]:
+            return (self._words(reader, data) for data in job)
+
+        small = [data for data in new if data.record_count <= MOST_ROWS]
+        self.notes += [
+            f"{data.file_path}: {data.record_count} rows; at most {MOST_ROWS} are indexed"
+            for data in new
+            if data.record_count > MOST_ROWS
+        ]
+        jobs = [[data] for data in small]
+        for data, found in zip(small, in_order(jobs, read, threads, label="reading keys"), strict=True):
+            if found is None:
+                self.notes.append(
+                    f"{data.file_path}: columns are found by the name mapping, which may change"
+                )
+                continue
+            if files and n_rows + data.record_count > self._most_rows:
+                yield encode_words(self._kinds, words, files)
+                files, words, n_rows = [], [], 0
+            files.append(_covered(data))
+            words += found
+            n_rows += data.record_count
+        if files:
+            yield encode_words(self._kinds, words, files)
+
+    def _words(self, reader: DataFiles, data: ManifestEntry) -> list[KeyWords] | None:
+        """The keys of all rows of a data file, deleted ones included; None if they may change."""
+        file = reader.open(data)
+        if file.schema.by_names:
+            return None
+        return [
+            KeyWords.of([plain(batch.filter_values[field_id]) for field_id in self._ids])
+            for batch in file.batches()
+        ]
+
+    def _merge(self) -> bool:
+        """Merges segments that are many, or mostly of dead data files. Returns whether it did."""
+
+        def live_rows(part: _Part) -> int:
+            return sum(file.n_rows for file in part.segment.files if self._is_live(file))
+
+        chosen = [part for part in self._parts if 2 * live_rows(part) < part.segment.n_rows]
+        if len(self._parts) > MOST_SEGMENTS:
+            rest = sorted((part for part in self._parts if part not in chosen), key=live_rows)
+            chosen += rest[: max(0, len(self._parts) - FEW_SEGMENTS + 1 - len(chosen))]
+        merged = False
+        for group in self._groups(chosen):
+            if len(group) == 1 and 2 * live_rows(group[0]) >= group[0].segment.n_rows:
+                continue
+            blobs = [self._bytes(part) for part in group]
+            made = merge(
+                [(part.segment, in_memory(blob)) for part, blob in zip(group, blobs, strict=True)],
+                self._is_live,
+            )
+            self._parts = [part for part in self._parts if part not in group]
+            self._add(made)
+            merged = True
+        return merged
+
+    def _groups(self, parts: Iterable[_Part]) -> Iterator[list[_Part]]:
+        """Parts that can be merged: keys of one kind, and no more rows than memory may have."""
+        kinds: dict[tuple[str, ...], list[_Part]] = {}
+        for part in parts:
+            if part.segment.n_rows <= self._most_rows:
+                kinds.setdefault(part.segment.kinds, []).append(part)
+        for same in kinds.values():
+            group: list[_Part] = []
+            for part in same:
+                if group and sum(one.segment.n_rows for one in (*group, part)) > self._most_rows:
+                    yield group
+                    group = []
+                group.append(part)
+            if group:
+                yield group
+
+    # the commit ---------------------------------------------------------------------------------------------
+
+    def _commit(self) -> str:
+        """Writes and commits the statistics file; returns its path."""
+        working, snapshot = self._table, self._snapshot
+
+        def send() -> str:
+            working.complete()
+            if working.metadata.snapshot_by_id(snapshot.snapshot_id) is None:
+                raise NotFoundError(f"snapshot {snapshot.snapshot_id} expired; its index was not committed")
+            name = f"{snapshot.snapshot_id}-{uuid.uuid4()}{NAME_END}"
+            path = working.location_provider().new_metadata_location(name)
+            statistics = self._write(path, statistics_of(working.metadata, snapshot.snapshot_id))
+            with working.handing_over() as sent:
+                commit_statistics(working, statistics, begun=working.created.append, sent=sent)
+            return path
+
+        return retried(working, send)
+
+    def _write(self, path: str, earlier: StatisticsFile | None) -> StatisticsFile:
+        snapshot = self._snapshot
+        try:
+            with PuffinWriter(path, filesystem=self._table.io) as writer:
+                if earlier is not None:
+                    self._copy_others(writer, earlier)
+                for part in self._parts:
+                    writer.add(
+                        self._bytes(part),
+                        type=BLOB_TYPE,
+                        fields=self._ids,
+                        snapshot_id=snapshot.snapshot_id,
+                        sequence_number=snapshot.sequence_number or 0,
+                    )
+                writer.finish()
+        except OSError as error:
+            if is_from_outside(error):
+                raise
+            raise PuffinFastError(f"{path}: the statistics file could not be written: {error}") from error
+        return statistics_file(
+            path, snapshot.snapshot_id, writer, [] if earlier is None else earlier.blob_metadata
+        )
+
+    def _copy_others(self, writer: PuffinWriter, earlier: StatisticsFile) -> None:
+        copy_blobs(
+            writer,
+            self._table.io,
+            earlier,
+            lambda blob: not (is_segment(blob) and blob.fields == self._ids),
+            self.notes,
+        )
+
+
+def _covered(data: ManifestEntry) -> CoveredFile:
+    return CoveredFile(data.file_path, data.file_size_in_bytes, data.record_count)

@@ -1,0 +1,129 @@
+"""Looks up keys in the index of a table, so that only data files and rows that may have one are read.
+
+An index is advice: a data file counts as covered only if its location, size and row count are those of the manifest,
+and each row that is found is read before it counts. Data files that no segment covers, or whose segment cannot be
+read, are read as without an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.columns.plain_types import plain
+from puffin_fast.errors import PuffinFastError
+from puffin_fast.iceberg.index.stored import StoredSegment, indexed, opened
+from puffin_fast.key_index import kind_of
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from puffin_fast.iceberg.plan.delete_index import FileTask
+
+ROWS_PER_CANDIDATE = 16
+"""A data file is read whole if it has fewer rows for each one that may match: their pages would all be read."""
+
+
+def narrowed(
+    io: FileIO,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    equalities: Iterable[Mapping[int, pa.Array]],
+    tasks: list[FileTask],
+    notes: list[str] | None = None,
+) -> list[FileTask]:
+    """Returns the data files that may have one of the keys, with the rows that may have one.
+
+    Args:
+        io: PyIceberg's file access.
+        metadata: of the table.
+        snapshot: the head of the plan; its statistics files and those of its ancestors are used.
+        equalities: of the matcher that the plan was made for; see `RowFilter.equalities`.
+        tasks: the plan.
+        notes: why a part of an index was not used is added to these.
+    """
+    if snapshot is None or not tasks:
+        return tasks
+    files, given = list(indexed(metadata, snapshot)), None
+    notes = [] if notes is None else notes
+    for _, statistics in files:
+        given = list(equalities) if given is None else given
+        if not given:
+            break
+        with opened(io, statistics, notes) as found:
+            for keys in given:
+                usable = [fields for fields in found if keys.keys() >= set(fields)]
+                if usable:
+                    fields = max(usable, key=lambda fields: (len(fields), found[fields][0].segment.exact))
+                    columns = [plain(keys[field_id]) for field_id in fields]
+                    return _narrowed(found[fields], columns, tasks, notes)
+    return tasks
+
+
+def _narrowed(
+    segments: Sequence[StoredSegment],
+    columns: Sequence[pa.Array],
+    tasks: Sequence[FileTask],
+    notes: list[str],
+) -> list[FileTask]:
+    kinds = [kind_of(column.type) for column in columns]
+    places = {
+        file.location: (at, number)
+        for at, stored in reversed(list(enumerate(segments)))
+        if stored.segment.may_hold(kinds)
+        for number, file in enumerate(stored.segment.files)
+    }
+    covering = [_covering(places, segments, task) for task in tasks]
+    found = {at: _find(segments[at], columns, notes) for at in {place[0] for place in covering if place}}
+    result: list[FileTask] = []
+    for task, place in zip(tasks, covering, strict=True):
+        rows = None if place is None else found[place[0]]
+        if place is None or rows is None:
+            result.append(task)
+            continue
+        candidates = rows.get(place[1])
+        if candidates is not None:
+            few = len(candidates) * ROWS_PER_CANDIDATE <= task.data.record_count
+            result.append(replace(task, candidates=candidates) if few else task)
+    return result
+
+
+def _covering(
+    places: Mapping[str, tuple[int, int]], segments: Sequence[StoredSegment], task: FileTask
+) -> tuple[int, int] | None:
+    """The segment that covers a data file, and the file's number there."""
+    data = task.data
+    place = places.get(data.file_path)
+    if place is None:
+        return None
+    file = segments[place[0]].segment.files[place[1]]
+    same = (file.n_bytes, file.n_rows) == (data.file_size_in_bytes, data.record_count)
+    return place if same else None
+
+
+def _find(
+    stored: StoredSegment, columns: Sequence[pa.Array], notes: list[str]
+) -> Mapping[int, PositionBitmap] | None:
+    """The rows that may have a key, by the number of their data file; None if the segment cannot be read."""
+    try:
+        ordinals = np.unique(stored.segment.find(stored.read, columns))
+    except (PuffinFastError, OSError) as error:
+        if is_from_outside(error):
+            raise
+        notes.append(str(error))
+        return None
+    file, position = stored.segment.places(ordinals)
+    numbers, starts = np.unique(file, return_index=True)
+    parts: Iterable[np.ndarray] = np.split(position, starts[1:])
+    return {
+        int(number): PositionBitmap.from_positions(part)
+        for number, part in zip(numbers, parts, strict=bool(len(numbers)))
+    }

@@ -1,0 +1,495 @@
+"""Laws of `index_keys`: verbs and scans give the same rows with an index as without one, whatever becomes of it."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import DecimalType, LongType, StringType
+
+from puffin_fast import errors, iceberg, key_index
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg.index import build, lookup
+from puffin_fast.iceberg.index.stored import NAME_END
+from puffin_fast.key_index import segment as segments
+from puffin_fast.puffin import PuffinReader, PuffinWriter
+from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
+from tests.rows.deletes.test_equality import FIELDS, delete_equal
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+UTC = datetime.UTC
+DAY = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)
+N, EACH = 4, 300
+
+KEYS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
+    "id": (pa.int64(), lambda i: i * 7919 % 1000),
+    "i": (pa.int32(), lambda i: i % 400 - 200),
+    "b": (pa.bool_(), lambda i: i % 2 == 0),
+    "day": (pa.date32(), lambda i: DAY.date() + datetime.timedelta(i % 500)),
+    "t": (pa.time64("us"), lambda i: (DAY + datetime.timedelta(seconds=i % 333)).time()),
+    "ts": (pa.timestamp("us"), lambda i: DAY + datetime.timedelta(microseconds=i % 444)),
+    "tz": (pa.timestamp("us", "UTC"), lambda i: DAY.replace(tzinfo=UTC, year=1970 + i % 50, day=1)),
+    "price": (pa.decimal128(12, 2), lambda i: Decimal(i % 250 - 50).scaleb(-2)),
+    "wide": (pa.decimal128(38, 0), lambda i: Decimal((i % 99 - 9) * 10**30)),
+    "f": (pa.float32(), lambda i: (i % 50 - 25) / 2),
+    "d": (pa.float64(), lambda i: float("nan") if i % 100 == 1 else -0.0 if i % 100 == 2 else (i % 70) / 4),
+    "s": (pa.string(), lambda i: f"name {i % 300}"),
+    "bin": (pa.binary(), lambda i: bytes([i % 256]) * (i % 7)),
+    "u": (pa.uuid(), lambda i: uuid.UUID(int=i % 200)),
+}  # fmt: skip
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    """Rows of KEYS, every eleventh value null, a struct with a key, and the row's number."""
+    columns = {
+        name: pa.array([None if i % 11 == 5 else value(i) for i in range(start, stop)], kind)
+        for name, (kind, value) in KEYS.items()
+    }
+    point = [None if i % 5 == 0 else {"x": i % 60, "tag": f"t{i % 3}"} for i in range(start, stop)]
+    kind = pa.struct([("x", pa.int64()), ("tag", pa.string())])
+    return pa.table(
+        {**columns, "point": pa.array(point, kind), "n": pa.array(range(start, stop), pa.int64())}
+    )
+
+
+def make(catalog: RacingCatalog, name: str = "n.t") -> Table:
+    table = iceberg.create_table(catalog, name, rows(0, 1).schema)
+    for at in range(N):
+        iceberg.append(table, rows(at * EACH, (at + 1) * EACH))
+    return table
+
+
+def numbers(table: Table) -> list[int]:
+    found: list[int] = iceberg.scan(table, selected_fields=["n"]).to_arrow()["n"].to_pylist()
+    return sorted(found)
+
+
+def every_row(table: Table) -> pa.Table:
+    """All columns but the one with NaN, which equals nothing."""
+    return rows_of(table, order="n").drop(["d"])
+
+
+@pytest.fixture(autouse=True)
+def every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates narrow small data files, too."""
+    monkeypatch.setattr(lookup, "ROWS_PER_CANDIDATE", 0)
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many data files were narrowed to candidates or left out, for each plan that used an index."""
+    counts: list[int] = []
+    inner = lookup._narrowed
+
+    def counted(*arguments: Any) -> Any:
+        found = inner(*arguments)
+        tasks = arguments[2]
+        counts.append(len(tasks) - sum(task.candidates is None for task in found))
+        return found
+
+    monkeypatch.setattr(lookup, "_narrowed", counted)
+    return counts
+
+
+@pytest.mark.parametrize("name", [*KEYS, "point.x"])
+def test_keys_of_each_type_are_deleted_as_without_an_index(
+    racing: RacingCatalog, looked_up: list[int], name: str
+) -> None:
+    table, plain = make(racing), make(racing, "n.plain")
+    index = iceberg.index_keys(table, name)
+    assert (index.data_files, index.rows, index.data_files_left, index.committed) == (N, N * EACH, 0, True)
+    column = rows(0, 600)[name.partition(".")[0]]
+    values = pa.compute.struct_field(column.combine_chunks(), "x") if name == "point.x" else column
+    keys = pa.table({name: values.slice(3, 9)})
+    for null_safe in (False, True):
+        results = [iceberg.delete_keys(one, keys, name, null_safe=null_safe) for one in (table, plain)]
+        assert results[0].rows_deleted == results[1].rows_deleted > 0
+        assert numbers(table) == numbers(plain)
+    assert len(looked_up) == 2
+    assert all(looked_up)
+
+
+@pytest.mark.parametrize("columns", [["i", "s"], ["s", "point.x"], ["day", "price", "id"]])
+@pytest.mark.parametrize("indexed", [slice(None), slice(0, 1)])
+def test_keys_of_several_columns_are_deleted_as_without_an_index(
+    racing: RacingCatalog, looked_up: list[int], columns: list[str], indexed: slice
+) -> None:
+    table, plain = make(racing), make(racing, "n.plain")
+    iceberg.index_keys(table, columns[indexed])
+    keys = rows(0, 1200).slice(2, 1100).flatten().flatten()
+    keys = pa.table({name: keys[name] for name in columns}).slice(0, 40)
+    for null_safe in (False, True):
+        results = [iceberg.delete_keys(one, keys, columns, null_safe=null_safe) for one in (table, plain)]
+        assert results[0].rows_deleted == results[1].rows_deleted > 0
+        assert numbers(table) == numbers(plain)
+    assert len(looked_up) == 2
+    assert all(looked_up)
+
+
+FILTERS = [
+    "id = 838",
+    "id in (838, 757, 5000)",
+    "s = 'name 5' and i > 0",
+    "price = 0.25",
+    "day = '2024-03-02'",
+    "s in ('name 1', 'name 2') and id in (1, 2, 919, 838)",
+    "id = 838 or s = 'name 5'",
+    "not (id = 838)",
+]
+
+
+@pytest.mark.parametrize("where", FILTERS)
+def test_scans_deletes_and_updates_by_filter_are_those_without_an_index(
+    racing: RacingCatalog, where: str
+) -> None:
+    table, plain = make(racing), make(racing, "n.plain")
+    for name in ("id", "s", "price", "day"):
+        iceberg.index_keys(table, name)
+    for one in (table, plain):
+        iceberg.delete_keys(one, pa.table({"n": range(0, 999, 10)}), "n")
+    found = [iceberg.scan(one, where, ["n"]) for one in (table, plain)]
+    assert found[0].count() == found[1].count() > 0
+    assert found[0].to_arrow().sort_by("n").equals(found[1].to_arrow().sort_by("n"))
+    updated = [iceberg.update(one, where, {"i": 77}) for one in (table, plain)]
+    assert updated[0].rows_updated == updated[1].rows_updated
+    assert every_row(table).equals(every_row(plain))
+    deleted = [iceberg.delete(one, where) for one in (table, plain)]
+    assert deleted[0].rows_deleted == deleted[1].rows_deleted
+    assert numbers(table) == numbers(plain)
+
+
+def test_an_upsert_is_that_without_an_index(racing: RacingCatalog, looked_up: list[int]) -> None:
+    table, plain = make(racing), make(racing, "n.plain")
+    iceberg.index_keys(table, "n")
+    given = rows(0, 5000).slice(1150, 100)
+    results = [iceberg.upsert(one, given, "n") for one in (table, plain)]
+    changed = given.set_column(given.schema.get_field_index("i"), "i", pa.array([1] * 100, pa.int32()))
+    results += [iceberg.upsert(one, changed, "n") for one in (table, plain)]
+    for first, second in (results[:2], results[2:]):
+        assert (first.rows_updated, first.rows_inserted, first.rows_unchanged) == (
+            second.rows_updated,
+            second.rows_inserted,
+            second.rows_unchanged,
+        )
+    assert every_row(table).equals(every_row(plain))
+    assert len(looked_up) == 2
+    assert all(looked_up)
+
+
+def test_a_transaction_finds_rows_that_its_own_verbs_added(racing: RacingCatalog) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "n")
+    with iceberg.transaction(table) as tx:
+        assert tx.delete_keys([5, 6], "n").rows_deleted == 2
+        tx.append(rows(5, 7))
+        assert tx.delete_keys([6, 7], "n").rows_deleted == 2
+    assert numbers(table) == [n for n in range(N * EACH) if n not in (6, 7)]
+
+
+def test_rows_of_equality_deletes_stay_deleted(racing: RacingCatalog) -> None:
+    schema = pa.schema([(FIELDS[id].name, pa.int64() if id == 1 else pa.string()) for id in (1,)])
+    table = iceberg.create_table(racing, "n.t", schema)
+    name = FIELDS[1].name
+    iceberg.append(table, pa.table({name: range(500)}))
+    iceberg.index_keys(table, name)
+    delete_equal(table, [1], [(7,)])
+    table.refresh()
+    assert iceberg.scan(table, f"{name} = 7").count() == 0
+    assert iceberg.delete_keys(table, [7, 8], name).rows_deleted == 1
+
+
+def test_data_files_that_came_later_are_searched_and_then_indexed_alone(racing: RacingCatalog) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "n")
+    iceberg.append(table, rows(5000, 5100))
+    assert iceberg.delete_keys(table, [3, 5003], "n").rows_deleted == 2
+    index = iceberg.index_keys(table, "n")
+    assert (index.data_files_read, index.segments, index.data_files) == (1, 2, N + 1)
+    assert iceberg.delete_keys(table, [4, 5004], "n").rows_deleted == 2
+    assert not iceberg.index_keys(table, "n", dry_run=True).committed
+    iceberg.index_keys(table, "n")
+    assert not iceberg.index_keys(table, "n").committed
+    assert iceberg.index_keys(table, "n", incremental=False).data_files_read == N + 1
+
+
+def test_many_segments_are_merged_and_dead_ones_leave(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema)
+    for at in range(12):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+        index = iceberg.index_keys(table, "n")
+        assert index.segments <= build.MOST_SEGMENTS
+    assert index.data_files == 12
+    assert iceberg.delete_keys(table, [5, 55, 119], "n").rows_deleted == 3
+    iceberg.rewrite_data_files(table, min_input_files=2)
+    index = iceberg.index_keys(table, "n")
+    assert (index.data_files, index.segments) == (1, 1)
+    assert iceberg.delete_keys(table, [6, 56, 118], "n").rows_deleted == 3
+
+
+def test_little_memory_makes_more_segments_with_the_same_rows(racing: RacingCatalog) -> None:
+    table = make(racing)
+    table.io.properties["puffin-fast.limit.key-index-bytes"] = str(build.ROW_BYTES * EACH)
+    index = iceberg.index_keys(table, "n")
+    assert (index.segments, index.data_files) == (N, N)
+    assert iceberg.delete_keys(table, [5, 305, 605, 905], "n").rows_deleted == 4
+
+
+def blobs(table: Table) -> list[tuple[str, tuple[int, ...], bytes]]:
+    snapshot_id = table.metadata.current_snapshot_id
+    (statistics,) = (s for s in table.metadata.statistics if s.snapshot_id == snapshot_id)
+    with PuffinReader(local(statistics.statistics_path)) as reader:
+        assert (statistics.file_size_in_bytes, statistics.file_footer_size_in_bytes) == (
+            reader.file_size,
+            reader.footer_size,
+        )
+        return [(blob.type, blob.fields, reader.stored(blob)) for blob in reader.blobs]
+
+
+def test_sketches_and_segments_keep_each_other_byte_for_byte(racing: RacingCatalog) -> None:
+    table = make(racing)
+    iceberg.collect_ndv(table, ["id", "s"])
+    sketches, named = blobs(table), table.metadata.statistics[0].blob_metadata
+    iceberg.index_keys(table, "n")
+    assert blobs(table)[:2] == sketches
+    assert table.metadata.statistics[0].blob_metadata == named
+    iceberg.index_keys(table, "s")
+    assert [blob[:2] for blob in blobs(table)[2:]] == [
+        (key_index.BLOB_TYPE, (16,)),
+        (key_index.BLOB_TYPE, (12,)),
+    ]
+    before = blobs(table)[2:]
+    iceberg.collect_ndv(table, ["day"])
+    assert [blob for blob in blobs(table) if blob[0] == key_index.BLOB_TYPE] == before
+    assert set(sketches) < set(blobs(table))
+    assert table.metadata.statistics[0].statistics_path.endswith(NAME_END)
+    assert iceberg.ndv(table)["column"].to_pylist() == ["id", "day", "s"]
+    assert not iceberg.index_keys(table, "n").committed
+
+
+def test_the_metadata_names_no_blob_that_pyiceberg_does_not_know(racing: RacingCatalog) -> None:
+    iceberg.index_keys(make(racing), "n")
+    again = racing.load_table("n.t")
+    assert [statistics.blob_metadata for statistics in again.metadata.statistics] == [[]]
+    assert again.scan().to_arrow().num_rows == N * EACH
+
+
+def test_statistics_that_are_committed_meanwhile_are_kept(racing: RacingCatalog) -> None:
+    table = make(racing)
+    racing.before.append(lambda: iceberg.collect_ndv(racing.load_table("n.t"), ["id"]))
+    iceberg.index_keys(table, "n")
+    assert [kind for kind, *_ in blobs(table)] == ["apache-datasketches-theta-v1", key_index.BLOB_TYPE]
+    racing.before.append(lambda: iceberg.index_keys(racing.load_table("n.t"), "s"))
+    iceberg.collect_ndv(table, ["s"])
+    assert sorted(fields for kind, fields, _ in blobs(table) if kind == key_index.BLOB_TYPE) == [(12,), (16,)]
+
+
+def test_a_dry_run_and_a_failed_commit_leave_nothing(racing: RacingCatalog) -> None:
+    table = make(racing)
+    before = files_of(table)
+    assert iceberg.index_keys(table, "n", dry_run=True).data_files_left == N
+    assert files_of(table) == before
+
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    racing.before.append(fail)
+    with pytest.raises(KeyboardInterrupt):
+        iceberg.index_keys(table, "n")
+    left = files_of(table) - before
+    assert all(path.name.endswith((NAME_END, ".metadata.json")) for path in left)
+    assert iceberg.delete_keys(table, [5], "n").rows_deleted == 1
+
+
+def stored(table: Table) -> Path:
+    (path,) = {local(s.statistics_path) for s in table.metadata.statistics}
+    return path
+
+
+@pytest.mark.parametrize("loss", ["missing", "empty", "cut", "other bytes", "zeros", "folder"])
+def test_a_lost_index_loses_no_rows(racing: RacingCatalog, loss: str) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "n")
+    path = stored(table)
+    data = path.read_bytes()
+    path.unlink()
+    changed = {
+        "empty": b"",
+        "cut": data[:-9],
+        "other bytes": bytes(reversed(data)),
+        "zeros": bytes(len(data)),
+    }
+    if loss == "folder":
+        path.mkdir()
+    elif loss != "missing":
+        path.write_bytes(changed[loss])
+    assert iceberg.delete_keys(table, [5, 700], "n").rows_deleted == 2
+    assert iceberg.scan(table, "n = 9").count() == 1
+    index = iceberg.index_keys(table, "n")
+    assert (index.data_files_read, len(index.notes)) == (N, 1)
+    assert iceberg.delete_keys(table, [6, 701], "n").rows_deleted == 2
+
+
+@pytest.mark.parametrize("name", ["n", "s"])
+def test_damaged_bytes_of_an_index_lose_and_add_no_rows(racing: RacingCatalog, name: str) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, name)
+    path = stored(table)
+    data = path.read_bytes()
+    chance = random.Random(5)
+    where = "n = 500" if name == "n" else "s = 'name 200'"
+    expected = iceberg.scan(table, where, ["n"]).to_arrow()
+    for _ in range(60):
+        lookup_cache_cleared()
+        changed = bytearray(data)
+        changed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(changed)
+        assert iceberg.scan(table, where, ["n"]).to_arrow().equals(expected)
+
+
+def lookup_cache_cleared() -> None:
+    from puffin_fast.iceberg.index import stored as known
+
+    known._known.clear()
+
+
+def replaced(table: Table, make_blob: Callable[[bytes], bytes]) -> None:
+    """Writes other segments to the place of the stored ones."""
+    path = stored(table)
+    with PuffinReader(path) as reader:
+        found = [(blob, reader.read(blob)) for blob in reader.blobs]
+    lookup_cache_cleared()
+    with PuffinWriter(path, overwrite=True) as writer:
+        for blob, data in found:
+            writer.add(make_blob(data), type=blob.type, fields=blob.fields)
+    (known,) = table.metadata.statistics
+    changed = known.model_copy(update={"file_size_in_bytes": path.stat().st_size})
+    table.metadata = table.metadata.model_copy(update={"statistics": [changed]})  # not committed
+
+
+def test_a_segment_of_files_of_another_size_or_row_count_is_not_used(racing: RacingCatalog) -> None:
+    for wrong in ("n_bytes", "n_rows"):
+        table = make(racing, f"n.{wrong}")
+        iceberg.index_keys(table, "n")
+
+        def other(data: bytes, wrong: str = wrong) -> bytes:
+            known = key_index.Segment(key_index.in_memory(data), len(data))
+            files = [file._replace(**{wrong: getattr(file, wrong) + 1}) for file in known.files]
+            n_rows = sum(file.n_rows for file in files)
+            return key_index.encode([pa.array([10**6] * n_rows, pa.int64())], files)
+
+        replaced(table, other)
+        assert iceberg.scan(table, "n = 5").count() == 1
+
+
+def test_forced_collisions_delete_no_other_row(
+    racing: RacingCatalog, looked_up: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "REMAINDER_BITS", 1)
+    monkeypatch.setattr(segments, "_LEAST_HASH_BITS", 0)
+    table, plain = make(racing), make(racing, "n.plain")
+    iceberg.index_keys(table, "s")
+    keys = pa.table({"s": [f"name {i}" for i in range(0, 300, 3)]})
+    results = [iceberg.delete_keys(one, keys, "s") for one in (table, plain)]
+    assert results[0].rows_deleted == results[1].rows_deleted
+    assert numbers(table) == numbers(plain)
+    assert looked_up == [N]
+
+
+def test_an_index_outlives_promotions_renames_and_new_columns(
+    racing: RacingCatalog, looked_up: list[int]
+) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "i")
+    iceberg.index_keys(table, "price")
+    with v3_metadata(racing), table.update_schema() as change:
+        change.update_column("i", LongType())
+        change.update_column("price", DecimalType(30, 2))
+        change.rename_column("s", "text")
+        change.add_column("new", StringType())
+    far = pa.table({"i": pa.array([7, 2**40], pa.int64())})
+    expected = sum(1 for i in range(N * EACH) if i % 11 != 5 and i % 400 - 200 == 7)
+    assert iceberg.delete_keys(table, far, "i").rows_deleted == expected
+    wide = pa.table({"price": pa.array([Decimal("0.25"), Decimal(10**25)], pa.decimal128(30, 2))})
+    left = [i for i in range(N * EACH) if not (i % 11 != 5 and i % 400 - 200 == 7)]
+    expected = sum(1 for i in left if i % 11 != 5 and i % 250 - 50 == 25)
+    assert iceberg.delete_keys(table, wide, "price").rows_deleted == expected
+    assert len(looked_up) == 2
+    assert all(looked_up)
+    iceberg.append(table, pa.table({"n": [10**6], "new": ["x"]}))
+    index = iceberg.index_keys(table, "new")
+    assert index.data_files == N + 1
+    assert iceberg.delete_keys(table, ["x"], "new").rows_deleted == 1
+    nulls = pa.table({"new": pa.array([None], pa.string())})
+    assert iceberg.delete_keys(table, nulls, "new", null_safe=True).rows_deleted == len(left) - expected
+
+
+def test_an_index_whose_snapshot_expired_costs_time_only(racing: RacingCatalog) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "n")
+    iceberg.append(table, rows(5000, 5010))
+    iceberg.expire_snapshots(table, older_than=datetime.timedelta(0), retain_last=1)
+    assert table.metadata.statistics == []
+    assert iceberg.delete_keys(table, [5, 5005], "n").rows_deleted == 2
+    assert iceberg.index_keys(table, "n").data_files_read == N + 1
+
+
+def test_a_branch_has_an_index_of_its_own(racing: RacingCatalog) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "n")
+    with v3_metadata(racing):
+        table.manage_snapshots().create_branch(table.metadata.current_snapshot_id or 0, "b").commit()
+    iceberg.append(table, rows(5000, 5010), branch="b")
+    index = iceberg.index_keys(table, "n", branch="b")
+    assert (index.data_files_read, index.data_files) == (1, N + 1)
+    assert iceberg.delete_keys(table, [5, 5005], "n", branch="b").rows_deleted == 2
+    assert iceberg.delete_keys(table, [5, 5005], "n").rows_deleted == 1
+
+
+def test_what_cannot_be_indexed_is_refused(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema)
+    with pytest.raises(errors.NotFoundError, match="no snapshots"):
+        iceberg.index_keys(table, "n")
+    iceberg.append(table, rows(0, 10))
+    with pytest.raises(errors.NotFoundError, match="no column m"):
+        iceberg.index_keys(table, "m")
+    with pytest.raises(errors.InvalidInputError, match="no identifier fields"):
+        iceberg.index_keys(table)
+    with pytest.raises(errors.InvalidInputError, match="expected a primitive type"):
+        iceberg.index_keys(table, "point")
+
+
+def test_a_lookup_reads_few_bytes_of_the_index(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    iceberg.append(table, pa.table({"id": range(200_000)}))
+    index = iceberg.index_keys(table, "id")
+    lookup_cache_cleared()
+    read: list[int] = []
+    inner = PuffinReader.ranges_of
+
+    def counted(self: PuffinReader, blob: Any) -> Any:
+        reads = inner(self, blob)
+
+        def of(ranges: Any) -> Any:
+            for number, data in reads(ranges):
+                read.append(len(data))
+                yield number, data
+
+        return of
+
+    monkeypatch.setattr(PuffinReader, "ranges_of", counted)
+    assert iceberg.scan(table, "id = 77777").count() == 1
+    assert sum(read) < index.n_bytes / 50
+    before = len(read)
+    assert iceberg.scan(table, "id = 77778").count() == 1
+    assert len(read) - before == 1  # one block: header and directory are in memory
