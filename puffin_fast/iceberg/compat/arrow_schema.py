@@ -110,6 +110,17 @@ def new_schema(given: Any, types: Mapping[str, str | IcebergType] | None) -> Sch
     Raises:
         NotFoundError, InvalidInputError: as `create_table`.
     """
+    found = _new_schema(given, types)
+    for field_id in found.field_ids:
+        if not found.find_field(field_id).name:
+            where = str(found.find_column_name(field_id)).strip(".")
+            raise InvalidInputError(
+                f"schema: expected a name for each column, found an empty one{f' in {where}' if where else ''}"
+            )
+    return found
+
+
+def _new_schema(given: Any, types: Mapping[str, str | IcebergType] | None) -> Schema:
     if types is not None and not isinstance(types, Mapping):
         raise InvalidInputError(f"types: expected a mapping of columns, found {shown_argument(types)}")
     if isinstance(given, Table):

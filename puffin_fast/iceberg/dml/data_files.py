@@ -134,15 +134,7 @@ class DataFileWriter:
         self._io, self._spec, self._schema = table.io, spec, schema
         self._properties = _writer_properties(metadata.properties)
         shown = ".".join(table.name())
-        stored = _stored(schema, shown)
-        try:
-            self._file_schema = sanitize_column_names(
-                Schema(*(schema.fields[at] for at in stored), schema_id=schema.schema_id)
-            )
-        except ValueError as error:
-            raise UnsupportedError(
-                f"{shown}: names of columns that are equal in data files: {error}"
-            ) from error
+        stored, self._file_schema = file_schema(schema, shown)
         self._stored = None if len(stored) == len(schema.fields) else stored
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
         self._locations = table.location_provider()
@@ -299,6 +291,20 @@ def _is_metrics_mode(text: str) -> bool:
             raise
         return False
     return True
+
+
+def file_schema(schema: Schema, shown: str) -> tuple[list[int], Schema]:
+    """The columns that data files have: their indexes, and their schema with the names that data files have.
+
+    Raises:
+        UnsupportedError: two columns would have one name, or as `_stored`.
+    """
+    stored = _stored(schema, shown)
+    fields = [schema.fields[at] for at in stored]
+    try:
+        return stored, sanitize_column_names(Schema(*fields, schema_id=schema.schema_id))
+    except ValueError as error:
+        raise UnsupportedError(f"{shown}: names of columns that are equal in data files: {error}") from error
 
 
 def _stored(schema: Schema, shown: str) -> list[int]:

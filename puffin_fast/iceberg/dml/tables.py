@@ -31,6 +31,7 @@ from puffin_fast.iceberg.compat.new_table import SchemaWithDefaults, create_in_c
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
+from puffin_fast.iceberg.dml.data_files import file_schema
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
@@ -72,12 +73,14 @@ def create_table(
         InvalidInputError: the table exists, its files would be written to another location than its metadata
             names, a property contradicts format version 3, a transform is unknown or does not accept the type of its
             column, a column has the name of a metadata column (``_file``, ``_pos``, ``_deleted``, ``_spec_id``,
-            ``_partition``, ``_row_id``, ``_last_updated_sequence_number``), or a default is no value of its type.
+            ``_partition``, ``_row_id``, ``_last_updated_sequence_number``) or an empty one, or a default is no value
+            of its type.
         ConflictError: the catalog's database is locked.
         CommitUnknownError: the catalog did not answer; the message names the metadata file that was written.
         EngineSupportWarning: is a warning; the message names engines that cannot read the type of a column.
         PuffinFastError: the metadata could not be written, or the catalog refused the table.
-        UnsupportedError: this version of PyIceberg is not supported.
+        UnsupportedError: no data file can have the columns: two would have one name there, a struct has no fields, or
+            only columns of type unknown; or this version of PyIceberg is not supported.
 
     Examples:
         >>> schema = pa.schema([("id", pa.int64()), ("day", pa.date32())])
@@ -97,6 +100,7 @@ def create_table(
         raise InvalidInputError(
             f"schema: column {reserved[0]}: expected another name, because a metadata column has this one"
         )
+    file_schema(schema, shown)
     partition_spec = checked_partition_spec(partition_spec, schema)
     try:
         location = check_new_location(catalog, name, location, settings)

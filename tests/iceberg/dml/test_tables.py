@@ -36,6 +36,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from puffin_fast import delta
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.commit.request import JOB_ID
@@ -174,6 +175,29 @@ def test_names_of_metadata_columns_are_refused(shared_catalog: SqlCatalog, names
     append(table, pa.table({"id": [3], "s": [{name: 8}]}))
     rewrite_data_files(table, min_input_files=2)
     assert scan(table).to_arrow()["s"].to_pylist() == [{name: 7}, None, {name: 8}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "error"),
+    [
+        (pa.schema([("", pa.int64()), ("b", pa.int64())]), InvalidInputError),
+        (pa.schema([("s", pa.struct([("", pa.int64())]))]), InvalidInputError),
+        (Schema(NestedField(1, "", LongType())), InvalidInputError),
+        ({"": pa.int64()}, InvalidInputError),
+        (pa.schema([("a b", pa.int64()), ("a_x20b", pa.int64())]), UnsupportedError),
+        (pa.schema([("s", pa.struct([]))]), UnsupportedError),
+    ],
+)
+def test_columns_that_no_data_file_can_have_are_refused(
+    shared_catalog: SqlCatalog, namespace: str, tmp_path: Path, schema: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"expected a name for each column|names of columns|without fields"):
+        create_table(shared_catalog, f"{namespace}.t", schema)
+    assert not shared_catalog.table_exists(f"{namespace}.t")
+    if error is InvalidInputError:
+        with pytest.raises(error, match="expected a name for each column"):
+            delta.create_table(tmp_path / "t", schema)
+        assert not (tmp_path / "t").exists()
 
 
 def test_a_catalog_object_is_not_changed_by_a_call(shared_catalog: SqlCatalog, namespace: str) -> None:
