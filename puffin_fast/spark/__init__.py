@@ -22,6 +22,7 @@ from puffin_fast.spark.dataframe.transforms import (
 from puffin_fast.spark.dataframe.write import write_deletion_vectors
 
 if TYPE_CHECKING:
+    from puffin_fast.spark.table.append import append, overwrite
     from puffin_fast.spark.table.changes import changes
     from puffin_fast.spark.table.compact import compact
     from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.upsert import upsert
 
 __all__ = [
+    "append",
     "changes",
     "collect_ndv",
     "compact",
@@ -46,6 +48,7 @@ __all__ = [
     "encode_deletes",
     "functions",
     "job_files",
+    "overwrite",
     "register",
     "remove_job_files",
     "rewrite_data_files",
@@ -58,6 +61,7 @@ __all__ = [
 ]
 
 _ON_TABLES = {
+    "append": "append",
     "changes": "changes",
     "collect_ndv": "statistics",
     "compact": "compact",
@@ -66,6 +70,7 @@ _ON_TABLES = {
     "delete": "delete",
     "delete_keys": "delete_keys",
     "delete_positions": "delete",
+    "overwrite": "append",
     "rewrite_data_files": "rewrite_data_files",
     "scan": "scan",
     "update": "update",

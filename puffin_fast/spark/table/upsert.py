@@ -347,10 +347,11 @@ class _Upsert:
         """The Spark job that replaces and inserts, as rows of `REPORT`."""
         given, target = self.given, part.target()
         options: dict[str, Any] = {"target": target, "columns": given.columns}
+        insert = over_batches("puffin_fast.spark.worker.append", "append", **options, order=pack(None))
         new = rows.where(f"NOT {DELETES}")
         if not tasks:
             new = new.select(*given.own) if self.insert else new.select(*given.own).limit(0)
-            return mapped(new, over_batches(_BODIES, "insert", **options), REPORT)
+            return mapped(new, insert, REPORT)
         matches = self._matches(rows, part, tasks, bounds).persist()
         held.callback(matches.unpersist)
         body = over_batches(
@@ -367,7 +368,7 @@ class _Upsert:
         if not self.insert:
             return report
         new = new.join(matches.select(*given.keys), given.keys, "left_anti").select(*given.own)
-        return report.unionAll(mapped(new, over_batches(_BODIES, "insert", **options), REPORT))
+        return report.unionAll(mapped(new, insert, REPORT))
 
     def _matches(self, rows: DataFrame, part: Job, tasks: list[FileTask], bounds: KeyBounds) -> DataFrame:
         """The rows of the table that have a given key: the key's columns, and those of `MATCH`."""

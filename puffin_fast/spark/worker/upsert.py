@@ -1,9 +1,9 @@
-"""On executors: given rows are checked, replace the rows that have their key, and are inserted."""
+"""On executors: given rows are checked, and replace the rows that have their key."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from puffin_fast._run.groups import split_by_size
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.dml.attempt import write_new_rows
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.keys.key_columns import keys_of_batch
@@ -25,10 +23,11 @@ from puffin_fast.rows.match.given_changes import with_deletes_and_order
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.rows.match.matching import check_columns, written_schema
 from puffin_fast.rows.match.same_values import same_values
-from puffin_fast.spark.worker.data_files import TaskTable, data_file_rows
+from puffin_fast.spark.worker.data_files import TaskTable
+from puffin_fast.spark.worker.given import Given
 from puffin_fast.spark.worker.keys import for_spark
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
-from puffin_fast.spark.worker.rows import INSERTED, MATCHED, ReportRow, report_rows
+from puffin_fast.spark.worker.rows import MATCHED, ReportRow, report_rows
 from puffin_fast.spark.worker.tasks import Target, deleted, unpack
 
 if TYPE_CHECKING:
@@ -45,9 +44,6 @@ of this one among them, from 1, and a number that these rows share."""
 
 DELETES, ORDER = "is_delete", "order_value"
 """The columns of given rows that say whether they delete their key, and in which order those of one key came."""
-
-INSERT_BYTES = 128 << 20
-"""Bytes of inserted rows that a task holds before it writes them."""
 
 
 class MatchedFile(NamedTuple):
@@ -66,38 +62,6 @@ class MatchedFile(NamedTuple):
     n_deleted: int = 0
     several: Mapping[int, bool] = {}
     duplicates: DuplicateKeys = DuplicateKeys()
-
-
-class _Given:
-    """Given rows as rows of the table.
-
-    Args:
-        table: the target.
-        columns: names of the table's columns that the rows have, in their order.
-        only: those that are wanted; by default all.
-        first: number of the first of them among Spark's columns.
-    """
-
-    def __init__(
-        self, table: Target, columns: Sequence[str], only: Collection[str] | None = None, *, first: int = 0
-    ) -> None:
-        schema, only = table.metadata.schema(), columns if only is None else only
-        fields = [field for field in schema.fields if field.name in only]
-        self._schema = Schema(*fields, schema_id=schema.schema_id)
-        self._places = [first + columns.index(field.name) for field in fields]
-        self._names = [field.name for field in fields]
-
-    def rows(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-        """Returns the rows in the types of the table.
-
-        Raises:
-            InvalidInputError: a value does not fit its column.
-        """
-        named = [
-            pa.RecordBatch.from_arrays([batch.columns[at] for at in self._places], self._names)
-            for batch in batches
-        ]
-        return RowWriterSchema(self._schema, named[0].schema).table(pa.Table.from_batches(named))
 
 
 def marked(batches: Batches, *, changes: bool | str) -> Batches:
@@ -128,7 +92,7 @@ def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: by
     part: Target = unpack(target)
     changes: ChangeFeed = unpack(feed)
     needed = written_schema(part.metadata.schema(), wanted, () if changes else columns).fields
-    given = _Given(part, columns, [field.name for field in needed])
+    given = Given(part, columns, [field.name for field in needed])
     named = {changes.delete_column: DELETES, changes.order_column: ORDER}
     for batch in batches:
         if not batch.num_rows:
@@ -168,7 +132,7 @@ def checked(
     """
     part: Target = unpack(target)
     schema: Schema = unpack(wanted)
-    given = _Given(part, columns)
+    given = Given(part, columns)
     before: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:
@@ -217,7 +181,7 @@ def replace(
     """
     part: Target = unpack(target)
     known: list[Task] = unpack(tasks)
-    table, given = TaskTable(part), _Given(part, columns, first=len(MATCH) + 1)
+    table, given = TaskTable(part), Given(part, columns, first=len(MATCH) + 1)
     loader = DeleteLoader(part.io)
     matched: list[MatchedFile] = []
     deletes: list[NewDeletes] = []
@@ -267,7 +231,7 @@ def _changes(
     table: TaskTable,
     task: Task,
     own: pa.Table,
-    given: _Given,
+    given: Given,
     *,
     compared: bool,
     set_columns: Sequence[str] | None,
@@ -308,26 +272,3 @@ def _mask(column: pa.ChunkedArray) -> np.ndarray:
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-
-
-def insert(batches: Batches, *, target: bytes, columns: Sequence[str]) -> Batches:
-    """Writes given rows whose key is new.
-
-    Args:
-        batches: the given rows.
-        target: packed `Target`.
-        columns: names of their columns.
-
-    Yields:
-        rows of `REPORT`.
-    """
-    part: Target = unpack(target)
-    table, given, n_rows = TaskTable(part), _Given(part, columns), 0
-    some = (batch for batch in batches if batch.num_rows)
-    for group in split_by_size(some, INSERT_BYTES, lambda batch: batch.nbytes):
-        rows = given.rows(list(group))
-        n_rows += rows.num_rows
-        if not part.place.dry_run:
-            none = pa.nulls(rows.num_rows, pa.int64())
-            yield from data_file_rows(write_new_rows(table, rows, none))
-    yield from report_rows([ReportRow(INSERTED, n_rows=n_rows)])

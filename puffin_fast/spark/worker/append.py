@@ -1,0 +1,123 @@
+"""On executors: given rows are sent to the tasks of their partitions, and written as data files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from puffin_fast._run.groups import split_by_size
+from puffin_fast.iceberg.dml.attempt import write_new_rows
+from puffin_fast.rows.keys.key_columns import column_of
+from puffin_fast.rows.keys.transforms import partition_values
+from puffin_fast.spark.worker.data_files import TaskTable, data_file_rows
+from puffin_fast.spark.worker.given import Given
+from puffin_fast.spark.worker.keys import for_spark
+from puffin_fast.spark.worker.rows import INSERTED, ReportRow, report_rows
+from puffin_fast.spark.worker.tasks import Target, unpack
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionField
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.rows.rewrite.row_order import RowOrder
+
+Batches = Iterator[pa.RecordBatch]
+
+GROUP_BYTES = 128 << 20
+"""Bytes of rows that a task holds before it writes them, where they cannot be streamed."""
+
+
+def placed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: bytes) -> Batches:
+    """Adds the values of the partition fields to given rows.
+
+    Args:
+        batches: the given rows.
+        target: packed `Target`.
+        columns: names of their columns.
+        fields: packed list of the partition fields.
+
+    Yields:
+        the same columns, and the partition fields as columns of `spark_schema`.
+
+    Raises:
+        InvalidInputError: a value does not fit its column, or has no partition.
+    """
+    part: Target = unpack(target)
+    given, schema = Given(part, columns), part.metadata.schema()
+    partition: list[PartitionField] = unpack(fields)
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        (rows,) = given.rows([batch]).combine_chunks().to_batches()
+        arrays = list(batch.columns)
+        for field in partition:
+            name = str(schema.find_column_name(field.source_id))
+            kind = schema.find_type(field.source_id)
+            arrays.append(for_spark(partition_values(field.transform, kind, column_of(rows, name), name)))
+        names = [f"k{at}" for at in range(len(partition))]
+        yield pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *names])
+
+
+def append(batches: Batches, *, target: bytes, columns: Sequence[str], order: bytes) -> Batches:
+    """Writes given rows as data files.
+
+    Rows of an unpartitioned table without an order are streamed; others are written 128 MiB at a time.
+
+    Args:
+        batches: the given rows; those of a partition one after another.
+        target: packed `Target`.
+        columns: names of their columns.
+        order: packed `RowOrder` of the rows in a data file, or None.
+
+    Yields:
+        rows of `REPORT`.
+
+    Raises:
+        InvalidInputError: a value does not fit its column.
+    """
+    part: Target = unpack(target)
+    given, rows_in, table = Given(part, columns), unpack(order), TaskTable(part)
+    stream = part.metadata.spec().is_unpartitioned() and rows_in is None
+    n_rows = 0
+
+    def fitted(group: Batches) -> Batches:
+        nonlocal n_rows
+        for batch in group:
+            n_rows += batch.num_rows
+            yield from given.rows([batch]).to_batches()
+
+    for group in _groups(batches, stream=stream):
+        rows = fitted(group)
+        if part.place.dry_run:
+            for _ in rows:
+                pass
+        elif stream:
+            yield from data_file_rows(write_new_rows(table, _reader(rows)))
+        else:
+            yield from data_file_rows(_in_order(table, pa.Table.from_batches(rows), rows_in))
+    yield from report_rows([ReportRow(INSERTED, n_rows=n_rows)])
+
+
+def _groups(batches: Batches, *, stream: bool) -> Iterator[Batches]:
+    some = (batch for batch in batches if batch.num_rows)
+    if not stream:
+        yield from split_by_size(some, GROUP_BYTES, lambda batch: batch.nbytes)
+        return
+    first = next(some, None)
+    if first is not None:
+        yield (batch for part in ([first], some) for batch in part)
+
+
+def _reader(batches: Batches) -> pa.RecordBatchReader:
+    first = next(batches)
+    return pa.RecordBatchReader.from_batches(first.schema, (b for part in ([first], batches) for b in part))
+
+
+def _in_order(table: TaskTable, rows: pa.Table, order: RowOrder | None) -> list[ManifestEntry]:
+    if order is None:
+        return write_new_rows(table, rows)
+    entries = write_new_rows(table, rows.take(order.indices(rows)))
+    return [replace(entry, sort_order_id=order.order_id) for entry in entries]
