@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -260,7 +260,8 @@ def _bounds(
         parts.append(part)
         ranges.append(expression)
     ids = tuple(column.field_id for _, column in fields)
-    return reduce(And, ranges), ids, not len(columns[0][0]), tuple(parts)
+    every = And(*ranges) if len(ranges) > 1 else ranges[0]
+    return every, ids, not len(columns[0][0]), tuple(parts)
 
 
 def _pruned(

@@ -6,15 +6,18 @@ import datetime
 import random
 import uuid
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from puffin_fast import delta
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete_keys
 from puffin_fast.iceberg.dml.tables import append, create_table
+from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.rows.keys import key_set
 from puffin_fast.rows.keys.keys import Keys
@@ -357,3 +360,18 @@ def test_many_keys_against_many_row_groups_by_several_threads(
     delete_keys(table, pa.table({"w": sorted(words)}), ["w"], threads=3)
     expected = [i for i in range(n) if i not in gone and f"{i:x}" not in words]
     assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == expected
+
+
+def test_all_columns_of_a_feature_table_may_be_the_key(
+    shared_catalog: SqlCatalog, namespace: str, tmp_path: Path
+) -> None:
+    names = [f"c{number}" for number in range(600)]
+    rows = pa.table({name: [number, number + 1, number + 2] for number, name in enumerate(names)})
+    table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
+    append(table, rows)
+    assert delete_keys(table, rows.slice(0, 1), names).rows_deleted == 1
+    assert upsert(table, rows.slice(1, 2), names[:-1]).rows_unchanged == 2
+    delta.create_table(tmp_path / "t", rows.schema)
+    delta.append(tmp_path / "t", rows)
+    assert delta.delete_keys(tmp_path / "t", rows.slice(0, 1), names).rows_deleted == 1
+    assert delta.upsert(tmp_path / "t", rows.slice(1, 2), names[:-1]).rows_unchanged == 2
