@@ -44,9 +44,10 @@ def main(
     """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
     TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
-    append, changes, create, delete-keys, delete-positions, describe, files, history, orphan-files, overwrite, report,
-    scan, schema, snapshots, update, upgrade and upsert of Delta;
-    convert and delete of Delta and Paimon; deletes and verify of Delta, Paimon and Lance.
+    append, changes, create, delete-keys, delete-positions, maintain, orphan-files, overwrite, remove-orphan-files,
+    report, rewrite, scan, update, upgrade and upsert of Delta; convert and delete of Delta and Paimon;
+    deletes, describe, files, history, schema, snapshots and verify of Delta, Paimon and Lance.
+    Those that only read also take the folder or the metadata file of an Iceberg table.
 
     Options of the catalog and --output can be given here, as in PyIceberg's command line, or after the command.
 

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from puffin_fast.cli._catalog import open_catalog, open_table
+from puffin_fast.cli._path_table import PathTable, columns_of
 from puffin_fast.cli._paths import is_path, open_path
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def complete_column(
             # an option without its value ends the parsing: arguments before it are left over
             text, options = context.params.get("table") or context.args[0], _options(context)
             table = open_path(text) if is_path(text) else open_table(text, options)
-            names = [field.name for field in table.schema().fields]
+            columns = table.columns() if isinstance(table, PathTable) else columns_of(table.schema())
+            names = [str(column["column"]) for column in columns]
     except Exception:
         return []
     return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]

@@ -14,7 +14,8 @@ from puffin_fast._io import split_location
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._completed import CATALOG, complete_column, complete_table
 from puffin_fast.cli._files import FORMATS, is_remote_scheme
-from puffin_fast.cli._paths import PathTable, is_path, open_path, verb
+from puffin_fast.cli._path_table import PathTable
+from puffin_fast.cli._paths import is_path, open_path, verb
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import Answer, answers
 from puffin_fast.cli._completed import complete_column
-from puffin_fast.cli._paths import PathTable, name_of, verb
+from puffin_fast.cli._path_table import PathTable
+from puffin_fast.cli._paths import name_of, verb
 from puffin_fast.cli.look import times_answer
 from puffin_fast.cli.scan import check_target, to_option, written
 from puffin_fast.cli.table import case_option

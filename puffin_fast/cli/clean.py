@@ -17,7 +17,9 @@ from rich.console import RenderableType
 
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import Answer, answers, grid, result_grid, rows_answer
-from puffin_fast.cli._paths import PathTable, name_of, verb
+from puffin_fast.cli._delta_path import delta
+from puffin_fast.cli._path_table import PathTable
+from puffin_fast.cli._paths import name_of, verb
 from puffin_fast.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -139,15 +141,15 @@ def expire_snapshots(
 @click.option(
     "--dry-run/--no-dry-run", default=True, show_default=True, help="Lists the files and removes none."
 )
-def remove_orphan_files(table: Table, older_than: timedelta, threads: int | None, dry_run: bool) -> Answer:
+def remove_orphan_files(
+    table: Table | PathTable, older_than: timedelta, threads: int | None, dry_run: bool
+) -> Answer:
     """Removes the files in the folder of TABLE that no snapshot needs, with --no-dry-run.
 
     Example: puffin-fast remove-orphan-files shop.orders --no-dry-run
     """
-    from puffin_fast import iceberg
-
-    name = ".".join(table.name())
-    result = iceberg.remove_orphan_files(table, older_than=older_than, threads=threads, dry_run=dry_run)
+    name = name_of(table)
+    result = verb(table, "remove_orphan_files")(older_than=older_than, threads=threads, dry_run=dry_run)
     answer = {**asdict(result), "table": name, "files": result.files.to_pylist()}
     n_files, did = result.files.num_rows, "to remove" if dry_run else "removed"
     if not n_files:
@@ -165,38 +167,53 @@ def remove_orphan_files(table: Table, older_than: timedelta, threads: int | None
 @click.option(
     "--policy",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A TOML file with values of iceberg.MaintenancePolicy, ages in days. Default: its defaults.",
+    help="A TOML file with values of the MaintenancePolicy of iceberg or delta, ages in days. Default: its defaults.",
 )
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
 @_options.threads
 @click.option("--dry-run", is_flag=True, help="Changes nothing; shows the plan and what it would save.")
-def maintain(table: Table, policy: Path | None, branch: str, threads: int | None, dry_run: bool) -> Answer:
+def maintain(
+    table: Table | PathTable, policy: Path | None, branch: str, threads: int | None, dry_run: bool
+) -> Answer:
     """Does all maintenance of TABLE.
 
     Converts delete files to vectors, rewrites data files, compacts vectors, expires snapshots and removes orphan files.
+    Of a Delta table, rewrites data files and removes orphan files.
 
     Example: puffin-fast maintain shop.orders --policy nightly.toml --dry-run
     """
-    from puffin_fast import iceberg
-
-    chosen = iceberg.MaintenancePolicy()
+    values: dict[str, Any] = {}
     if policy is not None:
         try:
             values = tomllib.loads(policy.read_bytes().decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"{policy}: expected TOML: {error}") from error
-        try:
-            chosen = iceberg.MaintenancePolicy.of(values)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{policy}: {error}") from error
-    result = iceberg.maintain(table, chosen, branch=branch, threads=threads, dry_run=dry_run)
-    answer = {"table": ".".join(table.name()), **asdict(result)}
+    job = verb(table, "maintain")
+    result = job(_policy(table, policy, values), branch=branch, threads=threads, dry_run=dry_run)
+    answer = {"table": name_of(table), **asdict(result)}
     if result.orphan_files is not None:
         answer["orphan_files"]["files"] = result.orphan_files.files.to_pylist()
     steps = {field.name.replace("_", " "): getattr(result, field.name) for field in fields(result)}
     rows = [{"step": step, "result": _sentence(done)} for step, done in steps.items() if is_dataclass(done)]
     freed = "would be freed" if dry_run else "freed"
-    return Answer(answer, [grid(rows), f"{answer['table']}: {result.n_bytes_freed} bytes {freed}"])
+    n_bytes = getattr(result, "n_bytes_freed", 0) or (
+        result.orphan_files.n_bytes if result.orphan_files else 0
+    )
+    return Answer(answer, [grid(rows), f"{answer['table']}: {n_bytes:,} bytes {freed}"])
+
+
+def _policy(table: Table | PathTable, path: Path | None, values: dict[str, Any]) -> Any:
+    """The policy of the table's format."""
+    if isinstance(table, PathTable):
+        kind = delta().MaintenancePolicy
+    else:
+        from puffin_fast import iceberg
+
+        kind = iceberg.MaintenancePolicy
+    try:
+        return kind.of(values)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from error
 
 
 def _sentence(result: Any) -> str:

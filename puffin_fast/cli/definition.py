@@ -12,7 +12,9 @@ from puffin_fast._text import printable
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
-from puffin_fast.cli._paths import PathTable, delta, is_path, name_of, verb
+from puffin_fast.cli._delta_path import delta
+from puffin_fast.cli._path_table import PathTable
+from puffin_fast.cli._paths import is_path, name_of, verb
 from puffin_fast.errors import EngineSupportWarning, UnsupportedError
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from puffin_fast.cli._common import (
     rows_answer,
     without_zeros,
 )
-from puffin_fast.cli._paths import PathTable, is_path, name_of, open_path, verb
+from puffin_fast.cli._path_table import PathTable, columns_of
+from puffin_fast.cli._paths import is_path, name_of, open_path, verb
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
 
@@ -83,7 +83,7 @@ def _names_in(catalog: Catalog, parent: str | None) -> list[dict[str, object]]:
 def describe(identifier: str, entity: str, **catalog: str | None) -> Answer:
     """Describes a table or a namespace: where it is, its columns, its properties, its counts.
 
-    IDENTIFIER is a table or namespace of the catalog, or the path of a table of Iceberg or Delta.
+    IDENTIFIER is a table or namespace of the catalog, or the path of a table.
 
     Example: puffin-fast describe shop.orders
     """
@@ -104,7 +104,7 @@ def describe(identifier: str, entity: str, **catalog: str | None) -> Answer:
                 raise error from None
     facts = verb(table, "describe")() if isinstance(table, PathTable) else _facts(table)
     properties = {str(name): str(value) for name, value in facts.pop("properties").items()}
-    columns = _columns(table.schema())
+    columns = _columns(table)
     text: list[RenderableType] = [fields_grid(name_of(table), facts), grid(columns, title="columns")]
     if properties:
         text.append(grid([{"property": name, "value": value} for name, value in properties.items()]))
@@ -171,27 +171,20 @@ def schema(table: Table | PathTable) -> Answer:
 
     Example: puffin-fast schema shop.orders
     """
-    return rows_answer(_columns(table.schema()), title=name_of(table))
+    return rows_answer(_columns(table), title=name_of(table))
 
 
-def _columns(found: Schema) -> list[dict[str, object]]:
-    return [
-        {
-            "id": field.field_id,
-            "column": field.name,
-            "type": str(field.field_type),
-            "required": field.required,
-            **({"doc": field.doc} if any(other.doc for other in found.fields) else {}),
-        }
-        for field in found.fields
-    ]
+def _columns(table: Table | PathTable) -> list[dict[str, object]]:
+    return table.columns() if isinstance(table, PathTable) else columns_of(table.schema())
 
 
 @click.command()
 @answers
 @_options.on_table
 def history(table: Table | PathTable) -> Answer:
-    """Lists which snapshots of TABLE were current, and since when. For a Delta table, lists its versions.
+    """Lists which snapshots of TABLE were current, and since when.
+
+    For tables of other formats, lists their snapshots or versions.
 
     Example: puffin-fast history shop.orders
     """
@@ -221,7 +214,9 @@ def history(table: Table | PathTable) -> Answer:
 @answers
 @_options.on_table
 def snapshots(table: Table | PathTable) -> Answer:
-    """Lists the snapshots of TABLE, of all branches, and what each one added. For a Delta table, lists its versions.
+    """Lists the snapshots of TABLE, of all branches, and what each one added.
+
+    For tables of other formats, lists their snapshots or versions.
 
     Example: puffin-fast snapshots shop.orders
     """

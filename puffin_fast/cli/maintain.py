@@ -14,7 +14,9 @@ from rich.console import RenderableType
 
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import Answer, answers, result_grid, rows_answer
-from puffin_fast.cli._paths import PathTable, delta, name_of, verb
+from puffin_fast.cli._delta_path import delta
+from puffin_fast.cli._path_table import PathTable
+from puffin_fast.cli._paths import name_of, verb
 from puffin_fast.cli.table import case_option
 from puffin_fast.errors import UnsupportedError
 
@@ -127,7 +129,12 @@ def convert(
     """
     if target is not None or isinstance(table, PathTable):
         if target is None:
-            raise click.UsageError("a table given by a path: expected --to")
+            targets = {"Delta": "--to iceberg", "Paimon": "--to paimon-v1 or --to paimon-v2"}
+            raise click.UsageError(
+                f"{table.path}: a table of {table.format}: expected {targets[table.format]}"
+                if isinstance(table, PathTable) and table.format in targets
+                else "a table given by a path: expected --to"
+            )
         if given := [
             name for name, value in {"only": only, "job-id": job_id, **commit}.items() if value not in _UNSET
         ]:
@@ -217,24 +224,20 @@ def compact(table: Table, **options: Any) -> Answer:
 @case_option
 @_options.threads
 @_options.commit
-def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
+def rewrite(table: Table | PathTable, case_insensitive: bool, **options: Any) -> Answer:
     """Rewrites the data files of TABLE that have many deleted rows, and joins small ones.
 
     The rows of the table do not change. Rows that other commits delete meanwhile stay deleted.
 
     Example: puffin-fast rewrite shop.orders --min-deleted 0.5 --max-commits 10
     """
-    from puffin_fast import iceberg
-
-    name, given = (
-        ".".join(table.name()),
-        {key: value for key, value in options.items() if value not in (None, ())},
-    )
-    result = iceberg.rewrite_data_files(table, case_sensitive=not case_insensitive, **given)
+    name, given = name_of(table), {key: value for key, value in options.items() if value not in (None, ())}
+    result = verb(table, "rewrite_data_files")(case_sensitive=not case_insensitive, **given)
     answer = {"table": name, "job": "rewrite", **asdict(result)}
     text: list[RenderableType]
     if result.repeated:
-        text = [f"{name}: rewrite: nothing done: snapshot {result.snapshot_id} has this job id"]
+        found = "the log" if isinstance(table, PathTable) else f"snapshot {result.snapshot_id}"
+        text = [f"{name}: rewrite: nothing done: {found} has this job id"]
     elif not result.data_files:
         text = [f"{name}: rewrite: nothing to do"]
     else:

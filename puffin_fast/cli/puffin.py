@@ -15,7 +15,8 @@ from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._common import Answer, answers, fields_grid, grid, rows_answer, without_zeros
 from puffin_fast.cli._completed import CATALOG
-from puffin_fast.cli._paths import METADATA, PathTable, is_path, open_path, verb
+from puffin_fast.cli._path_table import PathTable
+from puffin_fast.cli._paths import METADATA, is_path, open_path, verb
 from puffin_fast.cli._records import DeletionVectorFile, open_vectors
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError

@@ -17,7 +17,8 @@ from puffin_fast.cli._common import (
     rows_answer,
     without_zeros,
 )
-from puffin_fast.cli._paths import PathTable, name_of, verb
+from puffin_fast.cli._path_table import PathTable
+from puffin_fast.cli._paths import name_of, verb
 from puffin_fast.cli._values import rows_of
 from puffin_fast.cli.table import case_option
 

@@ -11,7 +11,9 @@ from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid
 from puffin_fast.cli._completed import complete_column
-from puffin_fast.cli._paths import PaimonPath, PathTable, name_of, verb
+from puffin_fast.cli._paimon_path import PaimonPath
+from puffin_fast.cli._path_table import PathTable
+from puffin_fast.cli._paths import name_of, verb
 from puffin_fast.errors import UnsupportedError
 
 if TYPE_CHECKING:

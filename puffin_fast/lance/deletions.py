@@ -72,63 +72,67 @@ def vectors(dataset: Any) -> pa.Table:
         >>> pf.lance.vectors(dataset)["cardinality"].to_pylist()
         [2]
     """
-    dataset = _opened(dataset)
-    rows: list[tuple[Any, ...]] = []
-    for fragment in _fragments(dataset):
-        with _errors_of_pylance(dataset.uri):
-            name = fragment.deletion_file()
-            if name is None:
-                continue
-            number, n_rows, n_deleted = fragment.fragment_id, fragment.physical_rows, fragment.num_deletions
-        if n_rows > codec.MAX_POSITION + 1:
-            raise CorruptDataError(
-                f"rows of fragment {number}",
-                path=str(dataset.uri),
-                expected=f"at most {codec.MAX_POSITION + 1}",
-                found=n_rows,
-            )
-        path = f"{_root_of(dataset, fragment)}/{name}"
-        with open_source(path) as source:
-            data = source.read_at(0, source.size)
-        bitmap = codec.decode(data, cardinality=n_deleted, path=path)
-        if bitmap and bitmap.max() >= n_rows:
-            raise CorruptDataError(
-                "deletion file",
-                path=path,
-                expected=f"offsets below {n_rows} (rows of fragment {number})",
-                found=bitmap.max(),
-            )
-        rows.append((number, iceberg.encode(bitmap), len(bitmap), n_rows, name))
+    dataset = opened(dataset)
+    found = (vector_of(dataset, fragment) for fragment in fragments_of(dataset))
+    rows = [row for row in found if row is not None]
     columns = list(zip(*rows, strict=True)) or [()] * len(VECTORS)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, VECTORS, strict=True)], schema=VECTORS
     )
 
 
-def _root_of(dataset: Any, fragment: Any) -> str:
-    """Returns the location of the dataset that a fragment's deletion file is in.
+def vector_of(dataset: Any, fragment: Any) -> tuple[int, bytes, int, int, str] | None:
+    """The row of `vectors` for a fragment; None if it has no deletions. Raises as `vectors`."""
+    with errors_of_pylance(dataset.uri):
+        name = fragment.deletion_file()
+        if name is None:
+            return None
+        number, n_rows, n_deleted = fragment.fragment_id, fragment.physical_rows, fragment.num_deletions
+        base = fragment.metadata.deletion_file.base_id
+    if n_rows > codec.MAX_POSITION + 1:
+        raise CorruptDataError(
+            f"rows of fragment {number}",
+            path=str(dataset.uri),
+            expected=f"at most {codec.MAX_POSITION + 1}",
+            found=n_rows,
+        )
+    path = f"{root_of(dataset, base, f'the deletion file of fragment {number}')}/{name}"
+    with open_source(path) as source:
+        data = source.read_at(0, source.size)
+    bitmap = codec.decode(data, cardinality=n_deleted, path=path)
+    if bitmap and bitmap.max() >= n_rows:
+        raise CorruptDataError(
+            "deletion file",
+            path=path,
+            expected=f"offsets below {n_rows} (rows of fragment {number})",
+            found=bitmap.max(),
+        )
+    return number, iceberg.encode(bitmap), len(bitmap), n_rows, name
+
+
+def root_of(dataset: Any, number: int | None, what: str) -> str:
+    """Returns the location of the dataset that has a file.
+
+    Args:
+        dataset: that refers to the file.
+        number: of the location in its manifest; None: its own.
+        what: the file is, for errors.
 
     Raises:
-        CorruptDataError: the manifest has no location of the number that the fragment names.
-        UnsupportedError: it is in another location than a dataset.
+        CorruptDataError: the manifest has no location of this number.
+        UnsupportedError: it is another location than a dataset.
     """
-    with _errors_of_pylance(dataset.uri):
-        number = fragment.metadata.deletion_file.base_id
-        bases = {} if number is None else dataset.base_paths()
     if number is None:
         return str(dataset.uri).rstrip("/")
+    with errors_of_pylance(dataset.uri):
+        bases = dataset.base_paths()
     base = bases.get(number)
     if base is None:
         raise CorruptDataError(
-            f"location of the deletion file of fragment {fragment.fragment_id}",
-            path=str(dataset.uri),
-            expected=f"one of {sorted(bases)}",
-            found=number,
+            f"location of {what}", path=str(dataset.uri), expected=f"one of {sorted(bases)}", found=number
         )
     if not base.is_dataset_root:
-        raise UnsupportedError(
-            f"{dataset.uri}: the deletion file of fragment {fragment.fragment_id} is in {base.path}"
-        )
+        raise UnsupportedError(f"{dataset.uri}: {what} is in {base.path}")
     return str(base.path).rstrip("/")
 
 
@@ -157,13 +161,13 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
         >>> dataset.count_rows()
         98
     """
-    dataset = _opened(dataset)
+    dataset = opened(dataset)
     if not isinstance(deletes, Mapping):
         raise InvalidInputError(
             f"deletes: expected a mapping of fragment ids, found {type(deletes).__name__}"
         )
     lance = _lance()
-    fragments = _fragments(dataset)
+    fragments = fragments_of(dataset)
     by_number = {fragment.fragment_id: fragment for fragment in fragments}
     if len(by_number) < len(fragments):
         numbers = [fragment.fragment_id for fragment in fragments]
@@ -180,7 +184,7 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
         bitmap = offsets if isinstance(offsets, PositionBitmap) else PositionBitmap.from_positions(offsets)
         if not bitmap:
             continue
-        with _errors_of_pylance(dataset.uri):
+        with errors_of_pylance(dataset.uri):
             n_rows = fragment.physical_rows
         if bitmap.max() >= n_rows:
             raise InvalidInputError(
@@ -188,7 +192,7 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
             )
         if dry_run:
             continue
-        with _errors_of_pylance(dataset.uri):
+        with errors_of_pylance(dataset.uri):
             found = fragment.delete_rows(bitmap.to_numpy().tolist())
         if found is None:
             removed.append(number)
@@ -197,12 +201,12 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
     if not updated and not removed:
         return dataset
     operation = lance.LanceOperation.Delete(updated, removed, "offsets")
-    with _errors_of_pylance(dataset.uri, dataset.version):
+    with errors_of_pylance(dataset.uri, dataset.version):
         return lance.LanceDataset.commit(dataset, operation, read_version=dataset.version)
 
 
 @contextmanager
-def _errors_of_pylance(uri: Any, version: int | None = None) -> Iterator[None]:
+def errors_of_pylance(uri: Any, version: int | None = None) -> Iterator[None]:
     """Converts errors that pylance raises to errors of this package, by their messages: most are ValueErrors.
 
     Storage errors whose message has an error number become that OSError first, see `errors_of`.
@@ -233,19 +237,21 @@ def _errors_of_pylance(uri: Any, version: int | None = None) -> Iterator[None]:
             raise CorruptDataError("metadata of a Lance dataset", path=str(uri), found=error) from error
 
 
-def _opened(dataset: Any) -> Any:
+def opened(dataset: Any) -> Any:
+    """The dataset of a URI; a dataset as it is."""
     if hasattr(dataset, "get_fragments"):
         return dataset
     if not isinstance(dataset, str | os.PathLike):
         raise InvalidInputError(f"dataset: expected pylance's or its URI, found {type(dataset).__name__}")
     lance = _lance()
     uri = folder_of(dataset)
-    with _errors_of_pylance(uri):
+    with errors_of_pylance(uri):
         return lance.dataset(uri)
 
 
-def _fragments(dataset: Any) -> list[Any]:
-    with _errors_of_pylance(dataset.uri):
+def fragments_of(dataset: Any) -> list[Any]:
+    """The fragments of a dataset."""
+    with errors_of_pylance(dataset.uri):
         return list(dataset.get_fragments())
 
 

@@ -1,6 +1,7 @@
 """Paimon tables: reads, writes and converts deletion vectors, and accelerates pypaimon's scans.
 
-`vectors` needs the extra ``paimon``; all other functions need the extra ``pypaimon``, which needs an older PyArrow.
+`vectors` and `verify` need the extra ``paimon``; all other functions need the extra ``pypaimon``, which
+needs an older PyArrow.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ with imports_of_extra("paimon"):
     from puffin_fast.paimon.accelerate import accelerate
     from puffin_fast.paimon.delete import DeleteResult, convert_vectors, delete, delete_positions
     from puffin_fast.paimon.vectors import vectors
+    from puffin_fast.paimon.verify import verify
 
-__all__ = ["DeleteResult", "accelerate", "convert_vectors", "delete", "delete_positions", "vectors"]
+__all__ = ["DeleteResult", "accelerate", "convert_vectors", "delete", "delete_positions", "vectors", "verify"]
 
 
 def __dir__() -> list[str]:

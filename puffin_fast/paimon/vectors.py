@@ -9,23 +9,17 @@ in the same way.
 
 from __future__ import annotations
 
-import json
-import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs
 
 from puffin_fast._io import Source, open_source
-from puffin_fast._io.folder import names_in
-from puffin_fast._io.location import folder_of
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
-from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError, NotFoundError
-from puffin_fast.limits import check_metadata_size
+from puffin_fast.errors import CorruptDataError
 from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, live_files
+from puffin_fast.paimon.snapshots import TableFiles
 
 VECTORS = pa.schema(
     [
@@ -40,7 +34,6 @@ VECTORS = pa.schema(
 )
 """The schema of the result of `vectors`."""
 
-_SNAPSHOT = re.compile(r"snapshot-(\d+)", re.ASCII)
 _HEAD_BYTES = 8
 _FRAME_BYTES = 8
 
@@ -69,71 +62,36 @@ def vectors(table: Any, *, snapshot_id: int | None = None, filesystem: Any = Non
         >>> pf.paimon.vectors(table)["cardinality"].to_pylist()
         [10]
     """
-    root, folder, filesystem = _place(table, filesystem)
-    path = f"{folder}/snapshot-{_chosen(folder, snapshot_id, filesystem)}"
-    try:
-        found = json.loads(_read(path, filesystem))
-        manifest = found.get("indexManifest")
-    except (ValueError, AttributeError, RecursionError) as error:
-        if isinstance(error, LimitExceededError):
-            raise
-        raise CorruptDataError(
-            "snapshot of a Paimon table", path=path, expected="a JSON object", found=error
-        ) from error
+    files = TableFiles.of(table, filesystem)
+    snapshot, path = files.snapshot(snapshot_id)
     rows: list[tuple[Any, ...]] = []
-    if (name := index_manifest_of(manifest, path)) is not None:
-        path = f"{root}/manifest/{name}"
-        for file in live_files(_read(path, filesystem), path):
-            rows += _vectors_of(file, root, filesystem)
+    for file in vectors_files(files, snapshot, path):
+        rows += _vectors_of(file, files)
     columns = list(zip(*rows, strict=True)) or [()] * len(VECTORS)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, VECTORS, strict=True)], schema=VECTORS
     )
 
 
-def _vectors_of(file: VectorsFile, root: str, filesystem: Any) -> Iterator[tuple[Any, ...]]:
+def vectors_files(files: TableFiles, snapshot: Mapping[str, Any], path: str) -> list[VectorsFile]:
+    """The index files of deletion vectors of a snapshot, whose file has a path."""
+    name = index_manifest_of(snapshot.get("indexManifest"), path)
+    if name is None:
+        return []
+    path = f"{files.root}/manifest/{name}"
+    return live_files(files.read(path), path)
+
+
+def _vectors_of(file: VectorsFile, files: TableFiles) -> Iterator[tuple[Any, ...]]:
     """Yields the rows for an index file."""
-    index = file.external_path or f"{root}/index/{file.name}"
-    with open_source(index, filesystem=filesystem) as source:
+    index = file.external_path or f"{files.root}/index/{file.name}"
+    with open_source(index, filesystem=files.filesystem) as source:
         for one in file.ranges:
             record = read_record(source, one.offset, one.length, index)
             bitmap = codec.decode(record, cardinality=one.cardinality, path=index, offset=one.offset)
             version = codec.version_of(record)
             blob = record if version == 2 else iceberg.encode(bitmap)
             yield file.partition, file.bucket, one.file_name, blob, len(bitmap), version, file.name
-
-
-def _place(table: Any, filesystem: Any) -> tuple[str, str, Any]:
-    """The folder of a table, that of its snapshots, and their filesystem."""
-    if isinstance(table, str | os.PathLike):
-        root = folder_of(table)
-        return root, f"{root}/snapshot", filesystem
-    if not hasattr(table, "table_path") or not hasattr(table, "snapshot_manager"):
-        raise InvalidInputError(
-            f"table: expected the path of a table or a table of pypaimon, found {type(table).__name__}"
-        )
-    own = getattr(table.file_io, "filesystem", None)  # that of local files has no class of PyArrow
-    if filesystem is None and isinstance(own, pyarrow.fs.FileSystem):
-        filesystem = own
-    return str(table.table_path).rstrip("/"), str(table.snapshot_manager().snapshot_dir), filesystem
-
-
-def _chosen(folder: str, snapshot: int | None, filesystem: Any) -> int:
-    names = names_in(folder, "snapshot-", filesystem=filesystem)
-    known = [int(match[1]) for name in names if (match := _SNAPSHOT.fullmatch(name)) is not None]
-    if not known:
-        raise NotFoundError(f"{folder}: no snapshots of a Paimon table")
-    if snapshot is not None and snapshot not in known:
-        raise NotFoundError(
-            f"{folder}: expected a snapshot from {min(known)} to {max(known)}, found {snapshot}"
-        )
-    return max(known) if snapshot is None else snapshot
-
-
-def _read(path: str, filesystem: Any) -> bytes:
-    with open_source(path, filesystem=filesystem) as source:
-        check_metadata_size(path, source.size, filesystem)
-        return source.read_at(0, source.size)
 
 
 def read_record(source: Source, offset: int, length: int, path: str) -> bytes:

@@ -17,6 +17,7 @@ from click.testing import Result
 
 from puffin_fast import delta
 from tests.cli.test_table import open_table
+from tests.conftest import require_module
 
 Run = Callable[..., Result]
 Options = tuple[str, ...]
@@ -101,12 +102,53 @@ def test_a_delta_table_has_them_too(ask: Any, tmp_path: Path) -> None:
     assert [column["type"] for column in ask("schema", path)] == ["long"]
 
 
-@pytest.mark.parametrize("command", ["describe", "schema", "history", "snapshots", "files"])
-def test_other_formats_are_refused_by_name(run: Run, tmp_path: Path, command: str) -> None:
-    (tmp_path / "snapshot").mkdir()
-    (tmp_path / "snapshot" / "snapshot-1").write_text("{}")
-    done = run(command, tmp_path)
-    assert (done.exit_code, "tables of Paimon" in done.stderr) == (1, True), done.stderr
+PAIMON = Path(__file__).parents[1] / "golden" / "paimon" / "d.db"
+"""Tables that Paimon in Java wrote."""
+
+
+@pytest.mark.parametrize("name", ["app_v1_part", "app_v2", "app_mix", "pk_v2", "app_null_part"])
+def test_a_paimon_table_has_them_too(ask: Any, name: str) -> None:
+    path = PAIMON / name
+    newest = max((path / "snapshot").glob("snapshot-*"), key=lambda file: int(file.name.partition("-")[2]))
+    stated = json.loads(newest.read_text())
+    found, files = ask("describe", path), ask("files", path)
+    assert found["records"] == sum(file["rows"] for file in files) == stated["totalRecordCount"]
+    assert found["position deletes"] == sum(file["deleted"] for file in files)
+    assert {"column": "id", "type": "BIGINT"}.items() <= ask("schema", path)[0].items()
+    history = ask("history", path)
+    assert [row["snapshot_id"] for row in history] == list(range(1, stated["id"] + 1))
+    assert ask("snapshots", path) == history
+    first = ask("files", path, "--snapshot-id", 1)
+    assert sum(file["rows"] for file in first) == history[0]["rows"]
+
+
+def test_a_lance_dataset_has_them_too(ask: Any, tmp_path: Path) -> None:
+    lance = require_module("lance", "pip install 'puffin-fast[lance]'")
+    path = tmp_path / "d.lance"
+    lance.write_dataset(pa.table({"id": pa.array(range(100), pa.int64())}), path)
+    lance.dataset(path).delete("id < 10")
+    found = ask("describe", path)
+    assert (found["version"], found["records"], found["position deletes"]) == (2, 100, 10)
+    (file,) = ask("files", path)
+    assert (file["rows"], file["deleted"]) == (100, 10)
+    assert (path / file["file_path"]).stat().st_size == file["bytes"]
+    assert [row["rows"] for row in ask("history", path)] == [100, 90]
+    assert [(column["column"], column["type"]) for column in ask("schema", path)] == [("id", "int64")]
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "advice"),
+    [
+        ("scan", "app_v2", "pypaimon, DuckDB or Spark read its rows"),
+        ("upgrade", "app_v2", "convert --to paimon-v2"),
+        ("report", "app_v2", "report is not supported for tables of Paimon"),
+    ],
+)
+def test_a_command_that_a_format_has_not_says_what_to_use(
+    run: Run, command: str, name: str, advice: str
+) -> None:
+    done = run(command, PAIMON / name)
+    assert (done.exit_code, advice in done.stderr) == (1, True), done.stderr
 
 
 def on_terminal(*arguments: str) -> list[str]:

@@ -111,7 +111,7 @@ def test_deletes_and_verify_know_paimons_tables(run: Run, name: str, tmp_path: P
         file.write_bytes(file.read_bytes()[:-1])
     result = run("verify", table, "--output", "json")
     assert result.exit_code == 1
-    assert "index-" in json.loads(result.stdout)[0]["message"]
+    assert "index-" in json.loads(result.stdout)[0]["path"]
 
 
 def test_deletes_and_verify_know_lances_datasets(run: Run) -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from puffin_fast._run.arguments import check_flags
+from puffin_fast._run.documents import of_document
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
@@ -64,6 +65,15 @@ class MaintenancePolicy:
                 "clean_older_than: expected a timedelta that is not negative, found "
                 f"{shown_argument(self.clean_older_than)}"
             )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> MaintenancePolicy:
+        """Makes a policy from the values of a configuration file; ages are numbers of days.
+
+        Raises:
+            InvalidInputError: an unknown name, or a value that the step does not take.
+        """
+        return of_document(cls, values, days=("clean_older_than",))
 
 
 @dataclass(frozen=True)

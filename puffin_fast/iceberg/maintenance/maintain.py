@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._run.arguments import check_flags, check_integer, check_name
+from puffin_fast._run.documents import of_document
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
@@ -93,19 +94,7 @@ class MaintenancePolicy:
         Raises:
             InvalidInputError: an unknown name, or a value that the step does not take.
         """
-        known = {field.name for field in fields(cls)}
-        if unknown := values.keys() - known:
-            raise InvalidInputError(f"policy: no {min(unknown)}: expected some of {', '.join(sorted(known))}")
-        given = dict(values)
-        for name in DAYS:
-            if name in given:
-                days = given[name]
-                if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 100_000:
-                    raise InvalidInputError(
-                        f"{name}: expected a number of days, found {shown_argument(days)}"
-                    )
-                given[name] = timedelta(days=days)
-        return cls(**given)
+        return of_document(cls, values, days=DAYS)
 
 
 @dataclass(frozen=True)

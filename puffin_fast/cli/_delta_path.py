@@ -1,0 +1,238 @@
+"""Delta tables that are given by their path: the functions of `puffin_fast.delta` with Iceberg's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from puffin_fast.cli._catalog import open_catalog
+from puffin_fast.cli._path_table import PathTable, deletes_table, findings
+from puffin_fast.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+
+    from puffin_fast.iceberg.maintenance.finding import Finding
+    from puffin_fast.rows.findings import Findings, Level
+
+
+class DeltaPath(PathTable):
+    """A Delta table. A snapshot is a version; entries of the snapshot's summary are entries of ``commitInfo``."""
+
+    format, folder = "Delta", "_delta_log"
+    instead: ClassVar[Mapping[str, str]] = {
+        "compact": "`rewrite` rewrites data files with many deleted rows",
+        "repair": "`verify` checks the table",
+        "expire_snapshots": "deltalake's `DeltaTable.vacuum` removes the files of old versions",
+        "ndv": "they are statistics of Iceberg tables",
+    }
+
+    def schema(self) -> Schema:
+        """The columns as a PyIceberg schema."""
+        from puffin_fast.delta.read.plan import DeltaTable
+
+        return DeltaTable.of(delta().snapshot(self.path)).schema.schema
+
+    def describe(self) -> dict[str, Any]:
+        """What is known of the newest version."""
+        found = delta().snapshot(self.path)
+        protocol, metadata, scan = found.protocol, found.metadata, delta().scan(found)
+        deleted = sum(filter(None, scan.files()["cardinality"].to_pylist()))
+        return {
+            "format": "Delta",
+            "location": found.root,
+            "version": found.version,
+            "protocol": f"reader {protocol.reader}, writer {protocol.writer}",
+            "features": ", ".join(sorted(protocol.reader_features | protocol.writer_features)),
+            "id": metadata.get("id"),
+            "partition columns": ", ".join(metadata.get("partitionColumns") or ()),
+            "records": scan.count() + deleted,
+            "data files": found.files.num_rows,
+            "position deletes": deleted,
+            "properties": found.configuration,
+        }
+
+    def history(self) -> list[dict[str, Any]]:
+        """The versions whose commits are in the log, with their ``commitInfo``."""
+        from puffin_fast.delta.log.segment import LogListing, commit_path
+        from puffin_fast.delta.log.snapshot import commit_info_of, commit_time
+
+        storage = delta().snapshot(self.path).storage
+        versions = LogListing.of(storage).commits
+        modified = storage.modified(commit_path(version) for version in versions)
+        rows = []
+        for version in versions:
+            path = commit_path(version)
+            data = storage.read(path)
+            info = commit_info_of(version, f"{storage.root}/{path}", data)
+            rows.append(
+                {
+                    "timestamp_ms": commit_time(storage, version, modified, data),
+                    "version": version,
+                    "operation": info.get("operation"),
+                    "parameters": info.get("operationParameters"),
+                }
+            )
+        return rows
+
+    snapshots = history
+
+    def files(self, **snapshot: Any) -> list[dict[str, Any]]:
+        """The live data files; only the log is read."""
+        found = delta().scan(delta().snapshot(self.path, **self._version(snapshot))).files()
+        names = {"file_path": "file_path", "n_rows": "rows", "size": "bytes", "cardinality": "deleted"}
+        rows: list[dict[str, Any]] = found.select(list(names)).rename_columns([*names.values()]).to_pylist()
+        return rows
+
+    def delete(self, row_filter: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.delete`."""
+        return delta().delete(self.path, row_filter, **self._commit(commit))
+
+    def delete_keys(self, keys: Any, join_cols: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.delete_keys`."""
+        if join_cols is None:
+            raise InvalidInputError(
+                f"{self.path}: tables of Delta have no identifier fields: expected --join-col"
+            )
+        return delta().delete_keys(self.path, keys, join_cols, **self._commit(commit))
+
+    def delete_positions(self, deletes: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.delete_positions`."""
+        return delta().delete_positions(self.path, deletes, **self._commit(commit))
+
+    def scan(
+        self,
+        row_filter: Any,
+        selected_fields: Any,
+        *,
+        case_sensitive: bool,
+        limit: int | None,
+        threads: int | None,
+        **snapshot: Any,
+    ) -> Any:
+        """`puffin_fast.delta.scan`."""
+        return delta().scan(
+            self.path,
+            row_filter,
+            selected_fields,
+            case_sensitive=case_sensitive,
+            limit=limit,
+            threads=threads,
+            **self._version(snapshot),
+        )
+
+    def changes(
+        self,
+        before: int | None,
+        after: int | None,
+        *,
+        from_timestamp_exclusive: int | str | None,
+        to_timestamp_inclusive: int | str | None,
+        **options: Any,
+    ) -> Any:
+        """`puffin_fast.delta.changes`, whose first version is the one after the state before."""
+        from puffin_fast.iceberg.plan.times import milliseconds_of
+
+        if before is not None and before < 0:
+            raise InvalidInputError(f"{self.path}: expected a version of 0 or more, found {before}")
+        self._refuse(options, "branch", "tag")
+        time = from_timestamp_exclusive
+        return delta().changes(
+            self.path,
+            None if before is None else before + 1,
+            after,
+            starting_timestamp=None if time is None else milliseconds_of(time, "--from-timestamp") + 1,
+            ending_timestamp=to_timestamp_inclusive,
+            **{name: value for name, value in options.items() if name not in ("branch", "tag")},
+        )
+
+    def deletes(self, **snapshot: Any) -> pa.Table:
+        """The columns of `puffin_fast.iceberg.deletes`; only the log is read."""
+        files = delta().scan(delta().snapshot(self.path, **self._version(snapshot))).files()
+        files = files.filter(files["vector_path"].is_valid())
+        names = "file_path", "n_rows", "vector_path", "offset", "length", "cardinality"
+        return deletes_table(zip(*(files[name].to_pylist() for name in names), strict=True))
+
+    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings[Finding]:
+        """`puffin_fast.delta.verify`."""
+        options = self._version(snapshot)
+        return findings(delta().verify(self.path, level=level or "files", threads=threads, **options))
+
+    def report(self, *, share: float, **snapshot: Any) -> Any:
+        """`puffin_fast.delta.report`."""
+        return delta().report(self.path, share=share, **self._version(snapshot))
+
+    def upgrade(self, *, dry_run: bool) -> bool:
+        """`puffin_fast.delta.enable`; returns whether deletion vectors were enabled before."""
+        return delta().enable(self.path, dry_run=dry_run) is None
+
+    def update(self, row_filter: Any, values: Mapping[str, Any], **commit: Any) -> Any:
+        """`puffin_fast.delta.update`."""
+        return delta().update(self.path, row_filter, values, **self._commit(commit))
+
+    def upsert(self, data: Any, join_cols: Any, **options: Any) -> Any:
+        """`puffin_fast.delta.upsert`."""
+        if join_cols is None:
+            raise InvalidInputError(
+                f"{self.path}: tables of Delta have no identifier fields: expected --join-col"
+            )
+        return delta().upsert(self.path, data, join_cols, **self._commit(options))
+
+    def append(self, data: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.append`."""
+        return delta().append(self.path, data, **self._commit(commit))
+
+    def overwrite(self, data: Any, row_filter: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.overwrite`."""
+        return delta().overwrite(self.path, data, row_filter, **self._commit(commit))
+
+    def dynamic_partition_overwrite(self, data: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.dynamic_partition_overwrite`."""
+        return delta().dynamic_partition_overwrite(self.path, data, **self._commit(commit))
+
+    def convert(self, target: str, name: str | None) -> dict[str, object]:
+        """`puffin_fast.delta.to_iceberg`."""
+        if target != "iceberg":
+            raise UnsupportedError(
+                f"{self.path}: a table of Delta: expected --to iceberg, found --to {target}"
+            )
+        if name is None:
+            raise InvalidInputError("--to iceberg: expected the --name of the new table: namespace.name")
+        made = delta().to_iceberg(self.path, open_catalog(self.catalog), name)
+        return {"table": self.path, "to": target, "name": name, "metadata": made.metadata_location}
+
+    def rewrite_data_files(self, **options: Any) -> Any:
+        """`puffin_fast.delta.rewrite_data_files`."""
+        return delta().rewrite_data_files(self.path, **self._commit(options))
+
+    rewrite = rewrite_data_files
+
+    def maintain(self, policy: Any, *, branch: str, **options: Any) -> Any:
+        """`puffin_fast.delta.maintain`."""
+        self._refuse({"branch": branch}, "branch")
+        return delta().maintain(self.path, policy, **options)
+
+    def remove_orphan_files(self, **options: Any) -> Any:
+        """`puffin_fast.delta.remove_orphan_files`."""
+        return delta().remove_orphan_files(self.path, **options)
+
+    def orphan_files(self, *, older_than: timedelta, keep: object, threads: int | None) -> pa.Table:
+        """`puffin_fast.delta.orphan_files`."""
+        self._refuse({"heads_only": keep is not None, "threads": threads}, "heads_only", "threads")
+        return delta().orphan_files(self.path, older_than=older_than)
+
+    def _version(self, snapshot: Mapping[str, Any]) -> dict[str, Any]:
+        self._refuse(snapshot, "branch", "tag")
+        return {"version": snapshot["snapshot_id"], "as_of": snapshot["as_of"]}
+
+    def _commit(self, commit: Mapping[str, Any]) -> dict[str, Any]:
+        self._refuse(commit, "branch")
+        return {name: value for name, value in commit.items() if name != "branch"}
+
+
+def delta() -> Any:
+    """Imports the package for Delta tables."""
+    return import_module("puffin_fast.delta")

@@ -1,0 +1,85 @@
+"""Lance datasets that are given by their path: the functions of `puffin_fast.lance` with Iceberg's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from puffin_fast.cli._path_table import PathTable, deletes_table, findings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from puffin_fast.iceberg.maintenance.finding import Finding
+    from puffin_fast.rows.findings import Findings, Level
+
+
+class LancePath(PathTable):
+    """A Lance dataset."""
+
+    format, folder = "Lance", "_versions"
+    instead: ClassVar[Mapping[str, str]] = {
+        "scan": "pylance reads its rows: lance.dataset(path).to_table()",
+        "delete": "pylance deletes rows by a filter: lance.dataset(path).delete(filter)",
+        "rewrite": "pylance rewrites data files: lance.dataset(path).optimize.compact_files()",
+    }
+
+    def describe(self) -> dict[str, Any]:
+        """What is known of the newest version."""
+        from puffin_fast.lance.dataset import describe
+
+        return {"format": "Lance", "location": self.root(), **describe(self.path)}
+
+    def columns(self) -> list[dict[str, object]]:
+        """The columns, with Arrow's types."""
+        from puffin_fast.lance.dataset import opened
+
+        schema = opened(self.path).schema
+        return [
+            {"id": at, "column": field.name, "type": str(field.type), "required": not field.nullable}
+            for at, field in enumerate(schema)
+        ]
+
+    def history(self) -> list[dict[str, Any]]:
+        """The versions that are stored."""
+        from puffin_fast.lance.dataset import versions
+
+        return versions(self.path)
+
+    snapshots = history
+
+    def files(self, **snapshot: Any) -> list[dict[str, Any]]:
+        """The data files of the fragments. Those of one fragment have its rows, in other columns."""
+        from puffin_fast.lance.dataset import data_files
+
+        self._refuse(snapshot, "snapshot_id", "branch", "tag", "as_of")
+        return [
+            {
+                "file_path": file.path,
+                "fragment": file.fragment,
+                "rows": file.n_rows,
+                "bytes": file.n_bytes,
+                "deleted": file.deleted,
+            }
+            for file in data_files(self.path)
+        ]
+
+    def deletes(self, **snapshot: Any) -> pa.Table:
+        """The columns of `puffin_fast.iceberg.deletes`; a data file is a fragment."""
+        return deletes_table(
+            (str(row["fragment"]), row["n_rows"], row["deletion_file"], None, None, row["cardinality"])
+            for row in self._vectors(snapshot).to_pylist()
+        )
+
+    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings[Finding]:
+        """`puffin_fast.lance.verify`."""
+        from puffin_fast import lance
+
+        self._refuse(snapshot, "branch", "tag", "as_of", "snapshot_id")
+        return findings(lance.verify(self.path, level=level or "files", threads=threads))
+
+    def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
+        from puffin_fast import lance
+
+        self._refuse(snapshot, "snapshot_id", "branch", "tag", "as_of", "threads")
+        return lance.vectors(self.path)

@@ -1,0 +1,140 @@
+"""Checks the deletion vectors of a snapshot and its data files; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from puffin_fast._io import Source, open_source
+from puffin_fast._io.folder import files_below
+from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast.dv import paimon as codec
+from puffin_fast.errors import NotFoundError, PuffinFastError
+from puffin_fast.paimon.data_files import LiveFile, live_data_files
+from puffin_fast.paimon.index_manifest import VectorsFile
+from puffin_fast.paimon.snapshots import TableFiles
+from puffin_fast.paimon.vectors import read_record, vectors_files
+from puffin_fast.parquet.arrow_file import ArrowFile
+from puffin_fast.puffin.vectors import Problem
+from puffin_fast.rows.files.files import reading
+from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
+
+_PARQUET = ".parquet"
+
+
+def verify(
+    table: Any,
+    *,
+    snapshot_id: int | None = None,
+    level: Level = "files",
+    threads: int | None = None,
+    filesystem: Any = None,
+) -> Findings[Problem]:
+    """Reads and checks all deletion vectors of a snapshot and its data files.
+
+    The checks: the entries of the manifests and of the index manifest; the range, magic, checksum, containers and
+    cardinality of each vector; that it belongs to a live data file and that its positions are below the row count; that
+    each data file exists and has the size and, in Parquet, the row count of the manifest.
+
+    Args:
+        table, snapshot_id, filesystem: as `vectors`.
+        level: "files" also lists the data files and reads the footers of those in Parquet, "metadata" opens no data
+            file, "rows" also decodes all rows of Parquet files.
+        threads: number of data files read at a time; the number of processors by default.
+
+    Returns:
+        The problems, those of vectors first; a list that is empty if there are none. Its ``unchecked`` says what was
+        not checked: the row counts of ORC and Avro files, among others.
+
+    Raises:
+        NotFoundError: the table, the snapshot or a manifest does not exist.
+        CorruptDataError: the snapshot or a manifest is damaged.
+        UnsupportedError: the version of the index manifest is unknown, or `filesystem` cannot list folders.
+        InvalidInputError: as `vectors`; `level` has another value.
+
+    Examples:
+        >>> list(pf.paimon.verify(table))  # no finding
+        []
+    """
+    check_level(level)
+    check_threads(threads)
+    files = TableFiles.of(table, filesystem)
+    snapshot, path = files.snapshot(snapshot_id)
+    live = live_data_files(files, snapshot, path)
+    problems = list(_of_vectors(files, vectors_files(files, snapshot, path), live))
+    unchecked = unchecked_at(level)
+    if level != "metadata":
+        stored = {info.path: info.n_bytes for info in files_below(files.root, filesystem=files.filesystem)}
+        places = {"/".join(name.split("/")[-2:]): name for name in stored}
+
+        def check(file: LiveFile) -> list[Problem]:
+            name = places.get(file.place)
+            where = file.external_path or f"{files.root}/{name or file.place}"
+            return list(_of_file(file, where, files.filesystem, rows=level == "rows"))
+
+        label = "decoding rows" if level == "rows" else "checking data files"
+        for found in on_threads(check, live, threads, label=label):
+            problems += found
+        if others := sum(not file.name.endswith(_PARQUET) for file in live):
+            unchecked.append(f"rows of {others:,} files that are not Parquet")
+    return Findings(problems, level=level, data_files=len(live), unchecked=unchecked)
+
+
+def _of_vectors(files: TableFiles, index: list[VectorsFile], live: list[LiveFile]) -> Iterator[Problem]:
+    rows = {(file.partition, file.bucket, file.name): file.n_rows for file in live}
+    for file in index:
+        path = file.external_path or f"{files.root}/index/{file.name}"
+        try:
+            with open_source(path, filesystem=files.filesystem) as source:
+                if source.size != file.n_bytes:
+                    yield Problem(
+                        path,
+                        None,
+                        None,
+                        f"size: expected {file.n_bytes} (index manifest), found {source.size}",
+                    )
+                yield from _of_index(file, source, path, rows)
+        except PuffinFastError as error:
+            yield Problem(path, None, None, str(error))
+
+
+def _of_index(
+    file: VectorsFile, source: Source, path: str, rows: dict[tuple[bytes, int, str], int]
+) -> Iterator[Problem]:
+    for one in file.ranges:
+        n_rows = rows.get((file.partition, file.bucket, one.file_name))
+        if n_rows is None:
+            yield Problem(path, one.offset, one.file_name, f"{one.file_name}: expected a live data file")
+        try:
+            record = read_record(source, one.offset, one.length, path)
+            bitmap = codec.decode(record, cardinality=one.cardinality, path=path, offset=one.offset)
+        except PuffinFastError as error:
+            yield Problem(path, one.offset, one.file_name, str(error))
+            continue
+        if n_rows is not None and bitmap and bitmap.max() >= n_rows:
+            message = f"{one.file_name}: expected positions below {n_rows} (rows), found {bitmap.max()}"
+            yield Problem(path, one.offset, one.file_name, message)
+
+
+def _of_file(file: LiveFile, path: str, filesystem: Any, *, rows: bool) -> Iterator[Problem]:
+    try:
+        with open_source(path, filesystem=filesystem) as source:
+            if source.size != file.n_bytes:
+                yield Problem(
+                    path, None, path, f"size: expected {file.n_bytes} (manifest), found {source.size}"
+                )
+            if not file.name.endswith(_PARQUET):
+                return
+            with reading(path), ArrowFile(source.for_arrow(), path) as opened:
+                n_rows = opened.metadata.num_rows
+                if n_rows != file.n_rows:
+                    yield Problem(
+                        path, None, path, f"rows: expected {file.n_rows} (manifest), found {n_rows}"
+                    )
+                if rows:
+                    for _ in opened.iter_batches():
+                        pass
+    except NotFoundError as error:
+        yield Problem(path, None, path, f"missing: {error}")
+    except PuffinFastError as error:
+        yield Problem(path, None, path, str(error))
