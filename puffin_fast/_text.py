@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from datetime import date, time, timedelta
+from difflib import get_close_matches
 from numbers import Number
 
 JOINERS = "\u200c\u200d"
@@ -36,6 +38,27 @@ def middle_cut(text: str, length: int) -> str:
         return text
     tail = length // 2
     return f"{text[: length - tail - 1]}…{text[-tail:] if tail else ''}"
+
+
+MOST_NAMES = 40
+"""An error lists at most this many names of columns."""
+
+
+def no_column(name: str, known: Iterable[str], whole: str = "the table has") -> str:
+    """What an error says about a column that does not exist: a near name, and the names that there are.
+
+    A near name has another case, is the column of ``alias.column``, or is similar.
+
+    >>> no_column("custmer", ["id", "customer"])
+    'no column custmer; did you mean customer; the table has id, customer'
+    """
+    names = list(dict.fromkeys(known))
+    lower = {other.lower(): other for other in names}
+    last = name.lower().rpartition(".")[2]
+    near = [last] if last in lower else get_close_matches(name.lower(), lower, n=1)
+    hint = f"; did you mean {lower[near[0]]}" if near else ""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return f"no column {name}{hint}; {whole} {', '.join(names[:MOST_NAMES]) or 'none'}{more}"
 
 
 MOST_SHOWN = 200

@@ -24,6 +24,7 @@ from uuid import UUID
 from puffin_fast._io import open_sink, open_source, split_location
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.cli._json_lines import JsonArrayWriter, JsonLinesWriter, read_json_lines
+from puffin_fast.cli._reader_errors import csv_error, shape_of, without_values
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -106,14 +107,17 @@ def _opened(path: Path, name: str, schema: Schema, form: str | None) -> Iterator
                     batches = _named(name, (ipc.get_batch(number) for number in numbers))
                     yield pa.RecordBatchReader.from_batches(ipc.schema, batches)
             case ".csv":
-                yield _read_csv(path, name, schema)
+                try:
+                    yield _read_csv(path, name, schema)
+                except pa.ArrowInvalid as error:
+                    raise csv_error(name, error, partial(_names, path), partial(_texts, path)) from error
             case ".jsonl" | ".ndjson" | ".json":
                 with path.open("rb") as lines:
                     yield read_json_lines(lines, name, _types(schema, nested=True), bytes_of_text)
             case suffix:
                 raise UnsupportedError(f"{name}: expected {KNOWN}, found {suffix or 'no suffix'}")
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{name}: {error}") from error
+        raise InvalidInputError(f"{name}: {without_values(str(error))}") from error
 
 
 def _named(name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -267,6 +271,31 @@ def _read_csv(path: Path, name: str, schema: Schema) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(found, batches())
 
 
+def _names(path: Path) -> list[str]:
+    """The columns of a CSV file."""
+    import pyarrow.csv as csv
+
+    return list(csv.open_csv(path, read_options=csv.ReadOptions(block_size=BLOCK_BYTES)).schema.names)
+
+
+def _texts(path: Path, column: str) -> Iterator[pa.Array]:
+    """A column of a CSV file as texts, as far as its rows can be read."""
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
+    convert = csv.ConvertOptions(
+        include_columns=[column],
+        column_types={column: pa.string()},
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = csv.ParseOptions(newlines_in_values=True)
+    read = csv.ReadOptions(block_size=BLOCK_BYTES)
+    for batch in csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert):
+        yield batch.column(0)
+
+
 def _types(schema: Schema, *, nested: bool = False) -> dict[str, Any]:
     """The Arrow types of the columns: of all, or of those that a CSV file can have, by dotted name."""
     from pyiceberg.types import PrimitiveType
@@ -317,7 +346,9 @@ def bytes_of_text(name: str, key: str, column: pa.Array, kind: pa.DataType) -> p
             values.append(None if text is None else parse(text))
         except ValueError:
             expected = "a UUID" if _is_uuid(kind) else "hexadecimal digits"
-            raise InvalidInputError(f"{name}: column {key}: expected {expected}, found {text!r}") from None
+            raise InvalidInputError(
+                f"{name}: column {key}: expected {expected}, found {shape_of(text)}"
+            ) from None
     storage = kind.storage_type if _is_uuid(kind) else kind
     try:
         array = pa.array(values, storage)

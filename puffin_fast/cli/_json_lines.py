@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast.cli._reader_errors import shape_of, without_values
 from puffin_fast.cli._values import json_value, rows_of
 from puffin_fast.columns.decimals import as_number
 from puffin_fast.errors import InvalidInputError, LimitExceededError
@@ -220,7 +221,7 @@ def _inferred(name: str, key: str, values: list[object]) -> pa.DataType:
     try:
         return pa.infer_type([_plain(value) for value in values])
     except WRONG as error:
-        raise InvalidInputError(f"{name}: column {key}: {error}") from error
+        raise InvalidInputError(f"{name}: column {key}: {without_values(str(error))}") from error
 
 
 _TIMES: tuple[tuple[re.Pattern[Any], pa.DataType], ...] = tuple(
@@ -254,9 +255,8 @@ def _column(name: str, field: pa.Field, batch: list[Row], bytes_of_text: Callabl
             try:
                 convert([(where, row)])
             except WRONG as error:
-                value = json.dumps(_plain(row[field.name]))
                 raise InvalidInputError(
-                    f"{where}: column {field.name}: expected {field.type}, found {value[:100]}"
+                    f"{where}: column {field.name}: expected {field.type}, found {shape_of(row[field.name])}"
                 ) from error
         raise
 
@@ -334,7 +334,7 @@ def _float(value: object) -> float:
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         found = float(value)
         if math.isinf(found):
-            raise ValueError(f"expected a number in the range of floats, found {value}")
+            raise ValueError("expected a number in the range of floats")
         return found
     raise TypeError(f"expected a number, found {type(value).__name__}")
 

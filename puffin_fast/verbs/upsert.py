@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._run.arguments import check_flags, check_texts
+from puffin_fast._text import no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows, paths_of_rows, united
 from puffin_fast.rows.keys.key_columns import key_fields
@@ -191,7 +192,7 @@ def columns_to_set(
         raise InvalidInputError(f"update_columns: expected distinct columns, found {list(columns)}")
     known = dict.fromkeys(field.name for field in schema.fields)
     if missing := [name for name in columns if name not in known]:
-        raise NotFoundError(f"update_columns: no column {missing[0]} in the table; it has {', '.join(known)}")
+        raise NotFoundError(f"update_columns: {no_column(missing[0], known)}")
     keys = {name for key, _ in key_fields(schema, join_cols) for name in (key, key.partition(".")[0])}
     keys |= schema.identifier_field_names()
     if wrong := [name for name in columns if name in keys]:

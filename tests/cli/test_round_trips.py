@@ -184,8 +184,8 @@ def test_a_column_of_one_csv_field_keeps_its_nulls(
 @pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
-        ("uuid", "x", "expected a UUID, found 'x'"),
-        ("binary", "0g", "expected hexadecimal digits, found '0g'"),
+        ("uuid", "x", "expected a UUID, found a text of 1 characters"),
+        ("binary", "0g", "expected hexadecimal digits, found a text of 2 characters"),
         ("fixed", "00", "column fixed"),
         ("int", "NA", "rows.csv"),
     ],

@@ -54,4 +54,4 @@ def test_wrong_use_is_refused(run: Run, catalog_options: Options) -> None:
     assert "need --collect" in result.output
     result = run("ndv", "ns.t", "--collect", "--columns", "nope", *catalog_options)
     assert result.exit_code == 1
-    assert "column 'nope': the table has id, word" in result.output
+    assert "columns: no column nope; the table has id, word" in result.output

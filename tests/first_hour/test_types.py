@@ -97,7 +97,7 @@ def test_wrong_types_are_named(catalog: SqlCatalog) -> None:
         pf.InvalidInputError, match=r"types: id: expected a type of Iceberg .*found 'datetime'"
     ):
         pf.iceberg.create_table(catalog, "shop.t", schema, types={"id": "datetime"})
-    with pytest.raises(pf.NotFoundError, match="types: no column ID; the schema has id"):
+    with pytest.raises(pf.NotFoundError, match="types: no column ID; did you mean id; the schema has id"):
         pf.iceberg.create_table(catalog, "shop.t", schema, types={"ID": "int"})
 
 

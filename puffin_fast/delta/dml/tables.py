@@ -11,6 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, MapType
 
 from puffin_fast._run.arguments import check_mapping, check_texts
+from puffin_fast._text import no_column
 from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions
 from puffin_fast.delta.log.protocol import (
     CHANGE_DATA_FEED,
@@ -160,9 +161,7 @@ def _checked_partition(schema: Schema, names: Sequence[str]) -> list[str]:
     found = list(check_texts("partition_columns", names))
     known = {field.name: field for field in schema.fields}
     if missing := [name for name in found if name not in known]:
-        raise NotFoundError(
-            f"partition_columns: no column {missing[0]} in the schema; it has {', '.join(known)}"
-        )
+        raise NotFoundError(f"partition_columns: {no_column(missing[0], known, 'the schema has')}")
     if len(set(found)) < len(found) or (found and len(found) == len(known)):
         raise InvalidInputError(
             f"partition_columns: expected distinct columns, and others beside them, found {', '.join(found)}"

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
 from puffin_fast._pyiceberg.v3_types import read_v3_types
-from puffin_fast._text import shown_argument
+from puffin_fast._text import no_column, shown_argument
 from puffin_fast.columns.arrow_rows import EXPECTED, arrow_reader
 from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import InvalidInputError, NotFoundError
@@ -79,7 +79,7 @@ def with_types(schema: Schema, types: Mapping[str, Any], what: str = "types") ->
     """
     known = [field.name for field in schema.fields]
     if missing := [name for name in types if name not in known]:
-        raise NotFoundError(f"{what}: no column {missing[0]}; the schema has {', '.join(known)}")
+        raise NotFoundError(f"{what}: {no_column(missing[0], known, 'the schema has')}")
     found = {name: _type(f"{what}: {name}", kind) for name, kind in types.items()}
     fields = [
         field.model_copy(update={"field_type": found[field.name]}) if field.name in found else field

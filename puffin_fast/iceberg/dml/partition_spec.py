@@ -23,6 +23,7 @@ from pyiceberg.transforms import (
 )
 
 from puffin_fast._run.arguments import check_texts
+from puffin_fast._text import no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -99,10 +100,7 @@ def _field(number: int, text: str, schema: Schema) -> PartitionField:
     try:
         source = schema.find_field(column)
     except ValueError as error:
-        known = ", ".join(schema.column_names)
-        raise NotFoundError(
-            f"partition_spec {text!r}: no column {column!r}, the table has {known}"
-        ) from error
+        raise NotFoundError(f"partition_spec {text!r}: {no_column(column, schema.column_names)}") from error
     return PartitionField(
         source_id=source.field_id,
         field_id=PARTITION_FIELD_ID_START + number,

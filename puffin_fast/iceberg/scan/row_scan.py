@@ -17,6 +17,7 @@ from puffin_fast._run.packages import import_optional
 from puffin_fast._run.streams import in_order
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast._show.html import html_fields
+from puffin_fast._text import no_column
 from puffin_fast.errors import NotFoundError
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.rows.filters.filters import RowFilter
@@ -268,5 +269,14 @@ def _selected(
     try:
         return extra, schema.select(*rest, case_sensitive=case_sensitive)
     except ValueError as error:
-        known = ", ".join([*sorted(own), *metadata_columns])
-        raise NotFoundError(f"{error}; the table has {known}") from error
+        missing = next(name for name in rest if not _has(schema, name, case_sensitive))
+        known = [*(field.name for field in schema.fields), *metadata_columns]
+        raise NotFoundError(f"selected_fields: {no_column(missing, known)}") from error
+
+
+def _has(schema: Schema, name: str, case_sensitive: bool) -> bool:
+    try:
+        schema.find_field(name, case_sensitive)
+    except ValueError:
+        return False
+    return True

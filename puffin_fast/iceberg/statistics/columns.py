@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, StructType
 
 from puffin_fast._run.arguments import check_texts
+from puffin_fast._text import no_column
 from puffin_fast.columns.plain_types import list_parts, map_parts
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.theta import is_sketched
@@ -103,7 +104,7 @@ def columns_of(
             field = schema.find_field(name, case_sensitive=case_sensitive)
         except ValueError:
             raise NotFoundError(
-                f"column {name!r}: the table has {', '.join(column.name for column in known.values())}"
+                f"columns: {no_column(name, (column.name for column in known.values()))}"
             ) from None
         if not isinstance(field.field_type, PrimitiveType):
             inside = [column.name for column in known.values() if column.name.startswith(f"{name}.")]

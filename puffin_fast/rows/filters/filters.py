@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -37,6 +36,7 @@ from pyiceberg.types import (
 
 from puffin_fast._pyiceberg.metrics import metrics_evaluator
 from puffin_fast._pyiceberg.v3_types import VariantType
+from puffin_fast._text import no_column
 from puffin_fast.columns.decimals import MAX_DIGITS, exact_decimals
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
@@ -349,21 +349,11 @@ def _bound(
         fits = visit(converted, RequiredFields(schema, case_sensitive))
         return fits, visit(fits, Binder(schema, case_sensitive))
     except UnknownColumn as error:
-        known = ", ".join(field.name for field in schema.fields)
-        hint = _near(error.name, schema)
-        raise NotFoundError(f"filter {shown}: no column {error.name}{hint}; the table has {known}") from None
+        raise NotFoundError(f"filter {shown}: {no_column(error.name, schema.column_names)}") from None
     except (ValueError, TypeError, ArithmeticError) as error:
         raise InvalidInputError(f"filter {shown}: {error}") from None
     except RecursionError:
         raise InvalidInputError("filter: nested too deeply") from None
-
-
-def _near(name: str, schema: Schema) -> str:
-    """A hint at the column that a name may mean: another case, the column of `alias.column`, or a similar name."""
-    known = {column.lower(): column for column in schema.column_names}
-    last = name.lower().rpartition(".")[2]
-    near = [last] if last in known else get_close_matches(name.lower(), known, n=1)
-    return f"; did you mean {known[near[0]]}" if near else ""
 
 
 def _shown(row_filter: str | BooleanExpression) -> str:

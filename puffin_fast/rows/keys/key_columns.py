@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import NestedField, PrimitiveType, UnknownType, UUIDType
 
 from puffin_fast._run.arguments import check_texts
+from puffin_fast._text import no_column
 from puffin_fast.columns.arrow_rows import arrow_reader, key_rows
 from puffin_fast.columns.even_tables import even_tables
 from puffin_fast.columns.plain_types import check_text, decoder, plain
@@ -83,8 +84,7 @@ def key_fields(
         try:
             field = schema.find_field(name, case_sensitive=case_sensitive)
         except ValueError as error:
-            known = ", ".join(field.name for field in schema.fields)
-            raise NotFoundError(f"join_cols: no column {name}; the table has {known}") from error
+            raise NotFoundError(f"join_cols: {no_column(name, schema.column_names)}") from error
         if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, UnknownType):
             raise InvalidInputError(f"join_cols: {name} is a {field.field_type}; expected a primitive type")
         if structs_around(schema, field.field_id) is None:

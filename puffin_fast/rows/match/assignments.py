@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.schema import Schema
 
-from puffin_fast._text import is_shown, shown_argument
+from puffin_fast._text import is_shown, no_column, shown_argument
 from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.match.given_rows import RowWriterSchema
@@ -69,8 +69,7 @@ class Assignments:
                 raise InvalidInputError(f"values: expected names of columns, found {shown_argument(name)}")
             same = known.get(key(name))
             if same is None:
-                names = ", ".join(field.name for field in schema.fields)
-                raise NotFoundError(f"values: no column {name} in the table; it has {names}")
+                raise NotFoundError(f"values: {no_column(name, (field.name for field in schema.fields))}")
             if len(same) > 1:
                 raise InvalidInputError(
                     f"values: column {name}: expected one of this name, found {', '.join(same)}"

@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast._pyiceberg.v3_types import VariantType
+from puffin_fast._text import no_column
 from puffin_fast.columns.plain_types import check_text, list_parts, map_parts, plain
 from puffin_fast.columns.uuid_text import uuids_of_text
 from puffin_fast.errors import InvalidInputError
@@ -58,8 +59,8 @@ class RowWriterSchema:
         known = FileSchema(rows, schema.name_mapping, by_name=True, cast=_lossless, opaque=variants)
         if known.unknown:
             raise InvalidInputError(
-                f"data: the table has no column {', '.join(known.unknown)}; it has "
-                f"{', '.join(field.name for field in schema.fields)}"
+                "data: the table has "
+                + no_column(", ".join(known.unknown), (f.name for f in schema.fields), "it has")
             )
         try:
             self._steps = [(field, Projection.of(known, [field])) for field in schema.fields]

@@ -19,6 +19,7 @@ from pyiceberg.transforms import IdentityTransform, UnknownTransform
 from pyiceberg.types import PrimitiveType, UnknownType
 
 from puffin_fast._run.arguments import check_texts
+from puffin_fast._text import no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.filters.struct_path import structs_around
 from puffin_fast.rows.keys.key_columns import column_of
@@ -121,9 +122,7 @@ def _field(text: str, schema: Schema) -> SortField:
     try:
         source = schema.find_field(column)
     except ValueError as error:
-        raise NotFoundError(
-            f"sort_by {text!r}: no column {column!r}, the table has {', '.join(names)}"
-        ) from error
+        raise NotFoundError(f"sort_by {text!r}: {no_column(column, names)}") from error
     given: dict[str, Any] = {} if nulls is None else {"null_order": NullOrder(f"nulls-{nulls.lower()}")}
     return SortField(
         source_id=source.field_id,

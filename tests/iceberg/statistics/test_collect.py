@@ -404,7 +404,7 @@ def test_uuids_of_a_foreign_writer_are_counted_anew(racing: RacingCatalog) -> No
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"columns": ["nope"]}, errors.NotFoundError, "column 'nope': the table has id, "),
+    ({"columns": ["nope"]}, errors.NotFoundError, "columns: no column nope; the table has id, "),
     ({"columns": ["point"]}, errors.InvalidInputError, "name what is inside: point.x, point.tag"),
     ({"columns": ["tags"]}, errors.InvalidInputError, "name what is inside: tags.element"),
     ({"columns": []}, errors.InvalidInputError, "expected one or more names"),

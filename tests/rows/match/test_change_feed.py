@@ -252,7 +252,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog)
             {"update_columns": ["k"], "join_cols": "u"},
         ),
         (InvalidInputError, "expected distinct columns", keys(), {"update_columns": ["u", "u"]}),
-        (NotFoundError, "no column v in the table", keys(), {"update_columns": ["v"]}),
+        (NotFoundError, "no column v; the table has", keys(), {"update_columns": ["v"]}),
         (
             InvalidInputError,
             "expected when_matched_update_all=True",
