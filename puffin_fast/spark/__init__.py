@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from puffin_fast._run.keywords import named_keywords
 from puffin_fast.spark.dataframe import functions
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
-from puffin_fast.spark.dataframe.register import register
 from puffin_fast.spark.dataframe.transforms import (
     decode_vectors,
     encode_deletes,
@@ -20,6 +19,7 @@ from puffin_fast.spark.dataframe.transforms import (
     union_vectors,
 )
 from puffin_fast.spark.dataframe.write import write_deletion_vectors
+from puffin_fast.spark.sources.register import register
 
 if TYPE_CHECKING:
     from puffin_fast.spark.table.append import append, overwrite

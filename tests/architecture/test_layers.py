@@ -58,7 +58,7 @@ FOLDERS = {
         "patches",
     ),
     "delta": ("log", "read", "changes", "dml", "maintenance"),
-    "spark": ("session", "worker", "dataframe", "table"),
+    "spark": ("session", "worker", "dataframe", "table", "sources"),
 }
 """The folders of a package, from the ground up: a folder imports only from those before it."""
 

@@ -525,6 +525,28 @@ def changes_are_those_of_one_machine(spark: SparkSession, folder: Path) -> None:
 
 
 @law
+def streams_have_the_changes_of_one_machine(spark: SparkSession, folder: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/c")
+    catalog.create_namespace("n")
+    rows = pa.table({"id": range(30), "s": [f"name {i % 5}" for i in range(30)]})
+    table = iceberg.create_table(catalog, "n.t", rows.schema)
+    ps.register(spark)
+    given = {"catalog": "c"} | {f"catalog.{name}": catalog.properties[name] for name in ("uri", "warehouse")}
+    reads = spark.readStream.format("puffin_changes").options(table="n.t", start="earliest", **given).load()
+    for change in (lambda: iceberg.append(table, rows), lambda: iceberg.update(table, "id < 3", {"s": "x"})):
+        change()
+        writer = reads.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
+        writer.trigger(availableNow=True).start(f"{folder}/out").awaitTermination()
+    shown = ["id", "s", "_change_type", "_commit_snapshot_id"]
+    found = spark.read.parquet(f"{folder}/out").select(*shown).toArrow().to_pylist()
+    expected = iceberg.changes(table).to_arrow().select(shown).to_pylist()
+    assert sorted(map(str, found)) == sorted(map(str, expected))
+    with pytest.raises(Exception, match="'pol': unknown; expected path, table"):
+        spark.readStream.format("puffin_changes").options(table="n.t", pol="1", **given).load().schema  # noqa: B018
+    catalog.engine.dispose()
+
+
+@law
 def jobs_run_where_no_limit_of_rows_is_set_for_batches(spark: SparkSession, folder: Path) -> None:
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     spark.conf.set(name, "0")

@@ -109,9 +109,8 @@ AS_SPARK: dict[str, Any] = {
 }
 
 
-def test_every_type_has_one_of_sparks_and_loses_nothing(spark: SparkSession, racing: RacingCatalog) -> None:
-    fields = [NestedField(at, name, kind) for at, (name, (kind, _, _)) in enumerate(COLUMNS.items(), 1)]
-    table = iceberg.create_table(racing, "n.t", Schema(*fields))
+def every_type(table: Table) -> pa.Table:
+    """Three rows of a table with `COLUMNS`, the second of nulls."""
     arrow = table.schema().as_arrow()
     columns = []
     for field in arrow:
@@ -123,7 +122,13 @@ def test_every_type_has_one_of_sparks_and_loses_nothing(spark: SparkSession, rac
             columns.append(storage.cast(pa.large_list(pa.binary(16))).cast(field.type))
         else:
             columns.append(pa.array([plain, None, plain], field.type))
-    data = pa.Table.from_arrays(columns, schema=arrow)
+    return pa.Table.from_arrays(columns, schema=arrow)
+
+
+def test_every_type_has_one_of_sparks_and_loses_nothing(spark: SparkSession, racing: RacingCatalog) -> None:
+    fields = [NestedField(at, name, kind) for at, (name, (kind, _, _)) in enumerate(COLUMNS.items(), 1)]
+    table = iceberg.create_table(racing, "n.t", Schema(*fields))
+    data = every_type(table)
     iceberg.append(table, data)
     iceberg.append(table, data.slice(1))
     df = ps.scan(spark, table)

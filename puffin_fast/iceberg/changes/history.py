@@ -129,12 +129,20 @@ class History:
             snapshot = older
 
     def steps(self) -> list[tuple[Snapshot | None, Snapshot]]:
-        """Returns the snapshots that change rows, the oldest first, each with its parent.
+        """Returns the snapshots that change rows, the oldest first, each with its parent; raises as `snapshots`."""
+        return [step for step in self._pairs() if not _changes_nothing(step[1])]
+
+    def snapshots(self) -> list[Snapshot]:
+        """Returns the snapshots after the state before, the oldest first.
 
         Raises:
             InvalidInputError: the state before is not a snapshot of the history.
             NotFoundError: a snapshot between the states has expired.
         """
+        return [newer for _, newer in self._pairs()]
+
+    def _pairs(self) -> list[tuple[Snapshot | None, Snapshot]]:
+        """The snapshots of the range, the oldest first, each with its parent."""
         found: list[tuple[Snapshot | None, Snapshot]] = []
         if self.before is not None and self.after is None:
             raise self._no_ancestor("a branch without snapshots")
@@ -150,7 +158,7 @@ class History:
                 raise self._no_ancestor(f"snapshot {self.after.snapshot_id}")
             if newer is not None:
                 found.append((None, newer))
-        return [step for step in reversed(found) if not _changes_nothing(step[1])]
+        return found[::-1]
 
     def _no_ancestor(self, what: str) -> InvalidInputError:
         assert self.before is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,6 +12,8 @@ from puffin_fast.spark.worker.column_types import converter
 from puffin_fast.spark.worker.tasks import items_of, unpack
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
     from puffin_fast.rows.changes.lines import ChangeReader
     from puffin_fast.rows.changes.states import CommitChanges
 
@@ -23,6 +26,38 @@ def lines(batches: Iterator[pa.RecordBatch], *, reader: bytes) -> Iterator[pa.Re
         reader: packed `ChangeReader`.
     """
     return lines_of(items_of(batches), reader)
+
+
+def batches_of(
+    changes: Iterable[CommitChanges], reader: bytes, schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """Yields the lines of commits in exactly the types that PySpark's data sources take.
+
+    Args:
+        changes, reader: as `lines_of`.
+        schema: of the data source.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    has_zone = "timezone" in signature(to_arrow_schema).parameters
+    zone: Any = {"timezone": "UTC"} if has_zone else {}
+    wanted = to_arrow_schema(schema, **zone)
+    for batch in lines_of(changes, reader):
+        yield from _cast(batch, wanted)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Casts columns to narrower offsets; a batch whose texts need wider ones is halved."""
+    try:
+        columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    except pa.ArrowInvalid:
+        half = batch.num_rows // 2
+        if not half:
+            raise
+        yield from _cast(batch.slice(0, half), schema)
+        yield from _cast(batch.slice(half), schema)
+        return
+    yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def lines_of(changes: Iterable[CommitChanges], reader: bytes) -> Iterator[pa.RecordBatch]:
