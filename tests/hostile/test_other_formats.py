@@ -20,6 +20,7 @@ import zstandard
 from puffin_fast import ThetaSketch, dv
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import lance
+from tests import thrift
 from tests.hostile.conftest import HostileTable
 from tests.hostile.test_avro import avro, record
 
@@ -187,6 +188,22 @@ def one_map(texts: pa.Array) -> pa.MapArray:
     return pa.MapArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts, texts)
 
 
+def spread(maps: pa.MapArray, n_rows: int) -> pa.MapArray:
+    """The same row among many empty ones."""
+    empty = pa.array([[]] * n_rows, maps.type)
+    return pa.concat_arrays([empty, maps, empty])
+
+
+def stating_few_bytes(data: bytes) -> bytes:
+    """A Parquet file whose footer states that each column chunk has 100 bytes without compression."""
+    footer = thrift.footer_of(data)
+    for group in thrift.get(footer, 4)[1]:
+        for column in thrift.get(group, 1)[1]:
+            chunk = thrift.get(column, 3)
+            chunk[:] = [(one, kind, 100 if one == 6 else value) for one, kind, value in chunk]
+    return thrift.with_footer(data, footer)
+
+
 CHECKPOINTS: dict[str, Callable[[], pa.Array]] = {
     "bomb": lambda: pa.StructArray.from_arrays([repeated(1 << 14, 100_000)], ["path"]),
     "longer bomb": lambda: pa.StructArray.from_arrays([repeated(1 << 12, 10_000_000)], ["path"]),
@@ -195,6 +212,15 @@ CHECKPOINTS: dict[str, Callable[[], pa.Array]] = {
     ),
     "bomb of common beginnings": lambda: pa.StructArray.from_arrays(
         [one_map(pa.repeat(pa.scalar("x" * (1 << 12)), 100_000))], ["partitionValues"]
+    ),
+    "bomb of common beginnings among rows without": lambda: pa.StructArray.from_arrays(
+        [spread(one_map(pa.repeat(pa.scalar("x" * (1 << 16)), 5_000)), 100_000)], ["partitionValues"]
+    ),
+    "bomb of items": lambda: pa.StructArray.from_arrays(
+        [one_map(repeated(20_000_000, 1))], ["partitionValues"]
+    ),
+    "footer that states few bytes": lambda: pa.StructArray.from_arrays(
+        [repeated(1 << 12, 1_000_000)], ["path"]
     ),
     "one long value": lambda: pa.StructArray.from_arrays([pa.array(["p" * 200_000_000])], ["path"]),
     "bomb of actions": lambda: pa.StructArray.from_arrays([repeated(1 << 14, 100_000)], ["schemaString"]),
@@ -223,8 +249,10 @@ def test_a_delta_checkpoint_takes_memory_that_follows_from_its_bytes(
         store_schema=False,
         compression="zstd",
         write_statistics=False,
-        **(common if kind == "bomb of common beginnings" else {}),
+        **(common if "common beginnings" in kind else {}),
     )
+    if kind == "footer that states few bytes":
+        checkpoint.write_bytes(stating_few_bytes(checkpoint.read_bytes()))
     assert checkpoint.stat().st_size < 1 << 20
     (log / f"{0:020}.json").write_bytes(b"\n".join(ACTIONS))
     (log / "_last_checkpoint").write_text('{"version":0,"size":1}')

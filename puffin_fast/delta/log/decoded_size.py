@@ -13,20 +13,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from puffin_fast._io import open_source
-from puffin_fast.errors import LimitExceededError
+from puffin_fast.errors import CorruptDataError, LimitExceededError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.footer import check_footer
+from puffin_fast.parquet.page_codecs import CODEC_ERRORS
+from puffin_fast.parquet.text_sizes import StoredPage, repeated_bytes, stored_pages
 from puffin_fast.rows.files.parquet import dictionary_columns
 
 _BATCH_ROWS = 1 << 16
+
+_ITEM_BYTES = 16
+"""Bytes of an item of a list or map, without its value: its two levels, its offset and its code in a dictionary."""
 
 
 def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], limit: int, path: str) -> None:
     """Refuses a file in which columns are decoded to more bytes than a limit.
 
     A value that is in its data page takes its bytes there. Of a dictionary, the longest value is an upper bound; if the
-    bound of a row group is above the limit, the values are counted. Values that PyArrow cannot decode to a dictionary
-    are decoded in small batches: DELTA_BYTE_ARRAY repeats the beginning of the value before.
+    bound of a row group is above the limit, the values are counted. Of DELTA_BYTE_ARRAY, which repeats the beginning of
+    the value before, the lengths are added up. What the footer states about sizes does not count where the headers of
+    pages state more.
 
     Args:
         file: the open file.
@@ -50,15 +56,19 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
     n_bytes = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        chunks = [group.column(at) for at in wanted]
-        n_bytes += sum(chunk.total_uncompressed_size for chunk in chunks)
-        _check(n_bytes, limit, path)
-        texts = {
-            paths[at]: chunk.num_values
-            for at, chunk in zip(wanted, chunks, strict=True)
-            if chunk.physical_type == "BYTE_ARRAY"
-            and chunk.num_values * chunk.total_uncompressed_size > limit
-        }
+        texts: dict[str, int] = {}
+        found: dict[str, tuple[list[StoredPage], str, Any]] = {}
+        for at in wanted:
+            chunk, column = group.column(at), footer.schema.column(at)
+            start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
+            pages = stored_pages(memoryview(data)[start : start + chunk.total_compressed_size])
+            n_values = max(chunk.num_values, sum(page.n_values for page in pages))
+            n_raw = max(chunk.total_uncompressed_size, sum(page.raw_bytes for page in pages))
+            n_bytes += n_raw + (_ITEM_BYTES * n_values if column.max_repetition_level else 0)
+            _check(n_bytes, limit, path)
+            if chunk.physical_type == "BYTE_ARRAY" and n_values * n_raw > limit:
+                texts[paths[at]] = n_values
+                found[paths[at]] = pages, chunk.compression, column
         coded = dictionary_columns(footer, texts)
         if coded:
             with ArrowFile(pa.BufferReader(data), path, read_dictionary=coded) as again:
@@ -67,12 +77,13 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
                         n_bytes += n_batch
                         _check(n_bytes, limit, path)
         for leaf in sorted(set(texts) - set(coded)):
-            most = texts[leaf] * group.column(paths.index(leaf)).total_uncompressed_size
-            n_rows = limit * group.num_rows // most
-            _check(n_bytes if n_rows else limit + 1, limit, path)  # rows of very many values
-            for batch in file.iter_batches(min(_BATCH_ROWS, n_rows), row_groups=[number], columns=[leaf]):
-                n_bytes += batch.nbytes
-                _check(n_bytes, limit, path)
+            pages, codec, column = found[leaf]
+            repeats, is_optional = column.max_repetition_level > 0, column.max_definition_level > 0
+            try:
+                n_bytes += repeated_bytes(pages, codec, repeats=repeats, is_optional=is_optional)
+            except (ValueError, *CODEC_ERRORS) as error:
+                raise CorruptDataError(f"pages of column {leaf}: {error}", path=path) from error
+            _check(n_bytes, limit, path)
 
 
 def _check(n_bytes: int, limit: int, path: str) -> None:
