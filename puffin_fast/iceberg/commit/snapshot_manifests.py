@@ -3,6 +3,7 @@
 Many small manifests are merged by the same table properties and rules as in Java's `ManifestMergeManager`. The
 manifests of a partition spec are packed into bins of the target size, from the oldest on, and each bin becomes one
 manifest. The bin with the newest manifest is only merged if it has the minimum count, so that not every commit merges.
+A manifest that cannot be read is not merged.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from typing import TYPE_CHECKING
 from pyiceberg.table import TableProperties
 
 from puffin_fast._run.groups import split_by_size
-from puffin_fast.errors import ConflictError
+from puffin_fast.errors import (
+    ConflictError,
+    CorruptDataError,
+    LimitExceededError,
+    NotFoundError,
+    UnsupportedError,
+)
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
 from puffin_fast.iceberg.manifest import (
@@ -32,6 +39,7 @@ from puffin_fast.iceberg.manifest import (
     counts_of,
     key_of,
     manifests_of,
+    read_manifest,
     read_manifests,
     write_manifest,
 )
@@ -42,6 +50,8 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.compat.working_table import WorkingTable
 
 ENTRIES_PER_MANIFEST = 10_000
+
+UNREADABLE = (CorruptDataError, LimitExceededError, NotFoundError, UnsupportedError)
 
 Merges = dict[tuple[object, ...], ManifestFile]
 """Merged manifests, by the format version and the paths and first row ids of the committed manifests they replace."""
@@ -171,6 +181,23 @@ class SnapshotManifests:
         return spec is not None and not encrypted and can_write(self._table.metadata, spec)
 
     def _merge(self, spec_id: int, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Merges manifests. One that cannot be read stays as it is: no commit needs to read it but to merge it."""
+        try:
+            return self._joined(spec_id, manifests)
+        except UNREADABLE:
+            readable = [m for m in manifests if m.path in self._own or self._is_readable(m)]
+        if len(readable) < 2 or len(readable) == len(manifests):
+            return manifests
+        return [*self._merge(spec_id, readable), *(m for m in manifests if m not in readable)]
+
+    def _is_readable(self, manifest: ManifestFile) -> bool:
+        try:
+            read_manifest(self._table.io, manifest, self._table.specs())
+        except UNREADABLE:
+            return False
+        return True
+
+    def _joined(self, spec_id: int, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Writes the live entries of several manifests to one, with those that this snapshot removes."""
         committed = [manifest for manifest in manifests if manifest.path not in self._own]
         key = (self._table.metadata.format_version, *((m.path, m.first_row_id) for m in committed))

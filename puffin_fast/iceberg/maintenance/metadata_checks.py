@@ -100,3 +100,10 @@ def _check_counts(manifest: ManifestFile, entries: list[ManifestEntry]) -> Itera
         if expected is not None and expected != found:
             message = f"{manifest.path}: {name}: expected {expected} (manifest list), found {found}"
             yield Finding(MISMATCH, None, manifest.path, None, message)
+    numbers = [entry.sequence_number or 0 for entry in entries if entry.is_live]
+    if numbers and min(numbers) < manifest.min_sequence_number:
+        message = (
+            f"{manifest.path}: min_sequence_number: expected {manifest.min_sequence_number} (manifest list), found "
+            f"{min(numbers)}"
+        )
+        yield Finding(MISMATCH, None, manifest.path, None, message)

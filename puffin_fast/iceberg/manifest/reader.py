@@ -156,8 +156,8 @@ def read_manifest(
             bounds of data files: `Nested` if Polars read them, else dicts.
 
     Raises:
-        CorruptDataError: the file is not a manifest, a required field is missing, the file is cut, or it has fewer
-            delete files of a status than the manifest list states. Other wrong counts are findings of `verify`.
+        CorruptDataError: the file is not a manifest, a required field is missing, or entries are lost: their counts
+            and the file's size are less than the manifest list states. Other wrong counts are findings of `verify`.
         NotFoundError: there is no such file.
     """
     if data is None:

@@ -266,9 +266,6 @@ def plan_snapshot(
     manifests = [manifest for manifest in files.manifests(table.io) if pruning.may_match_manifest(manifest)]
     data_manifests = [manifest for manifest in manifests if manifest.content == DATA]
     oldest = min((manifest.min_sequence_number for manifest in data_manifests), default=0)
-    delete_manifests = [
-        m for m in manifests if m.content != DATA and m.sequence_number >= oldest and data_manifests
-    ]
     specs = table.specs()
     deletes = DeleteIndex(metadata)
     found: list[ManifestEntry] = []
@@ -280,7 +277,10 @@ def plan_snapshot(
             may_match = pruning.data_file_test(spec_id)
             found.extend(entries if may_match is None else filter(may_match, entries))
         select_deletes = _referencing({data.file_path for data in found}) if pruning.filters else None
-        if select_deletes is not None and not found:
+        # the manifest list may be wrong about the oldest data file: a delete manifest would be left out
+        oldest = min((oldest, *(data.sequence_number or 0 for data in found)))
+        delete_manifests = [m for m in manifests if m.content != DATA and m.sequence_number >= oldest]
+        if not data_manifests or (select_deletes is not None and not found):
             delete_manifests = []
         read = read_manifests(table.io, delete_manifests, specs, metrics=False, select=select_deletes)
         for spec_id, entries in files.live(read, data=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.errors import ConflictError, InvalidInputError
+from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.manifest import (
     ADDED,
     DELETED,
@@ -324,3 +325,39 @@ def test_metadata_properties_that_are_not_allowed_are_refused_before_the_commit(
     with pytest.raises(InvalidInputError, match=f"property {name}.*found '{value}'"):
         iceberg.append(table, some(2))
     assert files_of(table) == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "removed"])
+@pytest.mark.parametrize("content", [0, 1])
+def test_a_manifest_that_cannot_be_read_is_left_out_of_the_merge_and_stays_listed(
+    racing: RacingCatalog, damage: str, content: int
+) -> None:
+    table = make(racing, properties={LEAST: "100"})
+    iceberg.append(table, some(*range(20)))
+    for n in range(3):
+        iceberg.append(table, some(100 + n))
+        iceberg.delete(table, f"id = {n}") if content else None
+    set_properties(racing, {LEAST: "2"})
+    damaged = manifests(table, content)[-1]
+    known = set(map(identity, entries(table, content)))
+    path = local(damaged.path)
+    whole = path.read_bytes()
+    if damage == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(whole[:-30] if damage == "cut" else whole[:-30] + bytes(30))
+    iceberg.append(table, some(1000))
+    found = manifests(table, content)
+    assert damaged in found
+    if content == 0:
+        assert len(found) == 2
+    with pytest.raises((CorruptDataError, NotFoundError), match=re.escape(path.name)):
+        iceberg.verify(table)
+    path.write_bytes(whole)
+    assert known <= set(map(identity, entries(table, content)))
+    iceberg.append(table, some(1001))
+    if content == 0:
+        assert len(manifests(table, content)) == 1
+    ids = [*range(3 if content else 0, 20), 100, 101, 102, 1000, 1001]
+    assert rows_of(table)["id"].to_pylist() == ids
+    assert iceberg.verify(table) == []
