@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._io import open_source
@@ -20,8 +21,9 @@ from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.puffin.vectors import Problem, read_vector
-from puffin_fast.rows.files.parquet import open_parquet
+from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
+from puffin_fast.rows.scan.located_rows import with_text
 from puffin_fast.rows.scan.splits import jobs_of
 from puffin_fast.rows.tasks import Task, TaskOf
 
@@ -110,7 +112,8 @@ def _check_rows(base: Snapshot, damaged: AbstractSet[str | None], threads: int |
         try:
             jobs = jobs_of([TaskOf(task.data)], 1, together=False)
             for job in jobs:
-                deque(reader.read_all(job), maxlen=0)
+                for batch in chain.from_iterable(reader.read_all(job)):
+                    with_text(batch, path)
         except PuffinFastError as error:
             return [Problem(path, None, path, str(error))]
         return []
@@ -159,7 +162,7 @@ def _check_file(
         wrong(location, None, "numRecords: expected a number beside a deletion vector, found none")
     if data_files:
         try:
-            stored = open_parquet(storage, location).metadata.num_rows
+            stored = ParquetReader(storage, location).n_rows
             if n_rows not in (UNKNOWN, stored):
                 wrong(location, None, f"numRecords: expected {stored} (footer), found {n_rows}")
             n_rows = stored

@@ -255,7 +255,8 @@ def _needed_by_others(
 ) -> set[str]:
     """Returns the files that other tables need whose metadata files are among the listed files.
 
-    Metadata files of any age are read: the newest one of another table may be younger than the files that it needs.
+    Metadata files of any age are read: the newest one of another table may be younger than the files that it needs, and
+    an older one the state of another catalog, which needs the files of its snapshots.
 
     Args:
         table: its files are left out.
@@ -283,6 +284,8 @@ def _needed_by_others(
     found: set[str] = set()
     read: set[str] = set()
     newest: dict[UUID, tuple[str, TableMetadata]] = {}
+    known: set[str] = set()
+    older: list[tuple[str, TableMetadata]] = []
     for _ in range(MAX_LISTINGS):
         paths = [path for path, _, _ in listed if is_metadata_file(path) and path not in read]
         is_complete = True
@@ -293,6 +296,10 @@ def _needed_by_others(
                 before = newest.get(metadata.table_uuid)
                 if before is None or before[1].last_updated_ms < metadata.last_updated_ms:
                     newest[metadata.table_uuid] = path, metadata
+                own = [snapshot for snapshot in metadata.snapshots if snapshot.manifest_list not in known]
+                if own:  # few: a metadata file repeats the snapshots of the one before it
+                    known.update(snapshot.manifest_list for snapshot in own)
+                    older.append((path, metadata.model_copy(update={"snapshots": own})))
         if is_complete:
             break
         read.update(paths)
@@ -302,6 +309,10 @@ def _needed_by_others(
     for path, metadata in newest.values():
         other = Table(table.name(), metadata, path, table.io, table.catalog)
         found |= needed_files(other, metadata.snapshots, threads)
+    for path, metadata in older:
+        other = Table(table.name(), metadata, path, table.io, table.catalog)
+        some = [snapshot for snapshot in metadata.snapshots if snapshot.manifest_list not in found]
+        found.update(snapshot_files(other, some, threads, without=found, missing=[]))  # some have expired
     return found
 
 

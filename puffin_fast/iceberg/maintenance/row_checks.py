@@ -1,4 +1,4 @@
-"""Decodes and counts all rows of a snapshot's data files: damage of pages shows up, in files of any format."""
+"""Decodes and counts all rows of a snapshot's data files: damage of pages and text shows up, in files of any format."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.scan.scan import Scan
+from puffin_fast.rows.scan.located_rows import with_text
 from puffin_fast.rows.scan.splits import jobs_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def check_rows(scan: Scan, files: Sequence[ManifestEntry], threads: int | None) 
         path = data.file_path
         try:
             jobs = jobs_of([FileTask(data)], 1, together=False)
-            n_rows = sum(batch.num_rows for job in jobs for group in reader.read_all(job) for batch in group)
+            batches = (batch for job in jobs for group in reader.read_all(job) for batch in group)
+            n_rows = sum(with_text(batch, path).num_rows for batch in batches)
         except PuffinFastError as error:
             return [Finding(kind_of(error), path, path, None, str(error))]
         if n_rows == data.record_count:

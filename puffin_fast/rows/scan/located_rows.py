@@ -116,7 +116,7 @@ def located_groups(
 
     def work(job: Sequence[Split]) -> Iterator[Made]:
         found = (
-            (numbers[id(split.task)], _checked(batch, split.task))
+            (numbers[id(split.task)], with_text(batch, split.task.data.file_path))
             for split in job
             for batch in reader.read(split)
         )
@@ -126,14 +126,18 @@ def located_groups(
     return in_order([*jobs_of(tasks, workers)], work, workers, label="reading data files")
 
 
-def _checked(batch: pa.RecordBatch, task: Task) -> pa.RecordBatch:
-    """The rows of a data file; text that is not UTF-8 could not be written."""
+def with_text(batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
+    """Returns rows of a data file after a check of their text: if it is not UTF-8, it could not be written.
+
+    Raises:
+        CorruptDataError: it is not.
+    """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             check_text(column)
         except pa.ArrowInvalid as error:
             raise CorruptDataError(
-                f"column {name}", path=task.data.file_path, expected="text in UTF-8", found=error
+                f"column {name}", path=path, expected="text in UTF-8", found=error
             ) from error
     return batch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_fast import iceberg
+from puffin_fast import delta, iceberg
 from puffin_fast.columns.plain_types import check_text
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.rows.match import given_rows
@@ -112,3 +113,36 @@ def test_a_rewrite_checks_each_text_once(
     iceberg.rewrite_data_files(table, min_input_files=2)
     n_columns = len(SCHEMA) + 3  # position, row id and sequence number
     assert sum(checked) == 4 * n_columns
+
+
+@pytest.mark.parametrize("column", ["s", "l"])
+def test_verify_finds_it_where_it_decodes_rows(
+    shared_catalog: SqlCatalog, namespace: str, column: str, tmp_path: Path
+) -> None:
+    table = made(shared_catalog, namespace, column, "none", tmp_path)
+    assert iceberg.verify(table) == []
+    (finding,) = iceberg.verify(table, level="rows")
+    assert finding.path.endswith("foreign.parquet")
+    assert f"column {column}: expected text in UTF-8" in finding.message
+
+
+@pytest.mark.parametrize("column", ["s", "l"])
+def test_verify_finds_it_in_delta_tables(column: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    delta.create_table(path, SCHEMA)
+    delta.append(path, pa.table({"id": [1], "s": ["okokok"], "l": [["okokok"]]}, SCHEMA))
+    (file,) = path.glob("*.parquet")
+    rows = pq.read_table(file)
+    at = rows.schema.get_field_index(column)
+    text = not_utf8(pa.string())
+    values = text if column == "s" else pa.ListArray.from_arrays([0, 1], text)
+    rows = rows.set_column(at, rows.schema.field(at), values.cast(rows.schema.field(at).type))
+    pq.write_table(rows, file, write_statistics=False)
+    (size,) = (problem.message for problem in delta.verify(path))
+    assert size.startswith("size: ")
+    log = path / "_delta_log" / f"{1:020}.json"
+    stated = re.sub(r'"size":\d+', f'"size":{file.stat().st_size}', log.read_text())
+    log.write_text(stated)
+    assert delta.verify(path) == []
+    (problem,) = delta.verify(path, level="rows")
+    assert f"column {column}: expected text in UTF-8" in problem.message

@@ -314,6 +314,30 @@ def test_files_of_a_table_that_was_dropped_are_no_orphans_of_its_successor(tmp_p
     assert iceberg.scan(catalog.register_table("n.again", location)).to_arrow().num_rows == 10
 
 
+def test_files_of_an_older_state_of_another_table_are_no_orphans(tmp_path: Path) -> None:
+    """Another catalog may have the older state, which does not know that its snapshots have expired."""
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    mine, other = (
+        iceberg.create_table(
+            catalog, name, pa.schema([("id", pa.int64())]), location=f"file://{tmp_path}/same"
+        )
+        for name in ("n.a", "n.b")
+    )
+    iceberg.append(other, pa.table({"id": range(100)}))
+    stale = other.refresh().metadata_location
+    for path in (tmp_path / "same").rglob("*"):
+        os.utime(path, (1e9, 1e9))
+    iceberg.overwrite(other, pa.table({"id": range(5)}))
+    catalog.drop_table("n.b")
+    newer = catalog.register_table("n.newer", other.metadata_location)
+    with iceberg.v3_metadata(catalog):
+        newer.maintenance.expire_snapshots().by_id(newer.snapshots()[0].snapshot_id).commit()
+    assert iceberg.orphan_files(mine, older_than=AT_ONCE).num_rows == 0
+    assert iceberg.scan(catalog.register_table("n.stale", stale)).count() == 100
+    catalog.engine.dispose()
+
+
 def test_an_age_that_is_no_timedelta_is_refused(tmp_path: Path) -> None:
     catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
     catalog.create_namespace("n")
