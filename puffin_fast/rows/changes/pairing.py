@@ -94,9 +94,7 @@ class Pairing:
     def _division(self, stage: Stage) -> Division:
         def hashes(rows: pa.Table) -> npt.NDArray[np.uint64]:
             columns = [one_array(rows.column(at)) for at in stage.columns]
-            return key_hashes(
-                [c for c in columns if not _is_nested(c.type)] or [pa.nulls(len(rows), pa.int64())]
-            )
+            return _hashes([column for column in columns if not _is_nested(column.type)], len(rows))
 
         return Division(hashes, lambda rows: _COPIES * int(rows.nbytes), self.limit)
 
@@ -106,11 +104,10 @@ class Pairing:
         eligible = np.ones(len(rows), np.bool_)
         if not stage.null_safe:
             eligible = rows.column(stage.columns[0]).is_valid().to_numpy()
-        candidates = np.flatnonzero(eligible)
-        some = rows if len(candidates) == len(rows) else rows.take(pa.array(candidates))
-        codes = codes_of([one_array(some.column(at)) for at in stage.columns], len(some))
-        deleted, inserted = partners(codes, kinds[candidates] == INSERT)
-        deleted, inserted = candidates[deleted], candidates[inserted]
+        columns = [one_array(rows.column(at)) for at in stage.columns]
+        deleted, inserted = equal_rows(
+            columns, *(np.flatnonzero(eligible & (kinds == kind)) for kind in (DELETE, INSERT))
+        )
         rest = np.ones(len(rows), np.bool_)
         rest[deleted] = rest[inserted] = False
         if stage.makes_updates and len(deleted):
@@ -124,33 +121,94 @@ class Pairing:
             left.add(rows if rest.all() else rows.take(pa.array(np.flatnonzero(rest))))
 
     def _same(self, rows: pa.Table, left: Rows, right: Rows) -> npt.NDArray[np.bool_]:
-        same = np.ones(len(left), np.bool_)
-        for at in self.shown:
-            values = one_array(rows.column(at))
-            same &= same_values(values.take(pa.array(left)), values.take(pa.array(right)))
-        return same
+        return _same([one_array(rows.column(at)) for at in self.shown], left, right)
 
 
 def _with_kinds(rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:
     return rows.set_column(0, rows.schema.field(0), pa.array(kinds))
 
 
-def partners(codes: Rows, is_inserted: npt.NDArray[np.bool_]) -> tuple[Rows, Rows]:
+def equal_rows(columns: Sequence[Any], deleted: Rows, inserted: Rows) -> tuple[Rows, Rows]:
+    """Returns the rows of pairs of a deleted and an inserted row with the same values, each row at most once.
+
+    Rows are paired by hashes, first of the columns of a fixed width, and the pairs compared. Rows of a hash that
+    different rows have are paired again: by the hashes of all columns, then by their values.
+
+    Args:
+        columns: the values, as `same_values` compares them.
+        deleted, inserted: rows, ascending.
+    """
+    found = []
+    for hashed in ([c for c in columns if _is_fixed(c.type)], [c for c in columns if not _is_nested(c.type)]):
+        hashes = _hashes(hashed, len(columns[0]))
+        left, right = partners(hashes, deleted, inserted)
+        same = _same(columns, left, right)
+        if same.all():
+            found.append((left, right))
+            break
+        unlike = np.unique(hashes[left[~same]])
+        sure = ~np.isin(hashes[left], unlike)
+        found.append((left[sure], right[sure]))
+        deleted, inserted = (side[np.isin(hashes[side], unlike)] for side in (deleted, inserted))
+    else:
+        rows = np.concatenate([deleted, inserted])
+        codes = np.zeros(len(columns[0]), np.int64)
+        codes[rows] = codes_of([column.take(pa.array(rows)) for column in columns], len(rows))
+        found.append(partners(codes, deleted, inserted))
+    left, right = (np.concatenate(side) for side in zip(*found, strict=True))
+    order = np.argsort(left)
+    return left[order], right[order]
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    return not _is_nested(kind) and pa.types.is_primitive(kind)
+
+
+def _hashes(columns: Sequence[Any], n_rows: int) -> npt.NDArray[np.uint64]:
+    """Equal rows have equal hashes."""
+    return key_hashes([*map(_bits, columns)] or [pa.nulls(n_rows, pa.int64())])
+
+
+def _bits(column: Any) -> Any:
+    """Floats as the integers of their bits; integers of less than 32 bits, which are no keys, as wider ones."""
+    if pa.types.is_integer(column.type) and column.type.bit_width < 32:
+        return column.cast(pa.int32())
+    if not pa.types.is_floating(column.type):
+        return column
+    return column.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[column.type.bit_width])
+
+
+def _same(columns: Sequence[Any], left: Rows, right: Rows) -> npt.NDArray[np.bool_]:
+    same = np.ones(len(left), np.bool_)
+    for column in columns:
+        same &= same_values(column.take(pa.array(left)), column.take(pa.array(right)))
+    return same
+
+
+def partners(codes: npt.NDArray[Any], deleted: Rows, inserted: Rows) -> tuple[Rows, Rows]:
     """Returns the rows of pairs: of the rows with one code, the first deleted and the first inserted one, and so on.
 
     Args:
-        codes: for each row the number of its values.
-        is_inserted: whether the row is inserted; else it is deleted.
+        codes: of all rows.
+        deleted, inserted: rows, ascending.
     """
-    order = np.lexsort((is_inserted, codes))
-    codes, sides = codes[order], is_inserted[order]
-    starts = np.append(True, (codes[1:] != codes[:-1]) | (sides[1:] != sides[:-1])) if len(codes) else codes
-    first = np.flatnonzero(starts)
-    ranks = np.arange(len(codes)) - np.repeat(first, np.diff(first, append=len(codes)))
-    again = np.lexsort((sides, ranks, codes))
-    order, codes, ranks = order[again], codes[again], ranks[again]
-    at = np.flatnonzero((codes[1:] == codes[:-1]) & (ranks[1:] == ranks[:-1]))
-    return order[at], order[at + 1]
+    sides = [rows[np.argsort(codes[rows])] for rows in (deleted, inserted)]
+    runs = [_runs(codes[rows]) for rows in sides]
+    _, *places = np.intersect1d(runs[0][0], runs[1][0], assume_unique=True, return_indices=True)
+    starts = [run[1][at] for run, at in zip(runs, places, strict=True)]
+    lengths = np.minimum(*(run[2][at] for run, at in zip(runs, places, strict=True)))
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    left, right = (
+        rows[np.repeat(start, lengths) + within] for rows, start in zip(sides, starts, strict=True)
+    )
+    order = np.argsort(left)
+    return left[order], right[order]
+
+
+def _runs(ordered: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Rows, Rows]:
+    """The values of an ordered array, and the start and length of the run of each."""
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else np.arange(0)
+    return ordered[starts], starts, np.diff(starts, append=len(ordered))
 
 
 def codes_of(columns: Sequence[Any], n_rows: int) -> Rows:
@@ -176,9 +234,9 @@ def _codes(column: Any) -> Rows:
         column = pa.array(
             [None if value is None else repr(value) for value in column.to_pylist()], pa.string()
         )
-    elif pa.types.is_floating(kind):
-        column = column.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width])
-    found: Rows = pc.dictionary_encode(column, null_encoding="encode").indices.to_numpy().astype(np.int64)
+    found: Rows = (
+        pc.dictionary_encode(_bits(column), null_encoding="encode").indices.to_numpy().astype(np.int64)
+    )
     return found
 
 
