@@ -7,17 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.scan.row_scan import RowScan
 from puffin_fast.limits import KEY_BYTES
+from puffin_fast.rows.changes.copies import LINEAGE
 from puffin_fast.rows.changes.lines import ChangeReader, commit_fields
 from puffin_fast.rows.changes.pairing import Pairing, Stage
 from puffin_fast.rows.changes.states import CommitChanges, FileStates
 from puffin_fast.rows.files.conversion import arrow_type
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
+from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.scan.file_reader import FileReader
 
@@ -114,6 +117,7 @@ class ChangeScan(RowScan):
             partial(FileStates, self._io, known, **self._options),
             self._reader_of(metadata=known),
             self._reader_of(self._keys, [_ROW_ID], known),
+            self._lineage_reader(known),
             self._feed_reader(),
             Pairing(tuple(stages), (*values,), KEY_BYTES.of(self._io), self._updates),
             shown,
@@ -123,6 +127,22 @@ class ChangeScan(RowScan):
             self._ordinal,
             not self._row_filter.always_true,
             self._threads,
+        )
+
+    def _lineage_reader(self, metadata: TableMetadata) -> Callable[[], FileReader]:
+        """A factory of readers of the lineage of all rows; it can be pickled."""
+        schema = pa.schema([(column.name, column.type) for column in LINEAGE])
+        every = RowFilter.bind(AlwaysTrue(), self._read_schema)
+        return partial(
+            FileReader,
+            self._io,
+            metadata,
+            self._read_schema,
+            (),
+            LINEAGE,
+            every,
+            schema,
+            **self._options,
         )
 
     def _feed_reader(self) -> Callable[[], FileReader] | None:

@@ -3,6 +3,7 @@
 ```
 plain layout    shown columns | requested metadata columns                          where nothing pairs
 paired layout   shown columns | key columns | requested metadata columns | _row_id  where a commit deletes and inserts
+lineage layout  _row_id | _last_updated_sequence_number | _pos                      the same, of whole files
 feed layout     shown columns | key columns | _change_type                          files of changes that a commit wrote
 ```
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 
 from puffin_fast._run.streams import in_order
 from puffin_fast.errors import CorruptDataError
+from puffin_fast.rows.changes.copies import without_copies
 from puffin_fast.rows.changes.pairing import DELETE, INSERT, KIND, POSTIMAGE, PREIMAGE, Pairing, Stage
 from puffin_fast.rows.changes.states import ChangedRows, Commit, CommitChanges, FileStates
 from puffin_fast.rows.files.metadata_columns import MetadataColumn
@@ -89,7 +91,7 @@ class ChangeReader:
 
     Attributes:
         make_states: makes what compares states of data files; can be pickled.
-        plain, paired, feed: make readers of the layouts; `feed` is None for formats without feed files.
+        plain, paired, lineage, feed: make readers of the layouts; `feed` is None for formats without feed files.
         pairing: how rows are paired; its places count the column `KIND`.
         shown: number of shown columns.
         keys: number of key columns of the paired layout.
@@ -103,6 +105,7 @@ class ChangeReader:
     make_states: Callable[[], FileStates]
     plain: MakeReader
     paired: MakeReader
+    lineage: MakeReader
     feed: MakeReader | None
     pairing: Pairing
     shown: int
@@ -119,11 +122,16 @@ class ChangeReader:
             if batch.num_rows:
                 yield self._line(batch, kinds, changes.commit)
 
+    def changed_rows(self, changes: CommitChanges) -> ChangedRows:
+        """Returns the deleted and the inserted rows of a commit, without those that are copies by their lineage."""
+        found = self.states.changed_rows(changes.files, self.threads)
+        return without_copies(partial(read_tasks, self.lineage), found, self.threads)
+
     def count(self, changes: CommitChanges) -> int:
         """Returns the number of lines; rows are read only if they may pair, are filtered, or deleted by equality."""
         if changes.feed:
             return sum(batch.num_rows for batch, _ in self._feed_lines(changes.feed))
-        rows = self.states.changed_rows(changes.files, self.threads)
+        rows = self.changed_rows(changes)
         tasks = rows.deleted or rows.inserted
         one_side = not (rows.deleted and rows.inserted) and not self.is_filtered
         if one_side and not any(task.equality_deletes for task in tasks):
@@ -142,7 +150,7 @@ class ChangeReader:
     def _lines_of(self, changes: CommitChanges) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
         if changes.feed:
             return self._feed_lines(changes.feed)
-        return self._row_lines(self.states.changed_rows(changes.files, self.threads))
+        return self._row_lines(self.changed_rows(changes))
 
     def _feed_lines(self, tasks: Sequence[Task]) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
         """The lines of feed files. The images of an update that changes no shown value cancel each other."""

@@ -182,6 +182,25 @@ def chain(table: Table, start: int) -> tuple[list[int], list[int]]:
     return ids[:-1], ids[1:]
 
 
+def test_copied_rows_are_found_by_their_lineage_before_they_are_read(table: Table) -> None:
+    start = head(table)
+    iceberg.update(table, "id = 2", {"s": "b"})
+    iceberg.update(table, "id = 3", {"s": "a"})
+    iceberg.delete(table, "id = 1")
+    iceberg.rewrite_data_files(table, min_deleted=0)
+    found = iceberg.changes(table, start, net=True)
+    (commit,) = found.plan
+    assert all(None in (file.before, file.after) for file in commit.files)
+    reader = found.change_reader()
+    left, n_live = reader.changed_rows(commit), reader.plain().n_live
+    assert [sum(map(n_live, side)) for side in (left.deleted, left.inserted)] == [3, 2]  # ids 1 to 3, 2 and 3
+    assert short(found) == [(0, 1, "d", "a"), (0, 2, "U", "b"), (0, 2, "u", "a")]
+    assert short(iceberg.changes(table, start, net=True, row_filter="s = 'a'")) == [
+        (0, 1, "d", "a"),
+        (0, 2, "d", "a"),
+    ]
+
+
 def test_position_delete_files_of_several_data_files_and_twice_deleted_rows(table2: Table) -> None:
     start = head(table2)
     paths = sorted(
