@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_fast import delta
+from puffin_fast import PositionBitmap, delta, dv
 from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.changes.lines import WORDS
@@ -133,6 +134,35 @@ def test_only_the_live_rows_of_an_unpaired_file_change(tmp_path: Path) -> None:
     delta.delete(table, "id <= 4")  # removes the file with its vector
     assert "deletionVector" in next(a["remove"] for a in actions(table, 4) if "remove" in a)
     assert short(delta.changes(table, 4)) == [(4, id, "d", "a") for id in (1, 3, 4)]
+
+
+def inline(positions: list[int]) -> dict[str, Any]:
+    """The descriptor of a deletion vector that is stored in the log."""
+    text, size = dv.delta.encode_inline(PositionBitmap.from_positions(positions))
+    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": size, "cardinality": len(positions)}
+
+
+def test_vectors_in_the_log_of_one_data_file_are_those_of_their_versions(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    file = next(line["add"] for line in actions(table, 1) if "add" in line)
+    vectors = [None, inline([0, 1]), inline([1, 2]), inline([1]), None]
+    for version, (old, new) in enumerate(pairwise(vectors), 3):
+        sides = {"remove": old, "add": new}
+        lines = [
+            {kind: file | ({} if vector is None else {"deletionVector": vector})}
+            for kind, vector in sides.items()
+        ]
+        write_actions(table, version, lines)
+    assert short(delta.changes(table, 3)) == [
+        (3, 1, "d", "a"),
+        (3, 2, "d", "a"),
+        (4, 1, "i", "a"),
+        (4, 3, "d", "a"),
+        (5, 3, "i", "a"),
+        (6, 2, "i", "a"),
+    ]
+    assert short(delta.changes(table, 4, net=True)) == [(6, 1, "i", "a"), (6, 2, "i", "a")]
+    assert short(delta.changes(table, 4, 4, net=True)) == [(4, 1, "i", "a"), (4, 3, "d", "a")]
 
 
 def test_the_range_of_versions(tmp_path: Path) -> None:

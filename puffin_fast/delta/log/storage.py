@@ -77,9 +77,10 @@ class TableStorage(FileIO):
         return decoded if scheme else f"{self.root}/{decoded}"
 
     def add_inline(self, name: str, record: bytes) -> str:
-        """Makes the record of an inline vector readable; returns its location."""
-        location = f"{INLINE}{name}"
-        self._inline[location] = record
+        """Makes the record of an inline vector readable; returns its location, which another record does not have."""
+        location, number = f"{INLINE}{name}", 1
+        while self._inline.setdefault(location, record) != record:
+            location, number = f"{INLINE}{name}#{number}", number + 1
         return location
 
     def open(self, location: str) -> Any:
