@@ -15,8 +15,9 @@ from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.changes.plan import ChangePlanner
 from puffin_fast.delta.changes.versions import Ends, Versions
 from puffin_fast.delta.log.actions import read_file_changes
+from puffin_fast.delta.log.head import load_head
 from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
-from puffin_fast.delta.log.snapshot import Snapshot, commit_time, load_snapshot
+from puffin_fast.delta.log.snapshot import LOG_READERS, Snapshot, commit_time, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from pyiceberg.expressions import BooleanExpression
 
-_READERS = 16
-"""Number of commits that are read at a time from an object store."""
-
 
 class DeltaChanges(ChangeScan):
     """The changes between two versions, created by `changes`. Commits are read when they are requested."""
@@ -45,8 +43,8 @@ class DeltaChanges(ChangeScan):
         self._storage, self._listing = storage, LogListing.of(storage)
         newest = self._listing.latest if newest is None else newest
         self._versions = Versions.of(storage, self._listing, ends, newest)
-        self._after = load_snapshot(storage, self._listing.segment(self._versions.last))
-        self._table = DeltaTable.of(self._after)
+        self._head = load_head(storage, self._listing.segment(self._versions.last))
+        self._table = DeltaTable.of(self._head)
         super().__init__(
             storage,
             self._table.metadata,
@@ -83,12 +81,15 @@ class DeltaChanges(ChangeScan):
         if self._net:
             if first == last + 1:
                 return []
-            before = load_snapshot(self._storage, self._listing.segment(first - 1)) if first else None
+            before, after = (
+                load_snapshot(self._storage, self._listing.segment(at)) if at >= 0 else None
+                for at in (first - 1, last)
+            )
             if before is not None:
                 self._check_types(first - 1, before.metadata)
-            return [CommitChanges(Commit(last, self._time(last), 0), planner.between(before, self._after))]
+            return [CommitChanges(Commit(last, self._time(last), 0), planner.between(before, after))]
         wanted = self._versions.between(self._listing)
-        threads = None if self._storage.is_local else _READERS
+        threads = None if self._storage.is_local else LOG_READERS
         contents = on_threads(lambda at: read_commit(self._storage, at), wanted, threads)
         commits = [
             (data, read_file_changes(at, f"{self._storage.root}/{commit_path(at)}", data))
@@ -111,7 +112,7 @@ class DeltaChanges(ChangeScan):
 
     def _check_types(self, version: int, metadata: Mapping[str, Any]) -> None:
         """Refuses an older version in which a column that is read had a type that does not become the present one."""
-        older = TableSchema.of(replace(self._after, metadata=metadata))
+        older = TableSchema.of(replace(self._head, metadata=metadata))
         known = {
             names.names[0]: field for names, field in zip(older.names, older.schema.fields, strict=False)
         }

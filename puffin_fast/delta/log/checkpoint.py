@@ -6,7 +6,7 @@ Only the columns that determine the live files are read. A complete action is re
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,37 @@ def _read_parquet(
         return _actions_of(storage, path, version, columns, source, table)
 
 
+def read_rare_actions(
+    storage: TableStorage, path: str, kinds: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the actions of some types in a Parquet file of a checkpoint; its other columns are not read.
+
+    Args:
+        storage: of the table.
+        path: of the file, relative to the table.
+        kinds: of `RARE_ACTIONS`.
+
+    Raises:
+        CorruptDataError: the file is not a checkpoint.
+    """
+    where, data = f"{storage.root}/{path}", storage.read(path)
+    with reading(where), ArrowFile(pa.BufferReader(data), where) as file:
+        wanted = [name for name in kinds if file.schema_arrow.get_field_index(name) >= 0]
+        check_decoded(file, data, wanted, _limit(data), where)
+        yield from _dictionaries(_read_rows(file, wanted, _limit(data), where), where)
+
+
+def _dictionaries(table: pa.Table, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the values of the columns of rare actions."""
+    for name in RARE_ACTIONS:
+        if name in table.schema.names:
+            column = table[name].combine_chunks()
+            found = column.filter(column.is_valid()).to_pylist(maps_as_pydicts="strict")
+            for action in map(_drop_nulls, found):
+                check({name: action}, Actions, "an action", where)
+                yield name, action
+
+
 def _limit(data: bytes) -> int:
     """Bytes that columns of a checkpoint may become."""
     return max(_LEAST_DECODED, most_inflated(len(data)))
@@ -203,14 +234,7 @@ def _actions_of(
     storage: TableStorage, path: str, version: int, columns: Sequence[str], source: int, table: pa.Table
 ) -> FileActions:
     where = f"{storage.root}/{path}"
-    others: list[tuple[int, str, dict[str, Any]]] = []
-    for name in RARE_ACTIONS:
-        if name in table.schema.names:
-            column = table[name].combine_chunks()
-            found = column.filter(column.is_valid()).to_pylist(maps_as_pydicts="strict")
-            for action in map(_drop_nulls, found):
-                check({name: action}, Actions, "an action", where)
-                others.append((version, name, action))
+    others = [(version, name, action) for name, action in _dictionaries(table, where)]
     if not columns:
         columns = _columns_of(others, where)
     add, rows = _struct(table, "add", where)

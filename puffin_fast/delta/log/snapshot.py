@@ -40,7 +40,7 @@ from puffin_fast.iceberg.plan.times import milliseconds_of
 _SEPARATOR = "\x1f"
 _SPELLED = "^/|[%:]"
 """Matches paths that differ from the location relative to the table: encoded or absolute ones."""
-_READERS = 16
+LOG_READERS = 16
 """Number of commits that are read at a time from an object store."""
 
 
@@ -230,7 +230,7 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
         base = read_checkpoint(storage, segment.checkpoint_files, segment.checkpoint)
     known = _newest(base.others if base else [], "metaData")
     paths = [commit_path(at) for at in segment.commits]
-    contents = list(on_threads(storage.read, paths, None if storage.is_local else _READERS))
+    contents = list(on_threads(storage.read, paths, None if storage.is_local else LOG_READERS))
     files = (
         (at, f"{storage.root}/{path}", data)
         for at, path, data in zip(segment.commits, paths, contents, strict=True)
