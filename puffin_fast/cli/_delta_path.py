@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from puffin_fast.cli._catalog import open_catalog
 from puffin_fast.cli._path_table import PathTable, deletes_table, findings
-from puffin_fast.errors import InvalidInputError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +138,14 @@ class DeltaPath(PathTable):
 
         if before is not None and before < 0:
             raise InvalidInputError(f"{self.path}: expected a version of 0 or more, found {before}")
+        if before is not None and after is not None and before > after and not options.get("net"):
+            raise InvalidInputError(
+                f"--from-snapshot-id={before}: expected at most {after}, the state after; with --net any two versions "
+                "are compared"
+            )
         self._refuse(options, "branch", "tag")
+        if before is not None and before > (newest := delta().snapshot(self.path).version):
+            raise NotFoundError(f"{self.path}: no version {before}, the newest is {newest}")
         time = from_timestamp_exclusive
         return delta().changes(
             self.path,

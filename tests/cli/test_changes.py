@@ -163,6 +163,11 @@ def test_bad_ranges_and_files_are_errors(run: Run, tables: dict[str, Made], tmp_
         ):
             result = run("changes", *made.arguments, *wrong)
             assert (result.exit_code, result.stdout) == (1, ""), wrong
+    for wrong, message in (
+        (("--from-snapshot-id", 9), "no version 9, the newest is 4"),
+        (("--from-snapshot-id", 3, "--to-snapshot-id", 1), "--from-snapshot-id=3: expected at most 1"),
+    ):
+        assert message in run("changes", *tables["delta"].arguments, *wrong).stderr
     refused = run("changes", *tables["delta"].arguments, "--branch", "audit")
     assert refused.exit_code == 1
     assert "tables of Delta have no --branch" in refused.stderr

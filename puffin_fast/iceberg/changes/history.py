@@ -82,6 +82,7 @@ class History:
                 "to_snapshot_id_inclusive and to_timestamp_inclusive: expected at most one of them, found both"
             )
         if last is not None:
+            _known(metadata, last)
             after = resolve(table, snapshot_id=last, branch=ends.branch, tag=ends.tag)[0]
         else:
             after = resolve(table, branch=ends.branch, tag=ends.tag)[0]

@@ -11,6 +11,7 @@ feed layout     shown columns | key columns | _change_type                      
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._run.streams import in_order
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.rows.changes.copies import without_copies
 from puffin_fast.rows.changes.pairing import DELETE, INSERT, KIND, POSTIMAGE, PREIMAGE, Pairing, Stage
 from puffin_fast.rows.changes.states import ChangedRows, Commit, CommitChanges, FileStates
@@ -117,10 +118,15 @@ class ChangeReader:
     threads: int | None
 
     def lines(self, changes: CommitChanges) -> Iterator[pa.RecordBatch]:
-        """Yields the lines of a commit; no batch is empty."""
-        for batch, kinds in self._lines_of(changes):
-            if batch.num_rows:
-                yield self._line(batch, kinds, changes.commit)
+        """Yields the lines of a commit; no batch is empty.
+
+        Raises:
+            NotFoundError: a file of the state before or after the commit does not exist.
+        """
+        with _needed_by(changes.commit):
+            for batch, kinds in self._lines_of(changes):
+                if batch.num_rows:
+                    yield self._line(batch, kinds, changes.commit)
 
     def changed_rows(self, changes: CommitChanges) -> ChangedRows:
         """Returns the deleted and the inserted rows of a commit, without those that are copies by their lineage."""
@@ -129,14 +135,15 @@ class ChangeReader:
 
     def count(self, changes: CommitChanges) -> int:
         """Returns the number of lines; rows are read only if they may pair, are filtered, or deleted by equality."""
-        if changes.feed:
-            return sum(batch.num_rows for batch, _ in self._feed_lines(changes.feed))
-        rows = self.changed_rows(changes)
-        tasks = rows.deleted or rows.inserted
-        one_side = not (rows.deleted and rows.inserted) and not self.is_filtered
-        if one_side and not any(task.equality_deletes for task in tasks):
-            return sum(map(self._counter.n_live, tasks))
-        return sum(batch.num_rows for batch, _ in self._row_lines(rows))
+        with _needed_by(changes.commit):
+            if changes.feed:
+                return sum(batch.num_rows for batch, _ in self._feed_lines(changes.feed))
+            rows = self.changed_rows(changes)
+            tasks = rows.deleted or rows.inserted
+            one_side = not (rows.deleted and rows.inserted) and not self.is_filtered
+            if one_side and not any(task.equality_deletes for task in tasks):
+                return sum(map(self._counter.n_live, tasks))
+            return sum(batch.num_rows for batch, _ in self._row_lines(rows))
 
     @cached_property
     def states(self) -> FileStates:
@@ -212,6 +219,17 @@ class ChangeReader:
         return pa.RecordBatch.from_arrays(
             [*columns[: self.shown], *added, *columns[self.shown :]], schema=self.schema
         )
+
+
+@contextmanager
+def _needed_by(commit: Commit) -> Iterator[None]:
+    """Adds to errors about missing files which commit needs them: the table may no longer list them."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"{error}; the changes of {commit.number} need it, and a clean-up of older states may have removed it"
+        ) from error
 
 
 def _batch(columns: Sequence[pa.Array], names: Sequence[str], n_rows: int) -> pa.RecordBatch:
