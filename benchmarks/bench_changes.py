@@ -10,13 +10,18 @@
 - the scans of both states, compared by DuckDB (`EXCEPT ALL` in both directions)
 - deltalake's `load_cdf` of a twin whose change data feed was written; ours reads the table without a feed
 
+Then all data files of the Iceberg table are rewritten, in a table of its own: net changes across the rewrite. A job on
+metadata only: 10 of 100,000 data files have a new vector, in all manifests of deletes; compared with a plan.
+
 `cpu` is what targets are about.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +29,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import bench_plan
 from benchmarks.jobs import Contenders, measure_job
 from benchmarks.machine import report
 from benchmarks.rounds import OURS
@@ -36,7 +42,8 @@ POSITIONS, DUCKDB, DELTALAKE = (
 )
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("v", pa.float64())])
 ICEBERG_JOB, DELTA_JOB = "changes, Iceberg", "changes, Delta"
-COUNT_JOB = "count of deletes, Iceberg"
+COUNT_JOB, REWRITE_JOB = "count of deletes, Iceberg", "net changes across a rewrite, Iceberg"
+PLAN_JOB, PLANNED, PLAN = "plan of changes", 100_000, "plan of the table"
 
 
 def parts(n_rows: int, n_files: int) -> Iterator[pa.Table]:
@@ -52,8 +59,10 @@ def parts(n_rows: int, n_files: int) -> Iterator[pa.Table]:
         yield pa.table([pa.array(column) for column in columns], schema=SCHEMA)
 
 
-def iceberg_table(folder: Path, n_rows: int, n_files: int) -> tuple[Any, list[int]]:
-    """Makes the table once; returns it with its snapshots before, after the delete and after the update."""
+def iceberg_table(
+    folder: Path, n_rows: int, n_files: int, *, rewritten: bool = False
+) -> tuple[Any, list[int]]:
+    """Makes the table once; returns it with its snapshots before and after the delete, the update and the rewrite."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     from puffin_fast import iceberg
@@ -63,8 +72,9 @@ def iceberg_table(folder: Path, n_rows: int, n_files: int) -> tuple[Any, list[in
         "bench", uri=f"sqlite:///{folder}/changes.db", warehouse=f"file://{folder}/warehouse"
     )
     catalog.create_namespace_if_not_exists("changes")
-    name = f"changes.t{n_rows}_{n_files}"
-    if not catalog.table_exists(name) or len(catalog.load_table(name).metadata.snapshots) < n_files + 2:
+    name = f"changes.{'r' if rewritten else 't'}{n_rows}_{n_files}"
+    expected = n_files + 2 + rewritten
+    if not catalog.table_exists(name) or len(catalog.load_table(name).metadata.snapshots) < expected:
         if catalog.table_exists(name):
             catalog.drop_table(name)
         table = iceberg.create_table(catalog, name, SCHEMA)
@@ -72,9 +82,11 @@ def iceberg_table(folder: Path, n_rows: int, n_files: int) -> tuple[Any, list[in
             iceberg.append(table, part)
         iceberg.delete(table, "k = 0")
         iceberg.update(table, "k = 1", {"v": 2.0})
+        if rewritten:
+            iceberg.rewrite_data_files(table, min_deleted=0)
     table = catalog.load_table(name)
     history = [entry.snapshot_id for entry in table.metadata.snapshot_log]
-    return table, history[-3:]
+    return table, history[-3 - rewritten :]
 
 
 def delta_table(folder: Path, n_rows: int, n_files: int, *, feed: bool) -> str:
@@ -166,6 +178,73 @@ def count_job(folder: Path, n_rows: int, n_files: int) -> Contenders:
     }
 
 
+def rewrite_job(folder: Path, n_rows: int, n_files: int) -> Contenders:
+    """The net lines across a rewrite of all data files."""
+    from puffin_fast import iceberg
+
+    table, (start, *_, end) = iceberg_table(folder, n_rows, n_files, rewritten=True)
+    lines = partial(iceberg.changes, table, start, end, net=True)
+    expected = lines().count()
+
+    def states() -> tuple[pa.Table, pa.Table]:
+        return iceberg.scan(table, snapshot_id=start).to_arrow(), iceberg.scan(table).to_arrow()
+
+    return {
+        OURS: checked(lambda: lines().to_arrow().num_rows, expected),
+        DUCKDB: checked(lambda: compared(states), expected),
+    }
+
+
+def planned_table(root: Path) -> Any:
+    """A table of metadata only, made once: each manifest of vectors was written again for one new vector."""
+    from pyiceberg.table import StaticTable
+
+    from puffin_fast.iceberg.manifest import manifests_of, read_manifests, write_manifest, write_manifest_list
+
+    table = bench_plan.make(root, PLANNED, bounds=True)
+    document = root / "metadata" / "v2.metadata.json"
+    if not document.exists():
+        io, metadata, parent = table.io, table.metadata, table.metadata.snapshots[0]
+        spec, folder = metadata.spec(), f"file://{root}/metadata"
+        write = partial(write_manifest, io, metadata=metadata, spec=spec, content=1, snapshot_id=2)
+        kept = manifests_of(io, parent)
+        made, added = [manifest for manifest in kept if manifest.content == 0], []
+        for number, (_, (replaced, *others)) in enumerate(
+            read_manifests(io, [manifest for manifest in kept if manifest.content], metadata.specs())
+        ):
+            entries = [
+                replace(replaced, status=2, snapshot_id=2),
+                *(replace(one, status=0) for one in others),
+            ]
+            made.append(write(path=f"{folder}/again{number}.avro", entries=entries))
+            vector = replace(
+                replaced, status=1, snapshot_id=None, sequence_number=None, file_sequence_number=None
+            )
+            added.append(replace(vector, file_path=f"{folder}/new.puffin", content_offset=4 + number * 5000))
+        made.append(write(path=f"{folder}/added.avro", entries=added))
+        ids = {"snapshot_id": 2, "parent_snapshot_id": 1, "sequence_number": 3, "first_row_id": 0}
+        write_manifest_list(io, f"{folder}/snap2.avro", manifests=made, format_version=3, **ids)
+        content = bench_plan.metadata_of(root)
+        newer = {"snapshot-id": 2, "parent-snapshot-id": 1, "sequence-number": 3, "timestamp-ms": 2}
+        newer |= {"manifest-list": f"{folder}/snap2.avro", "summary": {"operation": "delete"}}
+        content["snapshots"].append(content["snapshots"][0] | newer)
+        content |= {"current-snapshot-id": 2, "last-sequence-number": 3}
+        content["refs"]["main"]["snapshot-id"] = 2
+        document.write_text(json.dumps(content))
+    return StaticTable.from_metadata(f"file://{document}")
+
+
+def plan_job(folder: Path, n_rows: int, n_files: int) -> Contenders:
+    """Which files changed, of a table of many; whatever the share."""
+    from puffin_fast import iceberg
+
+    table = planned_table(folder / f"plan-{PLANNED}")
+    return {
+        OURS: checked(lambda: len(iceberg.changes(table, 1).plan[0].files), 10),
+        PLAN: checked(lambda: len(iceberg.plan_files(table).tasks), PLANNED),
+    }
+
+
 def delta_job(folder: Path, n_rows: int, n_files: int) -> Contenders:
     """The same lines of a Delta table without a feed."""
     import deltalake
@@ -193,6 +272,8 @@ def delta_job(folder: Path, n_rows: int, n_files: int) -> Contenders:
 JOBS: dict[str, tuple[Callable[[Path, int, int], Contenders], dict[str, float]]] = {
     ICEBERG_JOB: (iceberg_job, {POSITIONS: 0.5, DUCKDB: 20.0}),
     COUNT_JOB: (count_job, {POSITIONS: 1.0}),
+    REWRITE_JOB: (rewrite_job, {DUCKDB: 20.0}),
+    PLAN_JOB: (plan_job, {PLAN: 0.5}),
     DELTA_JOB: (delta_job, {POSITIONS: 0.5, DUCKDB: 20.0, DELTALAKE: 2.0}),
 }
 """The jobs, with their targets."""
