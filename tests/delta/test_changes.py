@@ -275,6 +275,31 @@ def test_other_partition_columns_are_refused(tmp_path: Path) -> None:
         delta.changes(table, 2, net=True).count()
 
 
+@pytest.mark.parametrize("properties", [None, FEED], ids=["plain", "feed"])
+@pytest.mark.parametrize("altered", [False, True])
+def test_null_partitions_that_actions_leave_out(
+    tmp_path: Path, properties: dict[str, str] | None, altered: bool
+) -> None:
+    """Spark leaves null partition values out of `remove` and `cdc`."""
+    table = str(tmp_path / "t")
+    delta.create_table(table, SCHEMA, properties=properties, partition_columns=["s"])
+    delta.append(table, pa.table([[1, 2, 3], [None, None, "a"]], schema=SCHEMA))
+    delta.update(table, "id = 1", {"id": 7})
+    delta.delete(table, "id > 0")
+    for version in (2, 3):
+        lines = actions(table, version)
+        for line in lines:
+            for kind in ("remove", "cdc"):
+                if line.get(kind, {}).get("partitionValues") == {"s": None}:
+                    line[kind]["partitionValues"] = {}
+        if altered and version == 2:  # partition columns may have been others before
+            lines.append(next(line for line in actions(table, 0) if "metaData" in line))
+        write_actions(table, version, lines)
+    found = delta.changes(table, 2, updates=False)
+    assert short(found)[:2] == [(2, 1, "d", None), (2, 7, "i", None)]
+    assert short(found)[2:] == [(3, 2, "d", None), (3, 3, "d", "a"), (3, 7, "d", None)]
+
+
 def test_types_that_do_not_become_the_last_ones_are_refused(tmp_path: Path) -> None:
     deltalake = require_module("deltalake")
     table = made(tmp_path / "t")

@@ -56,9 +56,9 @@ class ChangePlanner:
             UnsupportedError: a file has other partition columns than the table.
             NotFoundError: a file does not exist.
         """
-        actions = list(actions)
+        actions = [(kind, action if partitioning else self._with_nulls(action)) for kind, action in actions]
         feed = [action for kind, action in actions if kind == "cdc"]
-        if feed and self._feed:
+        if feed and self._feed and all(map(self._is_complete, feed)):
             tasks = self._tasks(feed, f"version {version}")
             self._count(tasks)
             return [], tasks
@@ -115,10 +115,24 @@ class ChangePlanner:
                 found[path] = action
         return found
 
+    def _is_complete(self, action: Action) -> bool:
+        return (action.get("partitionValues") or {}).keys() == set(self._schema.partition_names)
+
+    def _with_nulls(self, action: Action) -> Action:
+        """Adds partition values that are null: Spark leaves them out of `remove` and `cdc`."""
+        given, names = action.get("partitionValues"), self._schema.partition_names
+        if given is None or self._is_complete(action) or not given.keys() < set(names):
+            return action
+        return {**action, "partitionValues": {name: given.get(name) for name in names}}
+
     def _with_partitions(self, version: int, removes: Mapping[str, Action]) -> dict[str, Action]:
-        """Adds partition values to removes without them, from the version before."""
+        """Adds partition values to removes without them, or without some, from the version before."""
         found = dict(removes)
-        missing = {path for path, action in removes.items() if action.get("partitionValues") is None}
+        missing = {
+            path
+            for path, action in removes.items()
+            if action.get("partitionValues") is None or not self._is_complete(action)
+        }
         if missing:
             before = snapshot(self._storage, version=version - 1)
             paths = [self._storage.location(path) for path in before.files["path"].to_pylist()]
