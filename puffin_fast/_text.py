@@ -56,9 +56,11 @@ def no_column(name: str, known: Iterable[str], whole: str = "the table has") -> 
     lower = {other.lower(): other for other in names}
     last = name.lower().rpartition(".")[2]
     near = [last] if last in lower else get_close_matches(name.lower(), lower, n=1)
-    hint = f"; did you mean {lower[near[0]]}" if near else ""
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return f"no column {name}{hint}; {whole} {', '.join(names[:MOST_NAMES]) or 'none'}{more}"
+    listed = f"{whole} {', '.join(names[:MOST_NAMES]) or 'none'}{more}"
+    if near:
+        return f"no column {name}; did you mean {lower[near[0]]}; {listed}"
+    return f"no column {name}; {listed}"
 
 
 MOST_SHOWN = 200

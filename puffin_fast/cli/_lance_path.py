@@ -32,7 +32,7 @@ class LancePath(PathTable):
 
     def columns(self) -> list[dict[str, object]]:
         """The columns, with Arrow's types."""
-        from puffin_fast.lance.dataset import opened
+        from puffin_fast.lance.deletions import opened
 
         schema = opened(self.path).schema
         return [

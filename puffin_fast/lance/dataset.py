@@ -7,8 +7,6 @@ from typing import Any
 
 from puffin_fast.lance.deletions import errors_of_pylance, fragments_of, opened, root_of
 
-__all__ = ["LanceFile", "data_files", "describe", "opened", "versions"]
-
 
 @dataclass(frozen=True, slots=True)
 class LanceFile:

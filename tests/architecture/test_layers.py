@@ -71,7 +71,7 @@ FOREIGN = {
     "pandas": {"spark"},
     "datasketches": set(),
     "click": {"cli"},
-    "rich": {"_run", "cli", "iceberg"},
+    "rich": {"_run", "_show", "cli", "iceberg"},
     "duckdb": {"cli", "iceberg"},
     "polars": {"avro", "iceberg"},
     "pyroaring": set(),
