@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast._run.packages import import_optional
+from puffin_fast.cli._sqlite import metadata_in_sqlite
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ _SQL = ("sqlite", "postgresql", "mysql")
 """The beginnings of the addresses of SQL catalogs."""
 
 
-def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
+def open_table(identifier: str, options: Mapping[str, str | None], *, to_read: bool = False) -> Table:
     """Loads a table.
 
     Args:
         identifier: ``namespace.name``.
         options: catalog options of the command. Those of the group are used for options that are not given here.
+        to_read: whether the table is only read; that of a SQLite catalog is then opened without a client of catalogs.
 
     Raises:
         MissingExtraError: PyIceberg is not installed.
@@ -33,6 +35,8 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
         InvalidInputError: PyIceberg cannot open the catalog.
         PuffinFastError: as `puffin_fast.iceberg.load_table`.
     """
+    if to_read and (found := _table_to_read(identifier, options)) is not None:
+        return found
     catalog = open_catalog(options)
     from puffin_fast.iceberg.compat.near_names import near_names
     from puffin_fast.iceberg.compat.working_table import load_table
@@ -56,16 +60,11 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
         create: whether a SQL catalog may be created: the file of SQLite, and the tables of the catalog.
     """
     load_catalog = import_optional("pyiceberg.catalog", extra="iceberg").load_catalog
-    config_class = import_optional("pyiceberg.utils.config", extra="iceberg").Config
     command = click.get_current_context()
-    given = {**(command.obj or {}), **{k: v for k, v in options.items() if v is not None}}
-    name = given.pop("catalog", None)
-    properties = {key: value for key, value in given.items() if value is not None}
+    name: str | None = None
     try:
-        config = config_class()
-        name = name or config.get_default_catalog_name()
-        configured = config.get_catalog_config(name) or {}
-        uri = str(properties.get("uri") or configured.get("uri") or "")
+        name, properties, configured = _settings(options)
+        uri = str(configured.get("uri") or "")
         if not create:
             _check_sqlite(uri)
         if uri.startswith(_SQL) and not create:  # no other command changes an existing database
@@ -80,6 +79,33 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
         raise InvalidInputError(f"catalog {name or 'default'}: {error}") from error
     command.call_on_close(catalog.close)
     return catalog
+
+
+def _settings(options: Mapping[str, str | None]) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """The name of the catalog, the properties that the options give, and all properties, those of the configuration
+    included."""
+    config = import_optional("pyiceberg.utils.config", extra="iceberg").Config()
+    command = click.get_current_context()
+    given = {**(command.obj or {}), **{k: v for k, v in options.items() if v is not None}}
+    name = given.pop("catalog", None) or config.get_default_catalog_name()
+    properties = {key: value for key, value in given.items() if value is not None}
+    return name, properties, {**(config.get_catalog_config(name) or {}), **properties}
+
+
+def _table_to_read(identifier: str, options: Mapping[str, str | None]) -> Table | None:
+    """The table of a SQLite catalog; None if the catalog has to be asked."""
+    try:
+        name, _, properties = _settings(options)
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return None
+    location = metadata_in_sqlite(name, properties, identifier)
+    if location is None:
+        return None
+    from puffin_fast.iceberg.compat.path_table import table_to_read
+
+    return table_to_read(tuple(identifier.split(".")), location, properties)
 
 
 def _check_sqlite(uri: str) -> None:

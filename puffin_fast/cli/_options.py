@@ -38,6 +38,10 @@ def catalog(command: Command) -> Command:
     return _all_of(*(click.option(f"--{name}", help=text) for name, text in CATALOG.items()))(command)
 
 
+READERS = frozenset({"changes", "deletes", "files", "history", "scan", "schema", "snapshots"})
+"""The commands that only read a table."""
+
+
 def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the argument TABLE and the options of its catalog; the function gets the table as its first argument.
 
@@ -54,7 +58,8 @@ def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(found, PathTable):
                 verb(found, command.__name__)
             return command(found, **options)
-        return command(open_table(table, catalog_options), **options)
+        to_read = command.__name__ in READERS
+        return command(open_table(table, catalog_options, to_read=to_read), **options)
 
     run.__doc__ = f"{cleandoc(command.__doc__ or '')}\n\n{TABLE_HELP}"
     return run

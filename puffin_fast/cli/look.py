@@ -25,6 +25,7 @@ from puffin_fast.cli._common import (
     rows_answer,
     without_zeros,
 )
+from puffin_fast.cli._completed import complete_table
 from puffin_fast.cli._path_table import PathTable, columns_of
 from puffin_fast.cli._paths import is_path, name_of, open_path, verb
 from puffin_fast.errors import InvalidInputError, NotFoundError
@@ -71,7 +72,7 @@ def _names_in(catalog: Catalog, parent: str | None) -> list[dict[str, object]]:
 
 @click.command()
 @answers
-@click.argument("identifier")
+@click.argument("identifier", shell_complete=complete_table)
 @click.option(
     "--entity",
     type=click.Choice(["any", "namespace", "table"]),
@@ -94,7 +95,7 @@ def describe(identifier: str, entity: str, **catalog: str | None) -> Answer:
         return _described_namespace(identifier, catalog)
     else:
         try:
-            table = open_table(identifier, catalog)
+            table = open_table(identifier, catalog, to_read=True)
         except NotFoundError as error:
             if entity == "table":
                 raise

@@ -14,6 +14,7 @@ from rich.console import RenderableType
 
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import Answer, answers, result_grid, rows_answer
+from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import name_of, verb
@@ -219,6 +220,7 @@ def compact(table: Table, **options: Any) -> Answer:
     "--sort-by",
     multiple=True,
     metavar="COLUMN",
+    shell_complete=complete_column,
     help="Sorts the rows: 'id', 'time desc', 'name asc nulls last'; repeatable. Default: they stay as they are.",
 )
 @case_option

@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._common import Answer, answers, fields_grid, grid, rows_answer, without_zeros
-from puffin_fast.cli._completed import CATALOG
+from puffin_fast.cli._completed import CATALOG, complete_table
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import METADATA, is_path, open_path, verb
 from puffin_fast.cli._records import DeletionVectorFile, open_vectors
@@ -154,7 +154,7 @@ def _inspect_vectors(file: DeletionVectorFile) -> Answer:
 
 @click.command()
 @answers
-@click.argument("target")
+@click.argument("target", shell_complete=complete_table)
 @_options.snapshot
 @click.option(
     "--level",
@@ -182,7 +182,7 @@ def verify(target: str, level: Level | None, **options: Any) -> Answer:
             if value is not None:
                 raise click.UsageError(f"--{name}: expected a table, found a file")
         return _verify_file(target)
-    table = open_path(target) if is_path(target) else open_table(target, catalog)
+    table = open_path(target) if is_path(target) else open_table(target, catalog, to_read=True)
     if not isinstance(table, PathTable):
         level = level or "files"
     done = verb(table, "verify")(level=level, **options)

@@ -9,6 +9,7 @@ import click
 
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import Answer, answers, grid
+from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli.table import case_option, session
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 @click.option(
     "--collect", is_flag=True, help="Counts first, and commits the counts as the statistics of the snapshot."
 )
-@click.option("--columns", help="Columns, separated by commas. Default: all columns of primitive types.")
+@click.option(
+    "--columns",
+    shell_complete=complete_column,
+    help="Columns, separated by commas. Default: all columns of primitive types.",
+)
 @case_option
 @_options.snapshot
 @click.option(

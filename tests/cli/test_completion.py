@@ -22,7 +22,8 @@ def offered(arguments: list[str], incomplete: str) -> list[str]:
 @pytest.mark.parametrize("incomplete", ["", "n", "ns.", "ns.t"])
 def test_names_of_tables(catalog_options: Options, incomplete: str) -> None:
     assert offered([*catalog_options, "scan"], incomplete) == ["ns.t"]
-    assert offered(["scan", *catalog_options], incomplete) == ["ns.t"]
+    for command in ("scan", "describe", "verify"):
+        assert offered([command, *catalog_options], incomplete) == ["ns.t"]
 
 
 def test_names_of_columns(catalog_options: Options) -> None:
@@ -30,6 +31,8 @@ def test_names_of_columns(catalog_options: Options) -> None:
     assert offered([*upsert, "--join-col"], "") == ["id", "word"]
     assert offered([*upsert, "--update-column"], "w") == ["word"]
     assert offered(["scan", *catalog_options, "ns.t", "--selected-fields"], "id,w") == ["id,word"]
+    assert offered(["rewrite", *catalog_options, "ns.t", "--sort-by"], "w") == ["word"]
+    assert offered(["ndv", *catalog_options, "ns.t", "--columns"], "id,w") == ["id,word"]
 
 
 def test_columns_of_a_folder(tmp_path: Path) -> None:

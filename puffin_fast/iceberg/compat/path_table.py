@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.noop import NoopCatalog
@@ -74,6 +75,29 @@ def table_in_folder(name: tuple[str, ...], metadata_file: str, folder: str) -> T
         "is started there, or create a table with an absolute location and append the rows to it"
     )
     return _opened(name, metadata_file, read_metadata_file(io, metadata_file), io, folder=folder, why=why)
+
+
+def table_to_read(name: tuple[str, ...], metadata_file: str, properties: Mapping[str, Any]) -> Table | None:
+    """Returns a table by the metadata file that its catalog names; it can be read only.
+
+    Args:
+        name: of the table.
+        metadata_file: its location.
+        properties: of the catalog, for the file access.
+
+    Returns:
+        The table; None if its paths are relative: what they mean, the catalog knows.
+
+    Raises:
+        As `as_table`.
+    """
+    if is_relative_path(metadata_file):
+        return None
+    io = load_file_io(dict(properties), metadata_file)
+    document = read_metadata_file(io, metadata_file)
+    if is_relative_path(str(document.get("location", ""))):
+        return None
+    return _opened(name, metadata_file, document, io, folder=None, why=READ_ONLY)
 
 
 class _PathCatalog(NoopCatalog):
