@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from puffin_fast._run.fork import lock_across_fork
@@ -33,22 +33,25 @@ class _Bar(NamedTuple):
     task: TaskID
 
 
-def progress(items: Iterable[Item], label: str | None) -> Iterator[Item]:
+def progress(
+    items: Iterable[Item], label: str | None, *, counted: Callable[[Item], int] | None = None
+) -> Iterator[Item]:
     """Yields the items, and shows how many have been yielded and are done.
 
     Args:
         items: if they have a length, it is shown.
         label: what is done with them, as in ``"reading data files"``; None to show nothing.
+        counted: the number that is shown for an item, such as the rows of a batch; 1 by default.
     """
-    if label is None or not _is_watched():
+    if label is None or not is_watched():
         yield from items
         return
-    total = len(items) if isinstance(items, Sized) else None
+    total = len(items) if isinstance(items, Sized) and counted is None else None
     began, done, bar = time.monotonic(), 0, None
     try:
         for item in items:
             yield item
-            done += 1
+            done += 1 if counted is None else counted(item)
             if bar is None and time.monotonic() - began > DELAY_S:
                 bar = _add(label, total)
             if bar is not None and bar.display is _display:
@@ -58,7 +61,8 @@ def progress(items: Iterable[Item], label: str | None) -> Iterator[Item]:
             _remove(bar)
 
 
-def _is_watched() -> bool:
+def is_watched() -> bool:
+    """Whether progress is shown: on a terminal or in a notebook."""
     if os.environ.get("PUFFIN_FAST_PROGRESS") == "0":
         return False
     in_notebook = "ipykernel" in sys.modules

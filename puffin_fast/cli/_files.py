@@ -23,6 +23,7 @@ from uuid import UUID
 
 from puffin_fast._io import open_sink, open_source, split_location
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.progress import is_watched, progress
 from puffin_fast.cli._json_lines import JsonArrayWriter, JsonLinesWriter, read_json_lines
 from puffin_fast.cli._reader_errors import csv_error, shape_of, without_values
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
@@ -67,7 +68,7 @@ def rows(path: str | Path, schema: Schema, form: str | None = None) -> Iterator[
     name, (scheme, _, key) = str(path), split_location(str(path))
     if name != STDIN and not is_remote_scheme(scheme):
         with _opened(Path(key), name, schema, form) as reader:
-            yield reader
+            yield _watched(reader)
         return
     with TemporaryDirectory(prefix="puffin-fast-") as folder:
         copy = Path(folder, "rows").with_suffix(Path(key).suffix)
@@ -80,7 +81,16 @@ def rows(path: str | Path, schema: Schema, form: str | None = None) -> Iterator[
                     for at in range(0, source.size, CHUNK_BYTES):
                         file.write(source.read_at(at, min(CHUNK_BYTES, source.size - at)))
         with _opened(copy, name, schema, form) as reader:
-            yield reader
+            yield _watched(reader)
+
+
+def _watched(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The rows; on a terminal, how many were read is shown."""
+    if not is_watched():
+        return reader
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(reader.schema, progress(reader, "reading rows", counted=len))
 
 
 def is_remote_scheme(scheme: str) -> bool:
@@ -217,7 +227,7 @@ def write_stream(write: Callable[[Any], object], suffix: str, reader: pa.RecordB
     n_rows = 0
     try:
         with writers[suffix](_Stream(write), reader.schema) as writer:
-            for batch in reader:
+            for batch in progress(reader, "writing rows", counted=len):
                 writer.write_batch(batch)
                 n_rows += batch.num_rows
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -16,7 +16,7 @@ import click
 from rich.console import RenderableType
 
 from puffin_fast.cli import _options
-from puffin_fast.cli._common import Answer, answers, grid, result_grid, rows_answer
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, result_grid, rows_answer
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import name_of, verb
@@ -154,9 +154,11 @@ def remove_orphan_files(
     n_files, did = result.files.num_rows, "to remove" if dry_run else "removed"
     if not n_files:
         did = f"to remove: no orphan files older than {older_than / _DAY:g} days"
-    text: list[RenderableType] = [f"{name}: {n_files} files ({result.n_bytes} bytes) {did}"]
+    text: list[RenderableType] = [f"{name}: {n_files:,} files ({result.n_bytes:,} bytes) {did}"]
+    if n_files and dry_run:
+        text.append("dry run: nothing was removed; --no-dry-run removes them")
     if n_files:
-        text.append(grid(result.files.to_pylist()))
+        text.append(grid(result.files.to_pylist(), one_line=True))
     text += [f"not removed: {sentence}" for sentence in result.not_removed]
     return Answer(answer, text, failed=bool(result.not_removed))
 
@@ -199,7 +201,10 @@ def maintain(
     n_bytes = getattr(result, "n_bytes_freed", 0) or (
         result.orphan_files.n_bytes if result.orphan_files else 0
     )
-    return Answer(answer, [grid(rows), f"{answer['table']}: {n_bytes:,} bytes {freed}"])
+    return Answer(
+        answer,
+        [grid(rows, title=DRY_RUN if dry_run else None), f"{answer['table']}: {n_bytes:,} bytes {freed}"],
+    )
 
 
 def _policy(table: Table | PathTable, path: Path | None, values: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from puffin_fast._run.packages import import_optional
 from puffin_fast._text import printable
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog
-from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, rows_answer
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import is_path, name_of, verb
@@ -129,4 +129,11 @@ def upgrade(table: Table | PathTable, dry_run: bool) -> Answer:
         after, what = max(before, 3), f"it already has format version {before}"
         verb(table, "upgrade")(dry_run=dry_run)
     row = {"table": name, "before": before, "after": after, "dry_run": dry_run}
-    return Answer([row], [grid([row]) if before != after else f"{name}: nothing done: {what}"])
+    return Answer(
+        [row],
+        [
+            grid([row], title=DRY_RUN if dry_run else None)
+            if before != after
+            else f"{name}: nothing done: {what}"
+        ],
+    )

@@ -151,3 +151,18 @@ def test_the_verbs_of_a_table_say_what_they_do(tmp_path: Path) -> None:
         "rewriting file groups",
     ):
         assert label in shown
+
+
+def test_commands_show_the_rows_that_they_read_and_write(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("id\n1\n2\n3\n")
+    code = """
+    from puffin_fast.cli import main
+    for arguments in (["create", "./d", "x.csv"], ["append", "./d", "x.csv"], ["scan", "./d", "--to", "y.csv"]):
+        main(arguments, standalone_mode=False)
+    """
+    printed, shown = run_on_terminal(code, tmp_path)
+    assert "reading rows" in shown
+    assert "writing rows" in shown
+    assert (tmp_path / "y.csv").read_text().split() == ['"id"', "1", "2", "3"]
+    _, quiet = run_on_terminal(code.replace("./d", "./e"), tmp_path, PUFFIN_FAST_PROGRESS="0")
+    assert quiet == ""
