@@ -28,6 +28,18 @@ def printable(text: str) -> str:
     )
 
 
+def as_count(text: str | None) -> int | None:
+    """The number that a text states in at most 19 digits, as those of 64 bits; None for other texts.
+
+    >>> as_count("17"), as_count("n/a"), as_count("9" * 5000)
+    (17, None, None)
+    """
+    return int(text) if text is not None and text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
+MOST_DIGITS = 19
+
+
 def middle_cut(text: str, length: int) -> str:
     """A text with at most a number of characters: of a longer one, its begin and its end.
 

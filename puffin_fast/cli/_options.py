@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from puffin_fast._io import split_location
+from puffin_fast._text import as_count
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._completed import CATALOG, complete_column, complete_table
 from puffin_fast.cli._files import FORMATS, is_remote_scheme
@@ -75,7 +76,7 @@ def pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...
 
 def time(context: click.Context, option: click.Parameter, text: str | None) -> str | int | None:
     """Parses a time: a number is milliseconds since 1970, any other text is left as it is."""
-    return int(text) if text is not None and text.isdecimal() else text
+    return text if (number := as_count(text)) is None else number
 
 
 commit = _all_of(

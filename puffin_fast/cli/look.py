@@ -14,6 +14,7 @@ import click
 from rich.console import RenderableType
 
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._text import as_count
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_catalog, open_table
 from puffin_fast.cli._common import (
@@ -149,7 +150,9 @@ def _facts(table: Table) -> dict[str, Any]:
             for field in table.spec().fields
         ),
         "current snapshot": None if snapshot is None else snapshot.snapshot_id,
-        **{name.removeprefix("total-").replace("-", " "): int(summary.get(name, 0)) for name in totals},
+        **{
+            name.removeprefix("total-").replace("-", " "): as_count(summary.get(name, "0")) for name in totals
+        },
         "branches and tags": ", ".join(sorted(set(metadata.refs) - {"main"})),
         "properties": metadata.properties,
     }
@@ -237,8 +240,8 @@ def snapshots(table: Table | PathTable) -> Answer:
                 "snapshot_id": one.snapshot_id,
                 "parent_id": one.parent_snapshot_id,
                 "operation": None if summary is None else summary.operation.value,
-                "rows": _count(counts.get("total-records")),
-                "added": _count(counts.get("added-records")),
+                "rows": as_count(counts.get("total-records")),
+                "added": as_count(counts.get("added-records")),
                 "deleted": _deleted(counts),
                 "refs": ", ".join(sorted(names)),
             }
@@ -248,13 +251,9 @@ def snapshots(table: Table | PathTable) -> Answer:
 
 def _deleted(counts: Mapping[str, str]) -> int | None:
     """The rows that a snapshot deleted by position and with their files: vectors that replace others hold theirs."""
-    added = [_count(counts.get(name)) for name in ("added-position-deletes", "deleted-records")]
-    gone = sum(filter(None, added)) - (_count(counts.get("removed-position-deletes")) or 0)
+    added = [as_count(counts.get(name)) for name in ("added-position-deletes", "deleted-records")]
+    gone = sum(filter(None, added)) - (as_count(counts.get("removed-position-deletes")) or 0)
     return gone if gone > 0 else None
-
-
-def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
 
 
 _JSON_ONLY = ("timestamp_ms", "parent_id", "rows", "parameters")

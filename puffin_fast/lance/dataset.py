@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from puffin_fast._text import as_count
 from puffin_fast.lance.deletions import errors_of_pylance, fragments_of, opened, root_of
 
 
@@ -72,12 +73,8 @@ def versions(dataset: Any) -> list[dict[str, Any]]:
         {
             "timestamp_ms": int(one["timestamp"].timestamp() * 1000),
             "version": one["version"],
-            "rows": _count(one["metadata"].get("total_rows")),
-            "deleted": _count(one["metadata"].get("total_deletion_file_rows")),
+            "rows": as_count(one["metadata"].get("total_rows")),
+            "deleted": as_count(one["metadata"].get("total_deletion_file_rows")),
         }
         for one in found
     ]
-
-
-def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None

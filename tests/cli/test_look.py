@@ -102,6 +102,22 @@ def test_a_delta_table_has_them_too(ask: Any, tmp_path: Path) -> None:
     assert [column["type"] for column in ask("schema", path)] == ["long"]
 
 
+@pytest.mark.parametrize("total", ["n/a", "", "1.5", "9" * 5000])
+def test_totals_that_are_no_numbers_are_left_out(ask: Any, changed: Options, total: str) -> None:
+    path = Path(open_table(changed).metadata_location.removeprefix("file://"))
+    document = json.loads(path.read_text())
+    document["snapshots"][-1]["summary"] |= {"total-records": total, "added-position-deletes": total}
+    path.write_text(json.dumps(document))
+    assert ask("describe", path)["records"] is None
+    assert ask("snapshots", path)[-1]["rows"] is None
+
+
+@pytest.mark.parametrize("command", ["scan", "report", "deletes", "files"])
+def test_a_time_of_too_many_digits_is_an_error(run: Run, catalog_options: Options, command: str) -> None:
+    done = run(command, "ns.t", "--as-of", "9" * 5000, *catalog_options)
+    assert (done.exit_code, "expected ISO 8601" in done.stderr) == (1, True), done.stderr
+
+
 PAIMON = Path(__file__).parents[1] / "golden" / "paimon" / "d.db"
 """Tables that Paimon in Java wrote."""
 
@@ -210,6 +226,8 @@ def test_the_folder_of_an_iceberg_table_has_what_the_catalogs_table_has(
 ) -> None:
     folder = open_table(changed).location().removeprefix("file://")
     found, expected = ask(command, folder), ask(command, "ns.t", *changed)
+    (metadata,) = {ask("describe", folder)["metadata"]}
+    assert ask(command, metadata) == found
     if isinstance(expected, dict):
         expected |= {"table": folder, "metadata": expected["metadata"].removeprefix("file://")}
     assert found == expected

@@ -160,7 +160,7 @@ def test_commands_show_the_rows_that_they_read_and_write(tmp_path: Path) -> None
     for arguments in (["create", "./d", "x.csv"], ["append", "./d", "x.csv"], ["scan", "./d", "--to", "y.csv"]):
         main(arguments, standalone_mode=False)
     """
-    printed, shown = run_on_terminal(code, tmp_path)
+    _, shown = run_on_terminal(code, tmp_path)
     assert "reading rows" in shown
     assert "writing rows" in shown
     assert (tmp_path / "y.csv").read_text().split() == ['"id"', "1", "2", "3"]
