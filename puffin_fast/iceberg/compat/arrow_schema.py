@@ -30,11 +30,28 @@ def schema_of_arrow(schema: pa.Schema) -> Schema:
     Raises:
         InvalidInputError: a type that Iceberg does not have.
     """
+    for field in schema:
+        kind = str(getattr(field.type, "extension_name", ""))
+        if kind.startswith("pandas."):
+            raise InvalidInputError(
+                f"schema: column {field.name}: {kind}, which no Iceberg type represents: expected text, or the "
+                "begin and the end as columns of their own"
+            )
     try:
         stored = pa.schema([field.with_type(_stored_type(field.type)) for field in schema])
         return Catalog._convert_schema_if_needed(stored, 3)
     except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
-        raise InvalidInputError(f"schema: {error}") from error
+        hint = next((f"; {advice}" for part, advice in _INSTEAD.items() if part in str(error)), "")
+        raise InvalidInputError(f"schema: {error}{hint}") from error
+
+
+_INSTEAD = {
+    "type: duration": "store durations as integers, such as column.cast('int64')",
+    "interval": "store months, days and nanoseconds as columns of their own",
+    "decimal256": f"a decimal has at most {MOST_DIGITS} digits",
+    "_union": "store each type of the union in a column of its own",
+}
+"""What to store instead of types that Iceberg does not have, by a part of PyIceberg's message."""
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:
