@@ -19,6 +19,7 @@ CASES = [
     "mapped_columns",
     "variants",
     "checkpoints",
+    "our_checkpoints",
     "rows_changed",
     "new_tables",
     "racing",

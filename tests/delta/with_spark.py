@@ -183,6 +183,28 @@ def spark_on_top(spark: SparkSession, table: Path) -> None:
 
 
 @case
+def our_checkpoints(spark: SparkSession, table: Path) -> None:
+    """Spark reads a version from our checkpoint when its commits are gone, and changes it; we read what it makes of it."""
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id long, part string) USING delta PARTITIONED BY (part) TBLPROPERTIES ({FEATURES})"
+    )
+    for first in range(0, 50, 10):
+        delta.append(table, pa.table({"id": range(first, first + 10), "part": [None, "a b"] * 5}))
+        delta.delete(table, f"id = {first}")
+    log = table / "_delta_log"
+    assert (log / f"{10:020}.checkpoint.parquet").exists()
+    for version in range(10):
+        (log / f"{version:020}.json").unlink()
+    ids = [n for n in range(50) if n % 10]
+    assert len(agreed(spark, table)) == len(ids)
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id % 2 = 1")
+    assert sorted(delta.scan(table).to_arrow()["id"].to_pylist()) == [n for n in ids if n % 2 == 0]
+    delta.delete(table, "id = 2")
+    spark.sql(f"OPTIMIZE delta.`{table}`")
+    agreed(spark, table)
+
+
+@case
 def mapped_columns(spark: SparkSession, table: Path) -> None:
     """Column mapping by id and by name: renamed, dropped, added and nested columns; types widened."""
     for mode in ("id", "name"):

@@ -67,8 +67,8 @@ def partition_column(name: str) -> str:
 class Source(Protocol):
     """A part of the log that actions were read from."""
 
-    def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Returns the complete `add` actions of some rows."""
+    def actions(self, kind: str, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Returns the complete actions of some rows, which are `add` or `remove` actions."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class FileActions:
 
     Attributes:
         adds: `COLUMNS`, one column for each partition value, and `source`, `row`, `version`.
-        removes: path, deletionTimestamp, deletionVector and `version`.
+        removes: `REMOVE_COLUMNS`, and `source`, `row`, `version`.
         others: (version, type of the action, action), in order.
         sources: the parts of the log; `source` is an index in it.
     """
@@ -162,8 +162,8 @@ class _Lines:
         found: dict[str, Any] = parse(self[at], line, self.counts[number][1], kind)
         return found
 
-    def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        return [self.load(row)["add"] for row in rows]
+    def actions(self, kind: str, rows: Sequence[int]) -> list[dict[str, Any]]:
+        return [self.load(row)[kind] for row in rows]
 
 
 _BLANK = re.compile(r"[ \t\r\n\f\v]*")
@@ -284,7 +284,9 @@ def _read(lines: _Lines, columns: Sequence[str], source: int) -> FileActions:
     adds = adds.append_column("version", pa.array(versions[rows]))
     removed = _rows_of(remove, gone)
     removes = pa.table(
-        {name: removed.field(name) for name in REMOVE_COLUMNS} | {"version": pa.array(versions[gone])}
+        {name: removed.field(name) for name in REMOVE_COLUMNS}
+        | {"source": pa.array(np.full(len(gone), source, np.int32)), "row": pa.array(gone)}
+        | {"version": pa.array(versions[gone])}
     )
     check_paths(adds, lines.counts)
     check_paths(removes, lines.counts)

@@ -45,35 +45,35 @@ class _Parquet:
     def __init__(self, storage: TableStorage, path: str) -> None:
         self._storage, self._path = storage, path
 
-    def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+    def actions(self, kind: str, rows: Sequence[int]) -> list[dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
         data, where = self._storage.read(self._path), f"{self._storage.root}/{self._path}"
         with reading(where), ArrowFile(pa.BufferReader(data), where) as file:
-            check_decoded(file, data, ["add"], _limit(data), where)
+            check_decoded(file, data, [kind], _limit(data), where)
             first = 0
             for group in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(group).num_rows
                 own = [row for row in rows if first <= row < first + n_rows]
                 if own:
-                    column = file.read_row_group(group, columns=["add"])["add"].combine_chunks()
+                    column = file.read_row_group(group, columns=[kind])[kind].combine_chunks()
                     values = column.take(pa.array([row - first for row in own])).to_pylist(
                         maps_as_pydicts="strict"
                     )
-                    found.update(zip(own, map(_plain_add, values), strict=True))
+                    found.update(zip(own, map(_plain, values), strict=True))
                 first += n_rows
         return [found[row] for row in rows]
 
 
-def _plain_add(add: dict[str, Any]) -> dict[str, Any]:
-    """Returns an `add` as in JSON: without the parsed columns, and without nulls."""
-    stats = add.pop("stats_parsed", None)
-    add.pop("partitionValues_parsed", None)
-    if add.get("stats") is None and stats is not None:
-        add["stats"] = json.dumps(_drop_nulls(stats), default=_json_value, separators=(",", ":"))
-    vector = add.get("deletionVector")
+def _plain(action: dict[str, Any]) -> dict[str, Any]:
+    """Returns an `add` or `remove` as in JSON: without the parsed columns, and without nulls."""
+    stats = action.pop("stats_parsed", None)
+    action.pop("partitionValues_parsed", None)
+    if action.get("stats") is None and stats is not None:
+        action["stats"] = json.dumps(_drop_nulls(stats), default=_json_value, separators=(",", ":"))
+    vector = action.get("deletionVector")
     if vector is not None:
-        add["deletionVector"] = {name: value for name, value in vector.items() if value is not None}
-    return {name: value for name, value in add.items() if value is not None}
+        action["deletionVector"] = {name: value for name, value in vector.items() if value is not None}
+    return {name: value for name, value in action.items() if value is not None}
 
 
 def _drop_nulls(value: Any) -> Any:
@@ -254,7 +254,11 @@ def _actions_of(
     }
     remove, gone = _struct(table, "remove", where)
     removes = {name: _field(remove, name, kind, where) for name, kind in REMOVE_COLUMNS.items()}
-    removes["version"] = pa.array(np.full(len(gone), version, np.int64))
+    removes |= {
+        "source": pa.array(np.full(len(gone), source, np.int32)),
+        "row": pa.array(gone),
+        "version": pa.array(np.full(len(gone), version, np.int64)),
+    }
     found_adds = pa.table(adds)
     check_paths(found_adds, [(version, where, 0)])
     return FileActions(found_adds, pa.table(removes), others, [_Parquet(storage, path)])

@@ -34,6 +34,7 @@ from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.outcome import note_outcome, nothing_committed
 from puffin_fast._text import shown_argument
 from puffin_fast.delta.log.actions import FileActions, read_commits
+from puffin_fast.delta.log.checkpoint_writer import write_checkpoint_if_due
 from puffin_fast.delta.log.protocol import ISOLATION, check_committable
 from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
 from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
@@ -223,27 +224,45 @@ def commit(
             f"on_conflict: expected 'refuse' or 'merge', found {shown_argument(on_conflict)}"
         )
     check_properties(snapshot_properties)
-    properties = dict(snapshot_properties or {})
+    planned, committed, base = _commit(storage, plan, on_conflict, job, dict(snapshot_properties or {}), base)
+    if committed.version is not None:
+        try:
+            write_checkpoint_if_due(storage, committed.version, base.configuration)
+        except BaseException as error:
+            note_outcome(error, f"version {committed.version} of {base.root} was committed")
+            raise
+    return planned, committed
+
+
+def _commit(
+    storage: TableStorage,
+    plan: Callable[[Snapshot], Plan],
+    on_conflict: OnConflict,
+    job: Job | None,
+    properties: Mapping[str, str],
+    base: Snapshot | None,
+) -> tuple[Plan | None, Committed, Snapshot]:
+    """`commit`, which returns also the version that the last plan was made on."""
     attempts = 0
     while True:
         base = base or newest(storage)
         if job is not None and job.is_done(base.transactions, base.root):
-            return None, Committed(None, attempts, repeated=True)
+            return None, Committed(None, attempts, repeated=True), base
         one = _Attempt(storage, base, job, properties, on_conflict)
         planned = plan(base)
         if not planned.changes:
-            return planned, Committed(None, attempts)
+            return planned, Committed(None, attempts), base
         one.changes = planned.changes
         try:
             while True:
                 attempts += 1
                 if one.put():
                     _LOG.info("%s: version %d committed, attempt %d", base.root, one.version, attempts)
-                    return planned, Committed(one.version, attempts)
+                    return planned, Committed(one.version, attempts), base
                 _LOG.info("%s: another commit came first in attempt %d", base.root, attempts)
                 if one.repeated():
                     one.clean()
-                    return None, Committed(None, attempts, repeated=True)
+                    return None, Committed(None, attempts, repeated=True), base
                 if attempts >= MAX_ATTEMPTS:
                     raise ConflictError(f"{base.root}: other commits came first in all {attempts} attempts")
         except _Replan:

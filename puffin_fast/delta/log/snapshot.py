@@ -75,6 +75,10 @@ class Snapshot:
     is_empty: bool = False
     _paths_differ: bool = False
     """Whether it is known that no path occurs twice."""
+    _removes: pa.Table | None = None
+    """The `remove` actions of the log from the checkpoint on: `REMOVE_COLUMNS` and the places of the actions."""
+    _others: Sequence[tuple[int, str, Mapping[str, Any]]] = ()
+    """The other actions: version, type, action."""
 
     @property
     def root(self) -> str:
@@ -154,13 +158,39 @@ class Snapshot:
         Args:
             rows: indexes into `files`.
         """
-        chosen = self.files.select(["source", "row"]).take(pa.array(rows, pa.int64()))
-        sources, places = (chosen[name].to_numpy() for name in ("source", "row"))
-        found: list[dict[str, Any]] = [{} for _ in rows]
+        return self._actions("add", self.files.take(pa.array(rows, pa.int64())))
+
+    def tombstones(self, since: int) -> list[dict[str, Any]]:
+        """Returns the complete `remove` actions of files that are not live.
+
+        Args:
+            since: leaves out files that were removed before, in milliseconds since 1970.
+        """
+        removes = self._removes
+        if removes is None or not removes.num_rows:
+            return []
+        codes = keys_of(removes).dictionary_encode().indices.to_numpy()
+        newest = np.zeros(codes.max() + 1, np.int64)
+        newest[codes] = np.arange(len(codes))  # the log is in order
+        removes = removes.take(pa.array(np.sort(newest)))
+        live = pc.is_in(keys_of(removes), value_set=keys_of(self.files))
+        times = pc.fill_null(removes["deletionTimestamp"], 0)
+        kept = pc.and_(pc.invert(live), pc.greater_equal(times, since))
+        return self._actions("remove", removes.filter(kept))
+
+    def latest(self, kind: str, name: str) -> list[Mapping[str, Any]]:
+        """Returns the newest action of a type, such as ``txn``, for each value of one of its fields."""
+        return list({action[name]: action for _, found, action in self._others if found == kind}.values())
+
+    def _actions(self, kind: str, actions: pa.Table) -> list[dict[str, Any]]:
+        """Reads actions whole, by their places."""
+        sources, places = (actions[name].to_numpy() for name in ("source", "row"))
+        found: list[dict[str, Any]] = [{} for _ in places]
         for source in np.unique(sources).tolist():
             own = np.flatnonzero(sources == source).tolist()
-            for at, add in zip(own, self._sources[source].adds(places[own].tolist()), strict=True):
-                found[at] = add
+            whole = self._sources[source].actions(kind, places[own].tolist())
+            for at, action in zip(own, whole, strict=True):
+                found[at] = action
         return found
 
     def then(self, actions: Sequence[Mapping[str, Any]]) -> Snapshot:
@@ -267,6 +297,8 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
         segment,
         bool(contents) and not contents[-1],
         paths_differ,
+        pa.concat_tables([*([base.removes] if base else []), tail.removes]),
+        others,
     )
 
 
