@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 
 import fastavro
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from pyarrow import orc
+from pyarrow.fs import FSSpecHandler, PyFileSystem
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast import delta, iceberg
+from puffin_fast._io import Source, open_source
 from puffin_fast.avro.file import read_bytes
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.errors import PuffinFastError
+from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from puffin_fast.rows.files.avro import AvroReader
 from puffin_fast.rows.files.files import FormatReader, reading
@@ -158,3 +167,109 @@ def test_data_files_of_each_format(short: Short, monkeypatch: pytest.MonkeyPatch
             return [batch.to_pylist() for batch in reader.batches(0, ["id"], 1000, use_threads=False)]
 
     check(short, read)
+
+
+def test_filesystems_of_pyarrow(short: Short) -> None:
+    filesystem = PyFileSystem(FSSpecHandler(short))
+    table = of_table(short, "spark_many_features")
+    check(short, lambda: delta.scan(table, filesystem=filesystem).to_arrow().sort_by("id").to_pylist())
+    short.pipe_file("/bucket/t.bin", BYTES)
+    check(short, lambda: ranges(open_source("/bucket/t.bin", filesystem=filesystem)))
+
+
+BYTES = bytes(range(256)) * 1000
+
+
+def ranges(source: Source) -> list[bytes]:
+    with source:
+        found = dict(source.read_ranges([(0, 10), (200_000, 50_000), (90_000, 1)]))
+        return [found[at] for at in range(3)] + [source.read_at(1000, 70_000)]
+
+
+class Server(BaseHTTPRequestHandler):
+    """Serves `BYTES`; `how` says which answers to requests for ranges are wrong."""
+
+    how = "right"
+    n_ranges = 0
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(BYTES)))
+        self.send_header("Accept-Ranges", "bytes")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        Server.n_ranges += 1
+        start, stop = (int(part) for part in self.headers["Range"].removeprefix("bytes=").split("-"))
+        asked = BYTES[start : stop + 1]
+        data = {"short": asked[:-1], "empty": b"", "long": BYTES[start : stop + 2], "whole": BYTES}.get(
+            self.how, asked
+        )
+        self.send_response(200 if self.how == "whole" else 206)
+        self.send_header("Content-Length", str(len(asked) if self.how == "ended" else len(data)))
+        self.send_header("Content-Range", f"bytes {start}-{stop}/{len(BYTES)}")
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2] if self.how == "ended" else data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/t.bin"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("how", ["right", "short", "empty", "long", "whole", "ended"])
+def test_servers_of_http(server: str, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    filesystem = fsspec.filesystem("http", skip_instance_cache=True)
+    monkeypatch.setattr(Server, "how", how)
+    monkeypatch.setattr(Server, "n_ranges", 0)
+
+    def read() -> list[bytes]:
+        return ranges(open_source(server, filesystem=filesystem))
+
+    if how == "right":
+        assert read() == [BYTES[:10], BYTES[200_000:250_000], BYTES[90_000:90_001], BYTES[1000:71_000]]
+    else:
+        with pytest.raises(PuffinFastError) as caught:
+            read()
+        assert server in str(caught.value)
+    assert Server.n_ranges
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000])
+def test_local_files_that_become_shorter_while_they_are_open(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "t.bin"
+    opened: list[Callable[[], Any]] = [lambda: path.open("rb"), lambda: pa.OSFile(str(path))]
+    for of_file in (nullcontext, *opened):
+        path.write_bytes(BYTES)
+        with of_file() as file, open_source(str(path) if file is None else file) as source:
+            assert source.size == len(BYTES)
+            os.truncate(path, size)
+            message = "range beyond the end of the file: expected 70000 bytes, found"
+            with pytest.raises(CorruptDataError, match=message):
+                source.read_at(90_000, 70_000)
+
+
+def test_data_files_that_become_shorter_while_they_are_open(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(ROWS, path, compression="none", use_dictionary=False)
+    data = path.read_bytes()
+    for name in ROWS.column_names:
+        for size in range(0, len(data), len(data) // 7):
+            path.write_bytes(data)
+            reader = ParquetReader(PyArrowFileIO(), str(path))
+            os.truncate(path, size)
+            try:
+                with reading(str(path)):
+                    found = reader.columns(0, [name], 900, use_threads=False).read(0, 900, None)[name]
+            except PuffinFastError as error:
+                assert str(path) in str(error)  # noqa: PT017
+            else:
+                assert found.equals(ROWS[name].combine_chunks())
