@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import zlib
@@ -16,6 +17,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+import puffin_fast
 from puffin_fast import delta, iceberg
 from puffin_fast.cli._files import rows as rows_of_file
 from puffin_fast.errors import CorruptDataError, UnsupportedError
@@ -23,6 +25,7 @@ from tests import thrift
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN
 from tests.iceberg.conftest import files_of
+from tests.rows.deletes.test_equality import delete_equal
 
 N_ROWS = 90
 ROWS = pa.table(
@@ -172,6 +175,82 @@ def test_checkpoints_and_data_files_of_delta_tables_are_compared(tmp_path: Path)
     with pytest.raises(CorruptDataError) as caught:
         delta.scan(path)
     assert str(caught.value) == f"{checkpoint}: {message}"
+
+
+def test_equality_deletes_are_compared(shared_catalog: SqlCatalog, namespace: str) -> None:
+    rows = pa.table({"id": pa.array(range(30), pa.int64())})
+    table = shared_catalog.create_table(f"{namespace}.t", rows.schema)
+    table.append(rows)
+    delete_equal(table, [1], [(3,), (4,)])
+    iceberg.upgrade(table)
+    table.refresh()
+    (path,) = table.inspect.delete_files()["file_path"].to_pylist()
+    file = Path(path.removeprefix("file://"))
+    file.write_bytes(thrift.with_checksums(file.read_bytes()))
+    assert iceberg.scan(table).count() == 28
+    message, before = damaged(file, "id"), table.metadata_location
+    verbs: list[Callable[[], object]] = [
+        lambda: iceberg.scan(table).to_arrow(),
+        lambda: iceberg.scan(table).count(),
+        lambda: iceberg.convert_equality_deletes(table),
+        lambda: iceberg.rewrite_data_files(table, sort_by=["id"]),
+        lambda: iceberg.update(table, "id > 7", {"id": 7}),
+    ]
+    for run in verbs:
+        with pytest.raises(CorruptDataError) as caught:
+            run()
+        assert str(caught.value) == f"{path}: {message}"
+    table.refresh()
+    assert table.metadata_location == before
+
+
+def test_change_data_files_are_compared(tmp_path: Path) -> None:
+    path, rows = tmp_path / "t", ROWS.drop_columns(["items"])
+    delta.create_table(path, rows.schema, properties={"delta.enableChangeDataFeed": "true"})
+    delta.append(path, rows)
+    delta.update(path, "id < 20", {"part": 7})
+    file, *others = path.glob("_change_data/*.parquet")
+    assert check_parquet([file, *others]) == 1 + len(others)
+    assert delta.changes(path, 2).count() == 40
+    for column in ("id", "_change_type"):
+        data, message = file.read_bytes(), damaged(file, column)
+        with pytest.raises(CorruptDataError) as caught:
+            delta.changes(path, 2).to_arrow()
+        assert str(caught.value) == f"{file}: {message}"
+        file.write_bytes(data)
+
+
+def test_sidecars_are_compared(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    shutil.copytree(GOLDEN / "spark_v2_checkpoint", table)
+    file = sorted((table / "_delta_log" / "_sidecars").glob("*.parquet"))[0]
+    file.write_bytes(thrift.with_checksums(file.read_bytes()))
+    assert delta.scan(table).count() > 0
+    message = damaged(file, "add.path")
+    with pytest.raises(CorruptDataError) as caught:
+        delta.scan(table)
+    assert str(caught.value) == f"{file}: {message}"
+
+
+def is_given(call: ast.Call, argument: str) -> bool:
+    return any(one.arg == argument and ast.unparse(one.value) == "True" for one in call.keywords)
+
+
+def test_no_module_reads_or_writes_parquet_without_checksums() -> None:
+    writers = 0
+    for path in Path(puffin_fast.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            names = [ast.unparse(one) for one in (node.func, *node.args[:1])]
+            if {"pq.ParquetWriter", "pq.write_table"}.intersection(names):
+                writers += 1
+                assert is_given(node, "write_page_checksum"), f"{path}:{node.lineno}"
+            if names[0] == "ParquetFormatWriter":
+                assert path.name == "parquet_writer.py"
+            if path.name != "_demo_data.py":  # a file that it has just written, or downloaded
+                assert not {"pq.ParquetFile", "pq.read_table"}.intersection(names), f"{path}:{node.lineno}"
+    assert writers >= 5
 
 
 def test_a_changed_bit_in_any_page_of_sparks_files_is_named_or_not_read(tmp_path: Path) -> None:
