@@ -17,6 +17,8 @@ Libraries report such an exception as an error of their own:
 | Pydantic, a serializer that returns JSON | part of the message of a `PydanticSerializationError` |
 | Pydantic, a serializer that returns Python objects | the cause of a `PydanticSerializationError` |
 | SQLAlchemy, which closes a connection afterwards | the context of the error that this raises |
+| SQLAlchemy, while a statement runs | the `orig` of a `StatementError` |
+| Python, for a `StopIteration` in a generator | the cause of a `RuntimeError` |
 """
 
 from __future__ import annotations
@@ -28,8 +30,7 @@ import signal
 import struct
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ContextDecorator, suppress
 from types import CodeType, TracebackType
 
 PARSE_ERRORS = (
@@ -94,22 +95,30 @@ class suppressed(suppress):  # noqa: N801 - named as what it replaces
         return is_own and super().__exit__(kind, error, traceback)
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
+class interruptible(ContextDecorator):  # noqa: N801 - a block, as `suppressed`
     """Raises the exception from outside that caused an error of the block, instead of this error.
 
-    One that the caller was already handling before the block is not raised.
+    One that the caller was already handling before the block is not raised. This is no generator, because a
+    `StopIteration` does not leave one.
     """
-    handled = sys.exception()
-    found: BaseException | None = None
-    try:
-        yield
-    except Exception as error:
-        found = _cause(error, handled)
+
+    def _recreate_cm(self) -> interruptible:
+        return interruptible()
+
+    def __enter__(self) -> None:
+        self._handled = sys.exception()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        found = _cause(error, self._handled) if isinstance(error, Exception) else None
         if found is None or found is error:
-            raise
-    if found is not None:
-        raise found
+            return
+        context = found.__context__
+        try:
+            raise found
+        finally:
+            found.__context__ = context  # not the error that it caused
 
 
 def _cause(error: BaseException, handled: BaseException | None) -> BaseException | None:
@@ -127,6 +136,7 @@ def _cause(error: BaseException, handled: BaseException | None) -> BaseException
         elif found is None:
             found = _named_by(cause)
         left.append(cause.__cause__ or cause.__context__)
+        left.append(getattr(cause, "orig", None))
         if type(cause).__name__ == "ValidationError" and hasattr(cause, "errors"):
             named = (detail.get("ctx", {}).get("error") for detail in cause.errors())
             left += (error for error in named if isinstance(error, BaseException))  # of invalid JSON, a text

@@ -20,6 +20,9 @@ from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 if TYPE_CHECKING:
     from puffin_fast.puffin.vectors import DeletionVectorLocation
 
+MAX_DIGITS = 18
+"""Digits of a count in a summary; longer ones may not fit in 64 bits, and no table has as many files or rows."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
@@ -236,7 +239,13 @@ def summarise(changes: Changes, previous: Mapping[str, Any] | None) -> dict[str,
     }
     before = _ZEROS if previous is None else previous
     for what, difference in differences.items():
-        total = str(before.get(f"total-{what}") or "")
-        if total.isdecimal() and int(total) + difference >= 0:
-            summary[f"total-{what}"] = str(int(total) + difference)
+        total = stated_count(before.get(f"total-{what}"))
+        if total is not None and total + difference >= 0:
+            summary[f"total-{what}"] = str(total + difference)
     return summary
+
+
+def stated_count(stated: object) -> int | None:
+    """A count of a snapshot's summary, which is a text; None for anything else that a writer put there."""
+    text = str(stated)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None

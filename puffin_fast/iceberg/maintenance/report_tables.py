@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from puffin_fast.iceberg.commit.changes import stated_count
 from puffin_fast.iceberg.compat.arrow_schema import table_of_snapshots
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
 from puffin_fast.iceberg.compat.working_table import with_history
@@ -45,9 +46,6 @@ SNAPSHOTS = pa.schema(
 _TIMES = range(-62_135_596_800_000, 253_402_300_800_000)
 """Milliseconds of the years 1 to 9999, which Python and Matplotlib can show."""
 
-MAX_DIGITS = 18
-"""Longer numbers may not fit in the columns; no table has as many files or rows."""
-
 
 def by_partition(metadata: TableMetadata, found: DeleteInventory, deleted: Mapping[str, int]) -> pa.Table:
     """Returns a row per partition that has data files, sorted by descending number of deleted rows.
@@ -84,17 +82,11 @@ def over_snapshots(table: Table, snapshot: Snapshot | None) -> pa.Table:
                 "committed_at": known.timestamp_ms if known.timestamp_ms in _TIMES else None,
                 "snapshot_id": known.snapshot_id,
                 "operation": None if summary is None else summary.operation.value,
-                "delete_files": _number(stated.get("total-delete-files")),
-                "position_deletes": _number(stated.get("total-position-deletes")),
+                "delete_files": stated_count(stated.get("total-delete-files")),
+                "position_deletes": stated_count(stated.get("total-position-deletes")),
             }
         )
     return table_of_snapshots(rows[::-1], SNAPSHOTS)
-
-
-def _number(stated: object) -> int | None:
-    """A number of a summary, which is a text; None for anything else that a writer put there."""
-    text = str(stated)
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
 
 
 def _partition(metadata: TableMetadata, data: ManifestEntry) -> str:

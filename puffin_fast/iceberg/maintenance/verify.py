@@ -22,6 +22,7 @@ from puffin_fast.iceberg.maintenance.finding import (
     MISMATCH,
     MISSING,
     SUPERSEDED,
+    UNSUPPORTED,
     Finding,
     kind_of,
 )
@@ -104,7 +105,8 @@ def verify(
         partial(check_puffin, table.io), list(by_file.values()), threads, label="checking Puffin files"
     ):
         result += puffin
-    reported = {(one.path, one.offset) for one in result if one.offset is not None or one.kind == CORRUPT}
+    known = (CORRUPT, UNSUPPORTED)
+    reported = {(one.path, one.offset) for one in result if one.offset is not None or one.kind in known}
 
     def check(group: list[FileDeletes]) -> list[tuple[int, list[Finding]]]:
         vectors = ReadAhead(table.io, [file.vectors[0] for file in group if file.vectors])
@@ -120,7 +122,7 @@ def verify(
         result += findings.get(id(file), []) + of_data_files.pop(file.data.file_path, [])
     live = [file.data for file in found.files]
     if level == "rows":
-        damaged = {finding.path for finding in result if finding.kind in (CORRUPT, MISSING)}
+        damaged = {finding.path for finding in result if finding.kind in (CORRUPT, MISSING, UNSUPPORTED)}
         whole = scan_of(table, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
         result += check_rows(whole, [data for data in live if data.file_path not in damaged], threads)
     numbers = (

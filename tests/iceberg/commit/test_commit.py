@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.manifest import read_manifest_list
 from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg.scan.scan import scan
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
 
 if TYPE_CHECKING:
@@ -306,3 +308,18 @@ def test_a_static_table_takes_no_commits(table: Table) -> None:
     with pytest.raises(UnsupportedError, match="NoopCatalog"):
         commit(fixed, Changes(removed=(plan_files(table).tasks[0].data,)), base=head_of(fixed.metadata))
     assert files_of(table) == before
+
+
+@pytest.mark.parametrize("stated", ["n/a", "", "1.5", "9" * 5000, "٣", "-1"])
+def test_a_total_that_is_no_count_is_not_carried_on(shared_catalog: Any, namespace: str, stated: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", pa.schema([("id", pa.int64())]))
+    append(table, pa.table({"id": [1, 2]}))
+    file = local(table.metadata_location)
+    document = json.loads(file.read_text())
+    document["snapshots"][-1]["summary"]["total-records"] = stated
+    file.write_text(json.dumps(document))
+    table = shared_catalog.load_table(f"{namespace}.t")
+    append(table, pa.table({"id": [3]}))
+    delete(table, "id = 1")
+    assert sorted(scan(table).to_arrow()["id"].to_pylist()) == [2, 3]
+    assert "total-records" not in table.metadata.snapshots[-1].summary.additional_properties

@@ -343,5 +343,9 @@ def test_encrypted_files_are_unsupported(
     for run in verbs:
         with pytest.raises(UnsupportedError, match="encrypted"):
             run()
+    for level in ("files", "rows"):
+        found = iceberg.verify(table, level=level)
+        assert {one.kind for one in found} <= {"unsupported", "mismatch"}, found
+        assert any("encrypted" in one.message for one in found)
     if not plaintext:
         assert "encrypted" in "".join(str(found) for found in delta.verify(folder))
