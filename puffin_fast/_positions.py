@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
 MAX_POSITION = 0x7FFFFFFE80000000
@@ -195,8 +196,9 @@ def as_positions(source: Any, what: str = "positions") -> Integers:
                 bad = next((i for i, value in enumerate(values) if not 0 <= value <= MAX_POSITION), None)
             if bad is None:  # NumPy integers of different types
                 return np.array([int(value) for value in values], np.uint64)
+            shown = shown_argument(values[bad])
             raise InvalidInputError(
-                f"{what}: element {bad}: expected a position from 0 to {MAX_POSITION}, found {values[bad]!r}"
+                f"{what}: element {bad}: expected a position from 0 to {MAX_POSITION}, found {shown}"
             ) from None
         raise InvalidInputError(f"{what}: expected integers: {error}") from error
 

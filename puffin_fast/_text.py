@@ -89,7 +89,10 @@ def shown_argument(value: object) -> str:
     """
     if not is_shown(value):
         return f"{'an' if type(value).__name__[0] in 'aeiouAEIOU' else 'a'} {type(value).__name__}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not convert integers of thousands of digits to text
+        return "an integer of thousands of digits"
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 

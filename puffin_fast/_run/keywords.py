@@ -1,5 +1,8 @@
-"""What all public functions do around their work: an unknown keyword names the right one, such as for one of deltalake,
-SQL or PyIceberg; an exception from outside comes out as it is, not as the error of the code that it came in."""
+"""What all public functions do around their work.
+
+An unknown keyword names the right one, such as for one of deltalake, SQL or PyIceberg. Integers have a size. An
+exception from outside comes out as it is, not as the error of the code that it came in.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,10 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from puffin_fast._run.interrupt import interruptible
+from puffin_fast.errors import InvalidInputError
+
+MOST_BITS = 1000
+"""Of an integer argument: floats have no larger ones, and Python does not show those of thousands of digits."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -67,6 +74,11 @@ def named_keywords(function: Function, module: str) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs.keys() <= known:
             raise TypeError(_message(function.__name__, min(kwargs.keys() - known), known))
+        for name, value in (*zip(known, args, strict=False), *kwargs.items()):
+            if type(value) is int and value.bit_length() > MOST_BITS:
+                raise InvalidInputError(
+                    f"{name}: expected an integer of 64 bits, found one of {value.bit_length():,}"
+                )
         with interruptible():
             return function(*args, **kwargs)
 

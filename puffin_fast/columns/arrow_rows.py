@@ -66,7 +66,7 @@ def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBat
             found = _of_items(rows)
             if found is not None:
                 return found
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{what}: expected {expected}, found {type(rows).__name__}: {error}"
         ) from None
@@ -159,7 +159,7 @@ def key_rows(keys: Any, join_cols: str | Sequence[str] | None) -> Any:
         )
     try:
         array = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise InvalidInputError(f"keys: expected values of one type: {error}") from error
     return pa.table({names[0]: array})
 
