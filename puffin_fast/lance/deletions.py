@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from puffin_fast._io import open_source
 from puffin_fast._io.location import errors_of, folder_of
+from puffin_fast._io.table_formats import other_format
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
@@ -245,8 +246,11 @@ def opened(dataset: Any) -> Any:
         raise InvalidInputError(f"dataset: expected pylance's or its URI, found {type(dataset).__name__}")
     lance = _lance()
     uri = folder_of(dataset)
-    with errors_of_pylance(uri):
-        return lance.dataset(uri)
+    try:
+        with errors_of_pylance(uri):
+            return lance.dataset(uri)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}{other_format(uri)}") from error
 
 
 def fragments_of(dataset: Any) -> list[Any]:

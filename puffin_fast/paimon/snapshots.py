@@ -13,6 +13,7 @@ import pyarrow.fs
 from puffin_fast._io import open_source
 from puffin_fast._io.folder import names_in
 from puffin_fast._io.location import folder_of
+from puffin_fast._io.table_formats import other_format
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError, NotFoundError
 from puffin_fast.limits import check_metadata_size
 
@@ -66,7 +67,8 @@ class TableFiles:
         names = names_in(self.snapshots, "snapshot-", filesystem=self.filesystem)
         known = [int(match[1]) for name in names if (match := _SNAPSHOT.fullmatch(name)) is not None]
         if not known:
-            raise NotFoundError(f"{self.snapshots}: no snapshots of a Paimon table")
+            hint = other_format(self.root, filesystem=self.filesystem)
+            raise NotFoundError(f"{self.snapshots}: no snapshots of a Paimon table{hint}")
         return sorted(known)
 
     def snapshot(self, number: int | None = None) -> tuple[dict[str, Any], str]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from puffin_fast._io.table_formats import other_format
 from puffin_fast.delta.log.storage import LOG_FOLDER, TableStorage
 from puffin_fast.errors import ConflictError, CorruptDataError, NotFoundError
 
@@ -109,8 +110,7 @@ class LogListing:
             elif (match := _CHECKPOINT.fullmatch(name)) is not None:
                 found.setdefault((int(match[1]), int(match[3] or 1)), []).append(f"{LOG_FOLDER}/{name}")
         if not commits and not found:
-            is_iceberg = any(name.endswith(".metadata.json") for name in storage.names("metadata"))
-            hint = "; it is a table of Iceberg: see puffin_fast.iceberg.scan" if is_iceberg else ""
+            hint = other_format(storage.root, filesystem=storage.filesystem)
             raise NotFoundError(f"{storage.root}: no Delta table, {LOG_FOLDER} holds no commit{hint}")
         checkpoints: dict[int, tuple[str, ...]] = {}
         for (version, parts), names in sorted(found.items()):

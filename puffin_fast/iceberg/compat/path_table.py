@@ -19,6 +19,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from puffin_fast._io import split_location
 from puffin_fast._io.folder import names_in
+from puffin_fast._io.table_formats import other_format
 from puffin_fast._pyiceberg.v3_types import read_v3_types
 from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import NotFoundError, UnsupportedError
@@ -150,10 +151,9 @@ def _newest(folder: str, io: FileIO) -> tuple[str, dict[str, Any] | None]:
         if found:
             break
     if not found:
-        is_delta = bool(names_in(f"{folder}/_delta_log", ""))
-        hint = "a Delta table: see puffin_fast.delta.scan" if is_delta else "none"
+        hint = other_format(folder)
         raise NotFoundError(
-            f"{folder}: expected a table of Iceberg: a folder metadata with a file *.metadata.json, found {hint}"
+            f"{folder}: expected a table of Iceberg: a folder metadata with a file *.metadata.json, found none{hint}"
         )
     last = max(number for number, _ in found)
     newest = [path for number, path in found if number == last]

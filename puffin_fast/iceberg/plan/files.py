@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
+from puffin_fast._io.table_formats import other_format
 from puffin_fast._run.arguments import check_flags, check_integer, check_name
 from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._text import shown_argument
@@ -83,7 +84,8 @@ def metadata_of(table: Table) -> TableMetadata:
         CorruptDataError: its schemas, partition specs and sort orders contradict each other.
     """
     if not isinstance(table, Table):
-        hint = f"; this one would be {READ_ONLY}" if is_metadata_path(table) else ""
+        is_path = is_metadata_path(table)
+        hint = (other_format(str(table)) or f"; this one would be {READ_ONLY}") if is_path else ""
         raise InvalidInputError(
             f"table: expected a PyIceberg table (see catalog.load_table), found {shown_argument(table)}{hint}"
         )

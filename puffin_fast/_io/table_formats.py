@@ -1,0 +1,33 @@
+"""The format of the table in a folder, by its folders of metadata, for errors that expected another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puffin_fast._io.folder import names_in
+from puffin_fast._run.interrupt import is_from_outside
+
+_SIGNS = (
+    ("Iceberg", "metadata", ".metadata.json"),
+    ("Delta", "_delta_log", ".json"),
+    ("Paimon", "snapshot", "snapshot-"),
+    ("Lance", "_versions", ".manifest"),
+)
+"""Formats, a folder that their tables have, and a part of the names of files in it."""
+
+
+def other_format(folder: str, *, filesystem: Any = None) -> str:
+    """Returns what an error says about the format of the table in a folder; empty if there is none that is known.
+
+    Args:
+        folder: that has no table of the expected format. If it cannot be listed, that is no error here.
+        filesystem: of the folder.
+    """
+    try:
+        for name, inside, part in _SIGNS:
+            if any(part in file for file in names_in(f"{folder}/{inside}", "", filesystem=filesystem)):
+                return f"; it is a table of {name}: see puffin_fast.{name.lower()}"
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+    return ""
