@@ -76,9 +76,20 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
     except Exception as error:  # the client of a catalog may raise any exception
         if is_from_outside(error):
             raise
-        raise InvalidInputError(f"catalog {name or 'default'}: {error}") from error
+        raise InvalidInputError(f"catalog {name or 'default'}: {error}{_configured(name)}") from error
     command.call_on_close(catalog.close)
     return catalog
+
+
+def _configured(name: str | None) -> str:
+    """The catalogs of the configuration, if it has others than this one."""
+    try:
+        known = sorted(import_optional("pyiceberg.utils.config").Config().get_known_catalogs())
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return ""
+    return f"; the configuration has {', '.join(known)}" if known and name not in known else ""
 
 
 def _settings(options: Mapping[str, str | None]) -> tuple[str, dict[str, str], dict[str, Any]]:

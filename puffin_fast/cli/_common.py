@@ -36,6 +36,9 @@ from puffin_fast.errors import PuffinFastError
 INTERRUPTED = 130
 
 COMMANDS = {
+    "changes need its catalog: catalog.load_table, or catalog.register_table for a table that no catalog has": (
+        "changes need the name of the table in its catalog, namespace.name"
+    ),
     "catalog.create_namespace creates it": "`puffin-fast create` with --create-namespace creates it",
     "puffin_fast.delta.enable(table)": "`puffin-fast upgrade`",
     "puffin_fast.iceberg.upgrade(table)": "`puffin-fast upgrade`",
@@ -337,6 +340,7 @@ def result_grid(heading: str, result: Any, *without: str, **instead: Any) -> Ren
     """The fields of a result, one a line, without some and with other values for some."""
     shown = {**asdict(result), "seconds": round(result.seconds, 3), **instead}
     title = DRY_RUN if getattr(result, "dry_run", False) else None
+    without = (*without, "dry_run")
     return fields_grid(
         heading, {key: value for key, value in shown.items() if key not in without}, title=title
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puffin_fast.cli import _options
-from puffin_fast.cli._common import Answer, answers, grid
+from puffin_fast.cli._common import Answer, answers, grid, without_zeros
 from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli.table import case_option, session
 
@@ -86,7 +86,18 @@ def ndv(
         if not result.committed:
             text.append(f"{name}: nothing done: {result.statistics_path} already has these columns")
     rows = iceberg.ndv(table, names, **of_snapshot).to_pylist()
+    bounds = ("lower", "upper")
+    shown = without_zeros(
+        [
+            {
+                key: round(value) if key in bounds and value is not None else value
+                for key, value in row.items()
+                if key not in ("field_id", "writer")
+            }
+            for row in rows
+        ]
+    )
     document["columns"] = rows
     title = f"{name}: {len(rows)} columns"
     nothing = f"{name}: no NDV statistics; --collect collects them"
-    return Answer(document, [*text, grid(rows, title=title) if rows else nothing])
+    return Answer(document, [*text, grid(shown, title=title, one_line=True) if rows else nothing])

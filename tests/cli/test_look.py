@@ -102,6 +102,28 @@ def test_a_delta_table_has_them_too(ask: Any, tmp_path: Path) -> None:
     assert [column["type"] for column in ask("schema", path)] == ["long"]
 
 
+def test_an_unknown_catalog_names_those_of_the_configuration(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  prod:\n    uri: sqlite:///x.db\n")
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    assert "the configuration has prod" in run("list", "--catalog", "prodd").stderr
+
+
+def test_a_change_of_a_folder_asks_for_the_name_in_the_catalog(run: Run, changed: Options) -> None:
+    folder = open_table(changed).location().removeprefix("file://")
+    for command in (("compact", folder), ("delete", folder, "--row-filter", "id = 1")):
+        done = run(*command)
+        assert (done.exit_code, "name of the table in its catalog" in done.stderr) == (1, True), done.stderr
+
+
+def test_statistics_of_a_column_have_one_line(changed: Options) -> None:
+    lines = on_terminal("ndv", "ns.t", "--collect", *changed)
+    assert max(map(len, lines)) <= 80
+    (row,) = [line for line in lines if "│ id " in line]
+    assert str(open_table(changed).metadata.current_snapshot_id) in row
+
+
 @pytest.mark.parametrize("total", ["n/a", "", "1.5", "9" * 5000])
 def test_totals_that_are_no_numbers_are_left_out(ask: Any, changed: Options, total: str) -> None:
     path = Path(open_table(changed).metadata_location.removeprefix("file://"))
