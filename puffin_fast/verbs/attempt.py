@@ -240,17 +240,25 @@ class Attempt(ABC):
         made: Made = self._made[action]
         return made
 
+    def mark(self) -> Any:
+        """Returns a mark of the changes so far, for `return_to`."""
+        return self.changes
+
+    def return_to(self, mark: Any) -> None:
+        """Forgets the changes since a mark."""
+        self.changes = mark
+
     def perform(self, action: Action, threads: int | None = None) -> Counts:
         """Runs an action on top of those before it. If it fails, they stay, and its files are removed.
 
         Raises:
             PuffinFastError: as the action; or a file could not be written.
         """
-        changes, n_earlier = self.changes, len(self.created)
+        earlier, n_earlier = self.mark(), len(self.created)
         try:
             counts = self._run(action, threads)
         except BaseException as error:
-            self.changes = changes
+            self.return_to(earlier)
             self.remove(self.created[n_earlier:])
             if isinstance(error, OSError) and error is not self._given_error and not is_from_outside(error):
                 raise PuffinFastError(f"{self.name}: nothing was committed: {error}") from error

@@ -65,7 +65,6 @@ class DeltaAttempt(Attempt):
         PuffinFastError: as `snapshot`; the table must not be written to; the job id was used by another verb.
     """
 
-    changes: Changes
     repeated: Committed | None
     committed: Committed | None = None
 
@@ -87,17 +86,39 @@ class DeltaAttempt(Attempt):
 
     def _begin(self, base: Snapshot) -> None:
         """Forgets the changes, and plans the next action on a version."""
-        self._base, self.changes, self.created = base, Changes([], ""), []
-        self._staged = self.changes, DeltaTable.of(base)
+        self._base, self.created = base, []
+        self._parts: list[Changes] = []
+        self._net, self._staged = Changes([], ""), DeltaTable.of(base)
+        self._n_net = self._n_staged = 0
 
     @property
     def table(self) -> DeltaTable:
         """The version, with the files of the earlier actions."""
-        planned, table = self._staged
-        if planned is not self.changes:
-            table = replace(table, snapshot=self._base.then(self.changes.actions))
-            self._staged = self.changes, table
-        return table
+        for part in self._parts[self._n_staged :]:
+            self._staged = replace(self._staged, snapshot=self._staged.snapshot.then(part.actions))
+        self._n_staged = len(self._parts)
+        return self._staged
+
+    @property
+    def changes(self) -> Changes:
+        """The net changes of the actions so far."""
+        if self._n_net != len(self._parts):
+            self._net, self._n_net = _net(self._parts, self), len(self._parts)
+        return self._net
+
+    def mark(self) -> int:
+        return len(self._parts)
+
+    def return_to(self, mark: int) -> None:
+        del self._parts[mark:]
+        if self._n_net > mark:
+            self._net, self._n_net = Changes([], ""), 0
+        if self._n_staged > mark:
+            self._staged, self._n_staged = replace(self._staged, snapshot=self._base), 0
+
+    def add(self, changes: Changes) -> None:
+        """Adds the changes of an action, which was planned on `table`."""
+        self._parts.append(changes)
 
     @property
     def name(self) -> str:
@@ -273,7 +294,7 @@ class DeltaWriter:
             keeps_row_ids=self._keeps_row_ids,
             is_blind_append=purpose.operation == "WRITE" and purpose.matcher is None,
         )
-        attempt.changes = _net(attempt.changes, changes, attempt) if attempt.counts else changes
+        attempt.add(changes)
         return Counts(
             rows_appended=sum(_n_rows(add) for add in self._adds),
             rows_deleted=written.rows,
@@ -325,34 +346,41 @@ class _Key:
         return cls(unquote(action["path"]), "-".join(str(vector.get(name)) for name in names))
 
 
-def _net(earlier: Changes, later: Changes, attempt: DeltaAttempt) -> Changes:
-    """Returns the net changes of two plans, of which the second was made on top of the first.
+def _net(parts: Sequence[Changes], attempt: DeltaAttempt) -> Changes:
+    """Returns the net changes of plans, each of which was made on top of those before.
 
-    Files that the first adds and the second removes are in neither.
+    Files that one adds and a later one removes are in none.
     """
-    actions = [*earlier.actions, *later.actions]
-    if earlier.actions and later.actions:
-        removed = {_Key.of(action["remove"]) for action in later.actions if "remove" in action}
-        own = {_Key.of(action["add"]) for action in earlier.actions if "add" in action}
-        actions = [
-            *(one for one in earlier.actions if "add" not in one or _Key.of(one["add"]) not in removed),
-            *(one for one in later.actions if "remove" not in one or _Key.of(one["remove"]) not in own),
-        ]
+    if len(parts) < 2:
+        return parts[0] if parts else Changes([], "")
+    found: list[dict[str, Any] | None] = []
+    places: dict[_Key, int] = {}
+    for part in parts:
+        adds: dict[_Key, int] = {}
+        for action in part.actions:
+            place = places.pop(_Key.of(action["remove"]), None) if "remove" in action else None
+            if place is not None:
+                found[place] = None
+                continue
+            if "add" in action:
+                adds[_Key.of(action["add"])] = len(found)
+            found.append(action)
+        places |= adds
+    actions = [action for action in found if action is not None]
+    if sum(map(bool, parts)) > 1:
         actions = [action for action in actions if "cdc" not in action]
-    operations = json.loads(earlier.parameters["operations"]) if earlier.operation == SEVERAL else []
-    operations = [*(operations or [earlier.operation]), later.operation]
-    names = dict.fromkeys((*earlier.metrics, *later.metrics))
+    names = dict.fromkeys(name for part in parts for name in part.metrics)
     return Changes(
         actions,
         SEVERAL,
-        earlier.touched | later.touched,
-        tuple(_needed((*earlier.new_files, *later.new_files), actions, attempt)),
-        {"operations": json.dumps(operations)},
-        {name: earlier.metrics.get(name, 0) + later.metrics.get(name, 0) for name in names},
-        looks_at_rows=earlier.looks_at_rows or later.looks_at_rows,
-        looks_at_appends=earlier.looks_at_appends or later.looks_at_appends,
-        keeps_row_ids=earlier.keeps_row_ids and later.keeps_row_ids,
-        is_blind_append=earlier.is_blind_append and later.is_blind_append,
+        frozenset[str]().union(*(part.touched for part in parts)),
+        tuple(_needed((file for part in parts for file in part.new_files), actions, attempt)),
+        {"operations": json.dumps([part.operation for part in parts])},
+        {name: sum(part.metrics.get(name, 0) for part in parts) for name in names},
+        looks_at_rows=any(part.looks_at_rows for part in parts),
+        looks_at_appends=any(part.looks_at_appends for part in parts),
+        keeps_row_ids=all(part.keeps_row_ids for part in parts),
+        is_blind_append=all(part.is_blind_append for part in parts),
     )
 
 

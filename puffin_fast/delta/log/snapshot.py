@@ -42,6 +42,8 @@ _SPELLED = "^/|[%:]"
 """Matches paths that differ from the location relative to the table: encoded or absolute ones."""
 LOG_READERS = 16
 """Number of commits that are read at a time from an object store."""
+MAX_CHUNKS = 8
+"""Number of chunks from which the files that commits would leave are copied to one."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,6 +207,10 @@ class Snapshot:
         tail = read_commits([(number, "staged", text)], lambda: self.partition_columns, len(sources))
         base = FileActions(self.files, tail.removes.slice(0, 0), [], sources)
         files, paths_differ = _live(base, tail)
+        if (
+            files["path"].num_chunks > MAX_CHUNKS
+        ):  # of many calls: each chunk of each column costs all later ones
+            files = files.combine_chunks()
         return replace(self, files=files, _sources=[*sources, *tail.sources], _paths_differ=paths_differ)
 
 
