@@ -476,7 +476,7 @@ def changes(spark: SparkSession, table: Path) -> None:
               f"TBLPROPERTIES ({FEATURES}, 'delta.columnMapping.mode'='name')")  # fmt: skip
     here = f"delta.`{table}`"
     for statement in (
-        f"INSERT INTO {here} SELECT /*+ COALESCE(1) */ id, 'a', concat('p', id % 2) FROM range(40)",
+        f"INSERT INTO {here} SELECT /*+ COALESCE(1) */ id, 'a', if(id % 8 IN (3, 7), NULL, concat('p', id % 2)) FROM range(40)",
         f"DELETE FROM {here} WHERE id IN (1, 2)",
         f"UPDATE {here} SET v = if(id = 4, 'a', 'b') WHERE id BETWEEN 3 AND 6",
         f"MERGE INTO {here} t USING (SELECT id + 5 AS id FROM range(40)) s ON t.id = s.id WHEN MATCHED AND t.id < 10 THEN "

@@ -42,6 +42,7 @@ REFUSED = (
     "Cannot remove partition field",
     "Cannot add duplicate partition field",
     "Cannot add redundant partition field",
+    "Cannot have redundant partitions",  # PyIceberg, with a void field
     "Cannot drop partition source",
     "Cannot find source column for partition field",
     "Cannot delete column",
