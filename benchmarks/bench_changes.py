@@ -43,7 +43,7 @@ POSITIONS, DUCKDB, DELTALAKE = (
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("v", pa.float64())])
 ICEBERG_JOB, DELTA_JOB = "changes, Iceberg", "changes, Delta"
 COUNT_JOB, REWRITE_JOB = "count of deletes, Iceberg", "net changes across a rewrite, Iceberg"
-PLAN_JOB, PLANNED, PLAN = "plan of changes", 100_000, "plan of the table"
+PLAN_JOB, PLANNED, PLAN = "plan of changes of 100,000 files", 100_000, "plan of the table"
 
 
 def parts(n_rows: int, n_files: int) -> Iterator[pa.Table]:
@@ -291,7 +291,7 @@ def main() -> None:
     options = parser.parse_args()
     n_rows, n_files = int(ROWS * options.share), int(FILES * options.share)
     found = {
-        f"{name}, {n_rows:,} rows in {n_files} files": measure_job(
+        (name if name == PLAN_JOB else f"{name}, {n_rows:,} rows in {n_files} files"): measure_job(
             name, make(options.folder.resolve(), n_rows, n_files), options.rounds, targets
         )
         for name, (make, targets) in JOBS.items()

@@ -28,6 +28,7 @@ NAMES = {
     "deltalake, with a feed": "deltalake's `load_cdf`, with a feed",
     "PyIceberg, to accelerated": "PyIceberg",
     "full run": "a full run",
+    "plan of the table": "planning a scan of the table",
 }
 """The names of contenders as readers see them, where the results name them shorter."""
 
@@ -150,6 +151,12 @@ TABLES: dict[str, list[Figure]] = {
         Figure("the same lines: Delta, without a feed", "changes, Delta" + TENTH, POSITIONS),
         Figure("the same", "changes, Delta" + TENTH, COMPARED),
         Figure("the same", "changes, Delta" + TENTH, FEED),
+        Figure(
+            "net lines across a rewrite of all data files",
+            "net changes across a rewrite, Iceberg" + TENTH,
+            COMPARED,
+        ),
+        Figure("find 10 changed files of 100,000", "plan of changes of 100,000 files", "plan of the table"),
     ],
     "ndv": [
         Figure("NDV statistics of 12M rows, 16 columns", "NDV, lineitem x 2", TABLE_STATS),
