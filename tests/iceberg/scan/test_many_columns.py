@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from puffin_fast import iceberg
@@ -31,9 +32,22 @@ VERBS: dict[str, Callable[[Table, int], object]] = {
         table, selected_fields=("id", "c7"), threads=1
     ).to_arrow(),
     "scan of all columns": lambda table, n: iceberg.scan(table, threads=1).to_arrow(),
+    "scan by an expression": lambda table, n: iceberg.scan(
+        table, pc.field("c1") > 0, ("id",), threads=1
+    ).to_arrow(),
+    "scan without case": lambda table, n: iceberg.scan(
+        table,
+        "ID < 70",
+        [name.upper() for name in rows_of(n).column_names],
+        case_sensitive=False,
+        threads=1,
+    ).to_arrow(),
     "count": lambda table, n: iceberg.scan(table, "id < 70 and c1 > 0", threads=1).count(),
     "append": lambda table, n: iceberg.append(table, rows_of(n, 100)),
     "update": lambda table, n: iceberg.update(table, "id < 5", {"c1": 2.5}, threads=1),
+    "update of all columns": lambda table, n: iceberg.update(
+        table, "id < 5", {f"c{at}": 2.5 for at in range(n)}, threads=1
+    ),
     "upsert": lambda table, n: iceberg.upsert(table, rows_of(n).slice(5, 5), join_cols=["id"], threads=1),
     "upsert of many columns": lambda table, n: iceberg.upsert(
         table,
@@ -51,6 +65,9 @@ VERBS: dict[str, Callable[[Table, int], object]] = {
         threads=1,
     ),
     "delete": lambda table, n: iceberg.delete(table, "id = 20", threads=1),
+    "compact": lambda table, n: iceberg.compact(table, threads=1),
+    "changes": lambda table, n: iceberg.changes(table, threads=1).to_arrow(),
+    "verify": lambda table, n: iceberg.verify(table, level="rows", threads=1),
     "rewrite": lambda table, n: iceberg.rewrite_data_files(table, min_input_files=2, threads=1),
     "ndv": lambda table, n: iceberg.collect_ndv(table, ["id", "c1"], threads=1),
 }
