@@ -1,4 +1,4 @@
-"""The tutorial of a Spark job runs in the tests' session, which its builder returns."""
+"""The tutorials with Spark run in the tests' session, which their builder returns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.spark
-def test_python_blocks_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["spark-job", "raw-to-clean"])
+def test_python_blocks_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
     monkeypatch.chdir(tmp_path)
-    run_blocks(ROOT / "docs" / "tutorials" / "spark-job.md")
+    run_blocks(ROOT / "docs" / "tutorials" / f"{page}.md")
