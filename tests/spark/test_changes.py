@@ -71,6 +71,7 @@ def test_random_histories_have_the_lines_of_the_single_machine(
 ) -> None:
     monkeypatch.setattr("puffin_fast.spark.table.changes.TASK_BYTES", 2000)
     monkeypatch.setattr("puffin_fast.spark.table.job.TASK_BYTES", 2 << 20)
+    monkeypatch.setattr("puffin_fast.spark.table.changes.PAIRED_BYTES", 500 * (1 - seed) + 1)
     machine = Machine(racing, 100 + seed)
     try:
         for _ in range(16):

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from puffin_fast.rows.tasks import Task
 
 
+PAIRED_BYTES = 256 << 20
+"""Memory in which a task pairs rows, bytes."""
+
+
 def changes(
     spark: SparkSession | DataFrame,
     table: Table | Any,
@@ -54,8 +58,8 @@ def changes(
 
     The changes are planned when this is called, so the range is fixed; rows are read each time Spark computes the
     DataFrame. Each task reads commits, or parts of a commit that only inserts or only deletes, whose data files have
-    about 128 MiB. A commit that does both is read by one task, which pairs its rows within the memory that
-    ``puffin-fast.limit.key-bytes`` sets, and divides more among temporary files.
+    about 128 MiB. A commit that does both is read by one task, which pairs its rows in 256 MiB, or the memory that
+    ``puffin-fast.limit.key-bytes`` sets if that is less, and divides more among temporary files.
 
     Args:
         spark: the session, or a DataFrame of it.
@@ -123,7 +127,9 @@ def changes(
 
 def packed_reader(found: ChangeScan) -> bytes:
     """The packed `ChangeReader` of changes, for executors."""
-    return pack(replace(found.change_reader(without_history(found.metadata)), threads=1))
+    reader = found.change_reader(without_history(found.metadata))
+    pairing = replace(reader.pairing, limit=min(reader.pairing.limit, PAIRED_BYTES))
+    return pack(replace(reader, pairing=pairing, threads=1))
 
 
 def change_bins(found: ChangeScan) -> list[list[CommitChanges]]:
