@@ -1,0 +1,104 @@
+"""Replicas that follow a stream of changes by foreachBatch, through failures, are equal to their source at each batch.
+
+``PUFFIN_FAST_BATCHES`` says how many batches there are; 5 by default.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_fast import delta, iceberg
+from puffin_fast import spark as ps
+from tests.spark.test_change_streams import begun
+from tests.verbs.test_applied_changes import DELTA_PROPERTIES, Source, made, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+BATCHES = int(os.environ.get("PUFFIN_FAST_BATCHES", "5"))
+
+
+class _Failed(Exception):
+    """As if the driver was killed."""
+
+
+class Replica:
+    """Applies batches, and compares the replica with the source; fails at random before and after it applied one."""
+
+    def __init__(self, source: Source, verbs: Any, table: Any, seed: int) -> None:
+        self.source, self.verbs, self.table = source, verbs, table
+        self.chance = random.Random(seed)
+        self.applied = self.repeated = self.compared = self.failures = 0
+        self.done: set[int] = set()
+
+    def __call__(self, df: DataFrame, number: int) -> None:
+        self.maybe_fail()
+        job = f"replica-{number}"
+        if self.verbs is iceberg:
+            result: Any = ps.upsert(df, self.table, "id", changes=True, job_id=job)
+        else:
+            result = delta.upsert(self.table, df.toArrow(), "id", changes=True, job_id=job)
+        self.repeated += result.repeated
+        self.applied += 1
+        self.maybe_fail()
+        column = "_commit_version" if self.source.verbs is delta else "_commit_snapshot_id"
+        order = column if self.source.verbs is delta else "_change_ordinal"
+        last = df.orderBy(order, ascending=False).select(column).first()
+        if last is not None:
+            self.compare(last[0])
+        self.done.add(number)
+
+    def maybe_fail(self) -> None:
+        if self.chance.random() < 0.2:
+            self.failures += 1
+            raise _Failed
+
+    def compare(self, at: int) -> None:
+        state: Any = {"version": at} if self.source.verbs is delta else {"snapshot_id": at}
+        wanted = self.source.verbs.scan(self.source.table, **state).to_arrow().sort_by("id").to_pylist()
+        assert read(self.verbs, self.table) == wanted, at
+        self.compared += 1
+
+
+@pytest.mark.parametrize(
+    ("source", "replica"), [(iceberg, iceberg), (iceberg, delta), (delta, iceberg)], ids=["ii", "id", "di"]
+)
+def test_a_replica_is_equal_at_each_batch_through_failures(
+    spark: SparkSession, tmp_path: Path, source: Any, replica: Any
+) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
+    catalog.create_namespace("n")
+    properties = {"properties": DELTA_PROPERTIES[1]} if source is delta else {}
+    machine = Source(source, made(source, (catalog, "n"), tmp_path, "source", **properties), 11)
+    follower = Replica(machine, replica, made(replica, (catalog, "n"), tmp_path, "copy"), 4)
+    options = {"poll_interval_s": "0", "maxSnapshotsPerTrigger": "3"}
+    if source is delta:
+        options["path"] = machine.table
+    else:
+        options |= {"catalog": "c", "table": "n.source"}
+        options |= {f"catalog.{name}": catalog.properties[name] for name in ("uri", "warehouse")}
+    query = None
+    try:
+        while len(follower.done) < BATCHES:
+            machine.step()
+            query = query or begun(spark, tmp_path, follower, options)
+            try:
+                query.processAllAvailable()
+            except Exception as error:
+                if "_Failed" not in str(error):
+                    raise
+                query = None
+        assert follower.failures
+        assert read(replica, follower.table) == read(source, machine.table) or query is None
+    finally:
+        if query is not None:
+            query.stop()
+        catalog.engine.dispose()
