@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from datetime import date, time, timedelta
 from difflib import get_close_matches
@@ -100,3 +101,27 @@ def is_shown(value: object) -> bool:
     """Whether the text of an argument has no rows: a name, a number, a time, a type, or a list of these."""
     items = value if isinstance(value, list | tuple | set | frozenset) else (value,)
     return all(item is None or isinstance(item, _SHOWN) for item in items)
+
+
+_VALUES = (
+    (r"Could not convert .+ with type ([\w.]+)", r"expected values of one type, found \1"),
+    (r"Float value \S+ was truncated", "a number with a fraction was truncated"),
+    (r"Integer value \S+ (not in range|is outside)", r"an integer is \1"),
+    (r"Value \S+ too large to fit", "a value is too large to fit"),
+    (r"Failed to parse string: '.*' as", "a text cannot be parsed as"),
+    (r"(would lose data|out of bounds timestamp): -?\d+", r"\1"),
+    (r"Decimal value \S+ does not fit", "a decimal does not fit"),
+)
+"""Messages of Arrow that show a value, and what is said instead."""
+
+
+def without_values(error: BaseException) -> str:
+    """The message of an error of Arrow without the values of rows that are known to be in it.
+
+    >>> without_values(ValueError("Could not convert 'x' with type str: tried to convert to int64"))
+    'expected values of one type, found str: tried to convert to int64'
+    """
+    texts = [str(part) for part in error.args]
+    for pattern, instead in _VALUES:
+        texts = [re.sub(pattern, instead, text, flags=re.DOTALL) for text in texts]
+    return "; ".join(texts)

@@ -211,8 +211,8 @@ def errors_of(path: str | None) -> Iterator[None]:
     Other OSErrors are raised unchanged."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{path}: no such file") from error
+    except FileNotFoundError:
+        raise NotFoundError(f"{path}: no such file") from None
     except FileExistsError as error:
         raise InvalidInputError(f"{path}: the file exists already, and overwrite is False") from error
     except (IsADirectoryError, NotADirectoryError, PermissionError) as error:

@@ -7,7 +7,7 @@ from numbers import Integral
 
 import numpy as np
 
-from puffin_fast._text import shown_argument
+from puffin_fast._text import MOST_SHOWN, shown_argument
 from puffin_fast.errors import InvalidInputError
 
 
@@ -81,7 +81,8 @@ def check_texts(name: str, values: object) -> tuple[str, ...]:
         InvalidInputError: it is a single string or not a sequence, or an item is not a string.
     """
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InvalidInputError(f"{name}: expected a sequence of names, found {shown_argument(values)}")
+        hint = f"; write [{values!r}]" if isinstance(values, str) and len(values) <= MOST_SHOWN else ""
+        raise InvalidInputError(f"{name}: expected a sequence of names, found {shown_argument(values)}{hint}")
     found = tuple(values)
     for value in found:
         if not isinstance(value, str):

@@ -1,7 +1,8 @@
 """What all public functions do around their work.
 
 An unknown keyword names the right one, such as for one of deltalake, SQL or PyIceberg. Integers have a size. An
-exception from outside comes out as it is, not as the error of the code that it came in.
+exception from outside comes out as it is, not as the error of the code that it came in. An error in the caller's
+arguments shows the caller's line, without the frames and causes inside of the package.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from puffin_fast._run.interrupt import interruptible
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.errors import InvalidInputError, NotFoundError
 
 MOST_BITS = 1000
 """Of an integer argument: floats have no larger ones, and Python does not show those of thousands of digits."""
@@ -79,8 +80,13 @@ def named_keywords(function: Function, module: str) -> Function:
                 raise InvalidInputError(
                     f"{name}: expected an integer of 64 bits, found one of {value.bit_length():,}"
                 )
-        with interruptible():
-            return function(*args, **kwargs)
+        try:
+            with interruptible():
+                return function(*args, **kwargs)
+        except (InvalidInputError, NotFoundError) as error:
+            if isinstance(error.__cause__, OSError):
+                raise
+            raise error.with_traceback(None) from None
 
     call.__module__ = module
     return call  # type: ignore[return-value]

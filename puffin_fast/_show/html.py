@@ -46,7 +46,11 @@ class HtmlFields:
 
 
 def _says(value: object) -> bool:
-    """Whether a value is not 0, False, None or empty."""
+    """Whether a value is not 0, False, None or empty, nor a result of a step that did nothing."""
+    if isinstance(value, HtmlFields):
+        fields = dataclasses.fields(value)  # type: ignore[arg-type]
+        names = {field.name for field in fields if field.repr} - {"seconds", "dry_run"}
+        return any(_says(getattr(value, name)) for name in names)
     return bool(value.num_rows if hasattr(value, "num_rows") else value)
 
 

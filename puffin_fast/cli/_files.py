@@ -127,7 +127,7 @@ def _opened(path: Path, name: str, schema: Schema, form: str | None) -> Iterator
             case suffix:
                 raise UnsupportedError(f"{name}: expected {KNOWN}, found {suffix or 'no suffix'}")
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{name}: {without_values(str(error))}") from error
+        raise InvalidInputError(f"{name}: {without_values(error)}") from error
 
 
 def _named(name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

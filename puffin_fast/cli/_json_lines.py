@@ -221,7 +221,7 @@ def _inferred(name: str, key: str, values: list[object]) -> pa.DataType:
     try:
         return pa.infer_type([_plain(value) for value in values])
     except WRONG as error:
-        raise InvalidInputError(f"{name}: column {key}: {without_values(str(error))}") from error
+        raise InvalidInputError(f"{name}: column {key}: {without_values(error)}") from error
 
 
 _TIMES: tuple[tuple[re.Pattern[Any], pa.DataType], ...] = tuple(

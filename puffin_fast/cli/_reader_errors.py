@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from puffin_fast import _text
 from puffin_fast.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 _CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (.+?): ", re.S)
 _COUNT = re.compile(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+)", re.S)
-_PYTHON = re.compile(
-    r"Could not convert .+ with type ([\w.]+)(?:: (tried to convert to [\w\[\], =]+))?", re.S
-)
 _FRACTION = re.compile(r"\.\d{7,}")
 
 
@@ -39,18 +37,11 @@ def shape_of(value: object) -> str:
             return "a number"
 
 
-def without_values(message: str) -> str:
-    """A message of PyArrow without the values that are known to be in it.
-
-    >>> without_values("Could not convert 'x' with type str: tried to convert to int64")
-    'expected values of one type, found str: tried to convert to int64'
-    """
-    if count := _COUNT.match(message):
+def without_values(error: Exception) -> str:
+    """A message of PyArrow's readers without the values that are known to be in it."""
+    if count := _COUNT.match(str(error)):
         return f"a row has {count[2]} columns, expected {count[1]}"
-    return _PYTHON.sub(
-        lambda match: f"expected values of one type, found {match[1]}{f': {match[2]}' if match[2] else ''}",
-        message,
-    )
+    return _text.without_values(error)
 
 
 def csv_error(
@@ -69,7 +60,7 @@ def csv_error(
     """
     found = _CONVERSION.match(str(error))
     if found is None:
-        return InvalidInputError(f"{name}: {without_values(str(error))}")
+        return InvalidInputError(f"{name}: {without_values(error)}")
     key, kind = columns()[int(found[1])], found[2]
     where, text = _first_wrong(texts(key), kind)
     shape = "another text" if text is None else shape_of(text)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from puffin_fast._text import without_values
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 
@@ -59,16 +60,20 @@ def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBat
         if package == "pyarrow" and hasattr(rows, "to_reader"):
             return rows.to_reader()
         if isinstance(rows, Mapping):
-            if wrong := [name for name, column in rows.items() if isinstance(column, str | bytes)]:
-                raise TypeError(f"{wrong[0]} is one text; expected a sequence of values for each column")
+            for name, column in rows.items():
+                if isinstance(column, str | bytes) or not hasattr(column, "__len__"):
+                    kind = "text" if isinstance(column, str) else type(column).__name__
+                    raise TypeError(f"{name} is one {kind}; expected a sequence of values for each column")
+            if not rows:
+                raise TypeError("it has no columns")
             return pa.table(dict(rows)).to_reader()
         if isinstance(rows, Iterable) and not isinstance(rows, str | bytes) and not hasattr(rows, "dtype"):
             found = _of_items(rows)
             if found is not None:
                 return found
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
-            f"{what}: expected {expected}, found {type(rows).__name__}: {error}"
+            f"{what}: expected {expected}, found {type(rows).__name__}: {without_values(error)}"
         ) from None
     instead = _INSTEAD.get(package) or _INSTEAD.get(type(rows).__name__) or _INSTEAD.get(what)
     hint = f"; {instead}" if instead else ""
@@ -103,6 +108,8 @@ def _of_items(rows: Iterable[Any]) -> pa.RecordBatchReader | None:
     if not all(isinstance(row, Mapping) for row in dicts):
         raise TypeError("expected a dict for each row")
     names = dict.fromkeys(chain.from_iterable(dicts))
+    if not names:
+        raise TypeError("its rows have no columns")
     if not all(isinstance(name, str) for name in names):
         raise TypeError("expected names of columns as keys")
     return pa.table({name: [row.get(name) for row in dicts] for name in names}).to_reader()
@@ -128,7 +135,7 @@ def arrow_rows(rows: Any, what: str, *, streamed: bool) -> pa.Table | pa.RecordB
     try:
         return reader.read_all()
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InvalidInputError(f"{what}: {error}") from error
+        raise InvalidInputError(f"{what}: {without_values(error)}") from None
 
 
 def key_rows(keys: Any, join_cols: str | Sequence[str] | None) -> Any:
@@ -143,7 +150,7 @@ def key_rows(keys: Any, join_cols: str | Sequence[str] | None) -> Any:
     elif isinstance(keys, set | frozenset | range):
         column = list(keys)
     elif isinstance(keys, list | tuple):
-        is_column = bool(keys) and not isinstance(keys[0], pa.RecordBatch | pa.Table | Mapping)
+        is_column = not keys or not isinstance(keys[0], pa.RecordBatch | pa.Table | Mapping)
         column = keys if is_column else None
     elif (
         type(keys).__name__ in ("ndarray", "Series", "Index", "RangeIndex") and getattr(keys, "ndim", 1) == 1
@@ -159,8 +166,8 @@ def key_rows(keys: Any, join_cols: str | Sequence[str] | None) -> Any:
         )
     try:
         array = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"keys: expected values of one type: {error}") from error
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"keys: expected values of one type: {without_values(error)}") from None
     return pa.table({names[0]: array})
 
 

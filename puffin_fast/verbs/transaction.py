@@ -69,6 +69,11 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         self._lock = Lock()
         self.committed: Any | None = None
 
+    def __repr__(self) -> str:
+        state = "open" if self._attempt is not None else "ended" if self._has_begun else "not begun"
+        verbs = "".join(f"\n- {result or 'append'}" for result in self.results)
+        return f"{type(self).__name__}({state}, {len(self._counts)} verbs){verbs}"
+
     @abstractmethod
     def _begin(self) -> Attempt:
         """Opens the table on its newest head."""

@@ -259,7 +259,7 @@ def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing
         (given.drop("x"), {"join_cols": "id"}, InvalidInputError, "no column x"),
         (given.withColumn("more", f.lit(1)), {"join_cols": "id"}, InvalidInputError, "more"),
         (given.withColumn("x", f.col("g")), {"join_cols": "id"}, InvalidInputError, "x"),
-        (given.unionAll(given), {"join_cols": "id"}, InvalidInputError, "two rows with the key"),
+        (given.unionAll(given), {"join_cols": "id"}, InvalidInputError, "two rows with one key"),
         (
             given.withColumn("id", f.lit(None).cast("long")),
             {"join_cols": "id"},
@@ -285,7 +285,7 @@ def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing
             given.unionAll(given.withColumn("x", f.lit(99.0))).withColumn("at", f.lit(1)),
             {"join_cols": "id", "order_column": "at"},
             InvalidInputError,
-            "the last value 1",
+            "several rows of one key",
         ),
         (given, {"join_cols": "id", "order_column": "tags"}, InvalidInputError, "an order, found"),
         (

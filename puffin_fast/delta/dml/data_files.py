@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from puffin_fast._io import open_sink
+from puffin_fast._text import without_values
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.delta.dml.file_statistics import statistics_of
 from puffin_fast.delta.dml.partition_folders import partition_folder
@@ -155,7 +156,7 @@ class DataFileWriter:
         try:
             cast = rows.select(typed.names).cast(typed).combine_chunks()
         except pa.ArrowInvalid as error:
-            raise InvalidInputError(f"{base.root}: {str(error).splitlines()[0]}") from error
+            raise InvalidInputError(f"{base.root}: {without_values(error).splitlines()[0]}") from None
         batches = [renamed(batch, pa.schema(target)) for batch in cast.to_batches()]
         found = pa.Table.from_batches(batches, pa.schema(target))
         features = base.protocol.writer_features

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyiceberg.schema import Schema
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.scan.row_scan import RowScan
+from puffin_fast.iceberg.scan.row_scan import RowScan, first_rows
 from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.changes.copies import LINEAGE
 from puffin_fast.rows.changes.lines import ChangeReader, commit_fields
@@ -183,8 +184,7 @@ class ChangeScan(RowScan):
             UnsupportedError: the format of a file is not supported.
         """
         reader = self.change_reader()
-        for changes in self.plan:
-            yield from reader.lines(changes)
+        yield from first_rows(chain.from_iterable(map(reader.lines, self.plan)), self._limit)
 
     def count(self) -> int:
         """Returns the number of lines.
@@ -195,7 +195,8 @@ class ChangeScan(RowScan):
             CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
         """
         reader = self.change_reader()
-        return sum(map(reader.count, self.plan))
+        n_lines = sum(map(reader.count, self.plan))
+        return n_lines if self._limit is None else min(n_lines, self._limit)
 
     def to_arrow(self) -> pa.Table:
         """Returns all lines."""

@@ -37,9 +37,10 @@ class Changes(ChangeScan):
 
     def __repr__(self) -> str:
         ends = (self._history.before, self._history.after)
-        before, after = (None if end is None else end.snapshot_id for end in ends)
+        before, after = ("no snapshot" if end is None else end.snapshot_id for end in ends)
         row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!s}"
-        return f"Changes(from={before}, to={after}, net={self._net}{row_filter})"
+        limit = "" if self._limit is None else f", limit={self._limit}"
+        return f"Changes(from={before}, to={after}, net={self._net}{row_filter}{limit})"
 
     @cached_property
     def plan(self) -> list[CommitChanges]:

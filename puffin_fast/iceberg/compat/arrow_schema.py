@@ -105,6 +105,21 @@ def with_types(schema: Schema, types: Mapping[str, Any], what: str = "types") ->
     return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
+_OTHER_TYPES = {
+    **dict.fromkeys(("int64", "bigint", "uint32"), "long"),
+    **dict.fromkeys(("int8", "int16", "int32", "integer", "smallint", "tinyint"), "int"),
+    **dict.fromkeys(("float64",), "double"),
+    **dict.fromkeys(("float32", "real"), "float"),
+    **dict.fromkeys(("str", "text", "varchar", "utf8", "large_string", "object"), "string"),
+    **dict.fromkeys(("bool", "bool_"), "boolean"),
+    **dict.fromkeys(("bytes", "blob", "bytea"), "binary"),
+    **dict.fromkeys(("date32", "date64"), "date"),
+    **dict.fromkeys(("datetime", "datetime64", "timestamp_ntz"), "timestamp"),
+    **dict.fromkeys(("timestamp_ltz", "timestamp_tz"), "timestamptz"),
+}
+"""Names that other libraries and SQL have for types: the name in Iceberg."""
+
+
 def _type(where: str, kind: Any) -> IcebergType:
     if isinstance(kind, IcebergType):
         return kind
@@ -113,11 +128,12 @@ def _type(where: str, kind: Any) -> IcebergType:
         if not isinstance(kind, str):
             raise TypeError("expected text")
         found = NestedField.model_validate({"id": 1, "name": "column", "type": kind, "required": False})
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError):
+        right = _OTHER_TYPES.get((kind.__name__ if isinstance(kind, type) else str(kind)).lower())
         raise InvalidInputError(
             f"{where}: expected a type of Iceberg such as 'timestamp_ns' or 'decimal(10, 2)', found "
-            f"{shown_argument(kind)}"
-        ) from error
+            f"{shown_argument(kind)}{f'; write {right!r}' if right else ''}"
+        ) from None
     return found.field_type
 
 
@@ -145,7 +161,7 @@ def _new_schema(given: Any, types: Mapping[str, str | IcebergType] | None) -> Sc
     if isinstance(given, Schema):
         return with_types(given, types) if types else given
     kinds = list(given.values()) if isinstance(given, Mapping) else []
-    if kinds and all(isinstance(kind, str | IcebergType) for kind in kinds):
+    if kinds and all(isinstance(kind, str | IcebergType | type) for kind in kinds):
         untyped = schema_of_arrow(pa.schema([(name, pa.null()) for name in given]))
         found = with_types(untyped, given, "schema")
     elif isinstance(given, pa.Schema):

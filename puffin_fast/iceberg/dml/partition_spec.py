@@ -99,8 +99,8 @@ def _field(number: int, text: str, schema: Schema) -> PartitionField:
     transform, column, kind = _parsed(text, schema)
     try:
         source = schema.find_field(column)
-    except ValueError as error:
-        raise NotFoundError(f"partition_spec {text!r}: {no_column(column, schema.column_names)}") from error
+    except ValueError:
+        raise NotFoundError(f"partition_spec {text!r}: {no_column(column, schema.column_names)}") from None
     return PartitionField(
         source_id=source.field_id,
         field_id=PARTITION_FIELD_ID_START + number,

@@ -27,6 +27,7 @@ from puffin_fast.iceberg.compat.arrow_schema import new_schema
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.engine_types import warn_of_types
 from puffin_fast.iceberg.compat.locations import check_new_location
+from puffin_fast.iceberg.compat.near_names import near_names
 from puffin_fast.iceberg.compat.new_table import SchemaWithDefaults, create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
@@ -113,8 +114,9 @@ def create_table(
             partition_spec=partition_spec,
             properties=settings,
         )
-    except NoSuchNamespaceError as error:
-        raise NotFoundError(f"{shown}: {error}; catalog.create_namespace creates it") from error
+    except NoSuchNamespaceError:
+        said = near_names(catalog, shown).removeprefix("; ") or f"no namespace {shown.rpartition('.')[0]}"
+        raise NotFoundError(f"{shown}: {said}; catalog.create_namespace creates it") from None
     except TableAlreadyExistsError:
         raise InvalidInputError(f"{shown}: the table already exists") from None
     except Exception as error:

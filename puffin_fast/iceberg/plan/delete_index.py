@@ -49,6 +49,10 @@ class FileTask(TaskOf[ManifestEntry, ManifestEntry, ManifestEntry]):
         """All delete files that apply."""
         return tuple(chain.from_iterable(self.groups))
 
+    def __repr__(self) -> str:
+        rows = f"{self.data.record_count:,} rows"
+        return f"{type(self).__name__}({self.data.file_path}, {rows}, {len(self.deletes):,} delete files)"
+
 
 class _ByBounds:
     """Position-delete files of one partition, found by the bounds of their ``file_path``.

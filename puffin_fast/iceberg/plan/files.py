@@ -70,6 +70,10 @@ class Plan:
     tasks: list[FileTask] = field(default_factory=list)
     delete_files: list[ManifestEntry] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        snapshot = "no snapshot" if self.snapshot is None else f"snapshot {self.snapshot.snapshot_id}"
+        return f"Plan({snapshot}, {len(self.tasks):,} data files, {len(self.delete_files):,} delete files)"
+
     @property
     def unused(self) -> list[ManifestEntry]:
         """The delete files that apply to no task. Without a row filter these are the dangling deletes."""

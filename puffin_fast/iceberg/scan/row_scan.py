@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -166,15 +166,34 @@ class RowScan:
         jobs, label = jobs_of(wanted, threads, together=left is None), "reading data files" if shown else None
         found = in_order(list(jobs) if shown else jobs, reader.read_all, threads, capacity=ahead, label=label)
         try:
-            for batch in chain.from_iterable(found):
-                if left is not None:
-                    if batch.num_rows >= left:
-                        yield batch.slice(0, left)
-                        return
-                    left -= batch.num_rows
-                yield batch
+            yield from first_rows(chain.from_iterable(found), left)
         finally:
             found.close()  # type: ignore[attr-defined]
+
+    def limit(self, n_rows: int) -> Self:
+        """Returns a scan of at most some rows, in the order in which they are read.
+
+        Args:
+            n_rows: at least 0.
+
+        Raises:
+            InvalidInputError: it is negative or not an integer.
+        """
+        check_integer("n_rows", n_rows, least=0, optional=False)
+        found = copy(self)
+        found._limit = n_rows if self._limit is None else min(n_rows, self._limit)
+        return found
+
+    def head(self, n_rows: int = 5) -> pa.Table:
+        """Returns the first rows that are read. Files that are not needed for them are not read.
+
+        Args:
+            n_rows: at most this many; at least 0.
+
+        Raises:
+            InvalidInputError: it is negative or not an integer.
+        """
+        return self.limit(n_rows).to_arrow()
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Returns the result as a stream, for DuckDB, Polars, pandas and other readers of Arrow streams."""
@@ -187,6 +206,11 @@ class RowScan:
     def to_arrow(self) -> pa.Table:
         """Returns the whole result."""
         return pa.Table.from_batches(self._batches(self.file_reader, shown=True), self.schema)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Returns the whole result as a list of a dict for each row."""
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
 
     def to_pandas(self, **options: Any) -> pandas.DataFrame:
         """Returns the whole result as a DataFrame of pandas.
@@ -232,6 +256,24 @@ class RowScan:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def first_rows(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """Yields the first rows of batches.
+
+    Args:
+        batches: are not requested beyond the limit.
+        limit: maximum number of rows, or None.
+    """
+    if limit == 0:
+        return
+    for batch in batches:
+        if limit is not None:
+            if batch.num_rows >= limit:
+                yield batch.slice(0, limit)
+                return
+            limit -= batch.num_rows
+        yield batch
 
 
 def _with_views(field: pa.Field) -> pa.Field:

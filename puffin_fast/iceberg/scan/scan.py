@@ -77,7 +77,7 @@ class Scan(RowScan):
         return f"{name}, no snapshot" if snapshot is None else f"{name}, snapshot {snapshot.snapshot_id}"
 
     def _with(self, **changes: Any) -> Scan:
-        return Scan(self._table, **(self._arguments | changes))
+        return Scan(self._table, **(self._arguments | {"limit": self._limit} | changes))
 
     def select(self, *field_names: str | Sequence[str]) -> Scan:
         """Returns a scan of some columns, as PyIceberg's `select`.

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import NestedField, PrimitiveType, UnknownType, UUIDType
 
 from puffin_fast._run.arguments import check_texts
-from puffin_fast._text import no_column
+from puffin_fast._text import no_column, without_values
 from puffin_fast.columns.arrow_rows import arrow_reader, key_rows
 from puffin_fast.columns.even_tables import even_tables
 from puffin_fast.columns.plain_types import check_text, decoder, plain
@@ -83,8 +83,8 @@ def key_fields(
     for name in join_cols:
         try:
             field = schema.find_field(name, case_sensitive=case_sensitive)
-        except ValueError as error:
-            raise NotFoundError(f"join_cols: {no_column(name, schema.column_names)}") from error
+        except ValueError:
+            raise NotFoundError(f"join_cols: {no_column(name, schema.column_names)}") from None
         if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, UnknownType):
             raise InvalidInputError(f"join_cols: {name} is a {field.field_type}; expected a primitive type")
         if structs_around(schema, field.field_id) is None:
@@ -226,8 +226,8 @@ def to_key_type(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Arr
             fits = pc.and_(fits, pc.greater_equal(found, 0))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
-            f"keys: column {name} is {column.type}; the table's is {field.field_type}: {error}"
-        ) from error
+            f"keys: column {name} is {column.type}; the table's is {field.field_type}: {without_values(error)}"
+        ) from None
     return _normalize_float(found), pc.fill_null(fits, True)
 
 

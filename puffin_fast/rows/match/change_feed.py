@@ -112,9 +112,8 @@ class ChangeFeed:
         tied = np.flatnonzero((keys[1:] == keys[:-1]) & (ranks[:-1] == last[:-1]))
         differ = tied[~same_changes(rows, self.deletes(rows), by_key[tied], by_key[tied + 1])]
         if len(differ):
-            value = column[int(by_key[differ[0]])].as_py()
             raise InvalidInputError(
-                f"data: order_column {self.order_column}: two rows of one key have the last value {value!r}; "
+                f"data: order_column {self.order_column}: several rows of one key have its last value; "
                 "expected one of them, or equal rows"
             )
         found: npt.NDArray[np.int64] = np.sort(by_key[ends])

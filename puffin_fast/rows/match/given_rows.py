@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast._pyiceberg.v3_types import VariantType
-from puffin_fast._text import no_column
+from puffin_fast._text import no_column, without_values
 from puffin_fast.columns.plain_types import check_text, list_parts, map_parts, plain
 from puffin_fast.columns.uuid_text import uuids_of_text
 from puffin_fast.errors import InvalidInputError
@@ -90,7 +90,7 @@ class RowWriterSchema:
                     check_text(arrays[-1])
                 arrays[-1] = with_required_fields(arrays[-1])
             except (ProjectionError, pa.ArrowInvalid) as error:
-                raise InvalidInputError(f"data: column {field.name}: {error}") from error
+                raise InvalidInputError(f"data: column {field.name}: {without_values(error)}") from None
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
 
     def batches(self, rows: pa.Table | pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -150,10 +150,7 @@ def _check_years(array: Any, name: str) -> None:
     found = pc.min_max(array.cast(integer))
     for value in (found["min"], found["max"]):
         if value.is_valid and not first <= value.as_py() <= last:
-            unit = getattr(kind, "unit", "days")
-            raise ProjectionError(
-                f"{name}: {kind}; expected a time in the years 1 to 9999, found {value.as_py()} ({unit} since 1970)"
-            )
+            raise ProjectionError(f"{name}: {kind}; expected times in the years 1 to 9999")
 
 
 # Lossless conversions ----------------------------------------------------------------------------------------
@@ -201,8 +198,7 @@ def _to_float(array: Any, wanted: pa.DataType) -> Any:
     if pa.types.is_floating(array.type) and array.type.bit_width > wanted.bit_width:
         same = pc.or_(pc.equal(result.cast(array.type), array), pc.is_nan(array))
         if not pc.all(same, min_count=0).as_py():
-            changed = array.filter(pc.invert(pc.fill_null(same, True)))[0]
-            raise pa.ArrowInvalid(f"{changed.as_py()!r} cannot be represented as {wanted}")
+            raise pa.ArrowInvalid(f"a value cannot be represented as {wanted}")
     return result
 
 

@@ -110,13 +110,8 @@ class Source:
             keys = [pa.concat_arrays(parts) for parts in zip(keys, deleted, strict=True)]
         source = cls(rows, Keys.of(metadata, fields, keys), fields, n_superseded)
         if source.n_keys != len(keys[0]):
-            places = source.places(keys)
-            twice = int(np.flatnonzero(np.bincount(places) > 1)[0])
-            key = {
-                name: keys[at][int(np.flatnonzero(places == twice)[0])].as_py()
-                for at, (name, _) in enumerate(fields)
-            }
-            raise InvalidInputError(f"data: two rows with the key {key}; expected each key once")
+            names = ", ".join(name for name, _ in fields)
+            raise InvalidInputError(f"data: two rows with one key ({names}); expected each key once")
         return source
 
     def take(self, numbers: npt.NDArray[np.int64]) -> pa.Table:

@@ -121,8 +121,8 @@ def _field(text: str, schema: Schema) -> SortField:
     column, direction, nulls = (text, None, None) if text in names or found is None else found.groups()
     try:
         source = schema.find_field(column)
-    except ValueError as error:
-        raise NotFoundError(f"sort_by {text!r}: {no_column(column, names)}") from error
+    except ValueError:
+        raise NotFoundError(f"sort_by {text!r}: {no_column(column, names)}") from None
     given: dict[str, Any] = {} if nulls is None else {"null_order": NullOrder(f"nulls-{nulls.lower()}")}
     return SortField(
         source_id=source.field_id,

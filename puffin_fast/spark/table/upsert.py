@@ -270,16 +270,16 @@ class _Cached:
         twice = collected(several).to_pylist()
         if twice and feed.order_column is not None:
             raise InvalidInputError(
-                f"data: order_column {feed.order_column}: two rows of one key have the last value "
-                f"{twice[0][ORDER]!r}; expected one of them, or equal rows"
+                f"data: order_column {feed.order_column}: several rows of one key have its last value; "
+                "expected one of them, or equal rows"
             )
         self.n_superseded = 0
         if feed.order_column is not None:
             (superseded,) = collected(self.rows.agg(functions.sum(functions.col("n_given") - 1))).columns
             self.n_superseded = superseded[0].as_py() or 0
         if twice:
-            key = {name: twice[0][k] for (name, _), k in zip(given.fields, given.keys, strict=True)}
-            raise InvalidInputError(f"data: two rows with the key {key}; expected each key once")
+            names = ", ".join(name for name, _ in given.fields)
+            raise InvalidInputError(f"data: two rows with one key ({names}); expected each key once")
         self.ends = key_ends(self.rows.select(*given.keys), given.fields)
         self.is_empty = all(len(end) == 0 for end in self.ends)
 

@@ -216,12 +216,12 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog)
         return given(k=[0, 1], **columns)
 
     for error, text, data, options in (
-        (InvalidInputError, "two rows with the key {'k': 1}", given(), {}),
-        (InvalidInputError, "two rows with the key", given(d=[True, True]), {"delete_column": "d"}),
-        (InvalidInputError, "last value 5", given(o=[5, 5]), {"order_column": "o"}),
+        (InvalidInputError, r"two rows with one key \(k\)", given(), {}),
+        (InvalidInputError, "two rows with one key", given(d=[True, True]), {"delete_column": "d"}),
+        (InvalidInputError, "several rows of one key", given(o=[5, 5]), {"order_column": "o"}),
         (
             InvalidInputError,
-            "last value 5",
+            "several rows of one key",
             given(s=["x", "x"], u=[1, 1], ok=[None, None], o=[5, 5], d=[True, False]),
             {"order_column": "o", "delete_column": "d"},
         ),
@@ -374,10 +374,10 @@ def test_equal_changes_of_a_key_are_one(shared_catalog: SqlCatalog, namespace: s
     assert [found["g"] for found in rows_of(table).to_pylist()[3:6]] == ["new", "late", START[6]["g"]]
     for other in ({"g": "b"}, {"x": 0.5}, {"tags": ["a"]}, {"s": {"a": 0, "b": None}}, {"gone": True}):
         changes = feed({**late, "at": 2}, {**late, "at": 2}, {**late, **other, "at": 2}, {**late, "at": 2})
-        with pytest.raises(InvalidInputError, match="two rows of one key have the last value 2"):
+        with pytest.raises(InvalidInputError, match="several rows of one key have its last value"):
             iceberg.upsert(table, changes, "id", delete_column="gone", order_column="at")
     twice = of([new, new])
-    with pytest.raises(InvalidInputError, match="two rows with the key"):
+    with pytest.raises(InvalidInputError, match="two rows with one key"):
         iceberg.upsert(table, twice, "id")
 
 

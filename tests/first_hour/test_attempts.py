@@ -1,0 +1,157 @@
+"""Natural first attempts: each works, or its error says what to write, in one line and without values of rows."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+import puffin_fast as pf
+
+ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "word": list("abcdefghij"), "price": [0.5] * 10})
+SECRET = "secret-4711"
+OTHER = 4711_4711
+
+Attempt = Callable[[Table], Any]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
+    """The table ``shop.t`` with `ROWS`. Attempts leave it as it is."""
+    folder = tmp_path_factory.mktemp("attempts")
+    catalog = SqlCatalog("prod", uri=f"sqlite:///{folder}/prod.db", warehouse=f"{folder}/wh")
+    catalog.create_namespace("shop")
+    made = pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
+    pf.iceberg.append(made, ROWS)
+    yield made
+    catalog.engine.dispose()
+
+
+def given(**columns: Any) -> pa.Table:
+    return pa.table(columns)
+
+
+REFUSED: dict[str, tuple[Attempt, str]] = {
+    "a column": (lambda t: pf.iceberg.scan(t, selected_fields=["Word"]), "no column Word; did you mean word"),
+    "one column as text": (lambda t: pf.iceberg.scan(t, selected_fields="id"), r"found 'id'; write \['id'\]"),
+    "a key": (lambda t: pf.iceberg.delete_keys(t, [1], "idd"), "join_cols: no column idd; did you mean id; "),
+    "a key of rows": (lambda t: pf.iceberg.upsert(t, ROWS, ["wordd"]), "no column wordd; did you mean word"),
+    "a value": (lambda t: pf.iceberg.update(t, "id = 1", {"prise": 1.0}), "no column prise; did you mean price"),
+    "a sort order": (
+        lambda t: pf.iceberg.rewrite_data_files(t, sort_by=["Id"]), "no column Id; did you mean id"
+    ),
+    "statistics": (lambda t: pf.iceberg.collect_ndv(t, ["wird"]), "no column wird; did you mean word"),
+    "a partition": (
+        lambda t: pf.iceberg.create_table(t.catalog, "shop.x", ROWS, partition_spec=["day(ids)"]),
+        "no column ids; did you mean id",
+    ),
+    "a namespace": (
+        lambda t: pf.iceberg.create_table(t.catalog, "shoop.x", ROWS),
+        "^shoop.x: the catalog has no namespace shoop, but shop; catalog.create_namespace creates it$",
+    ),
+    "a type of Arrow": (
+        lambda t: pf.iceberg.create_table(t.catalog, "shop.x", {"id": "int64"}), "found 'int64'; write 'long'"
+    ),
+    "a type of SQL": (
+        lambda t: pf.iceberg.create_table(t.catalog, "shop.x", {"id": "VARCHAR"}), "; write 'string'"
+    ),
+    "a type of Python": (lambda t: pf.iceberg.create_table(t.catalog, "shop.x", {"id": int}), "; write|found"),
+    "keys twice": (
+        lambda t: pf.iceberg.upsert(t, pa.concat_tables([given(id=[OTHER], word=[SECRET], price=[1.0])] * 2), "word"),
+        r"two rows with one key \(word\); expected each key once",
+    ),
+    "a dict without columns": (lambda t: pf.iceberg.append(t, {}), "found dict: it has no columns"),
+    "rows without columns": (lambda t: pf.iceberg.append(t, [{}, {}]), "its rows have no columns"),
+    "a dict of one row": (lambda t: pf.iceberg.append(t, {"id": OTHER}), "id is one int; expected a sequence"),
+    "mixed values": (lambda t: pf.iceberg.append(t, {"id": [1, SECRET]}), "found str: tried to convert"),
+    "mixed rows": (lambda t: pf.iceberg.append(t, [{"id": 1}, {"id": SECRET}]), "found str: tried to convert"),
+    "mixed pandas": (
+        lambda t: pf.iceberg.append(t, pd.DataFrame({"id": pd.Series([1, SECRET], dtype=object)})), "column id"
+    ),
+    "a large number": (lambda t: pf.iceberg.append(t, [{"id": OTHER * 10**30}]), "too large"),
+    "a large key": (lambda t: pf.iceberg.delete_keys(t, [OTHER * 10**30], "id"), "too large"),
+    "mixed keys": (lambda t: pf.iceberg.delete_keys(t, [1, SECRET], "id"), "found str: tried to convert"),
+    "a fraction": (lambda t: pf.iceberg.append(t, pl.DataFrame({"id": [OTHER + 0.5]})), "with a fraction"),
+    "a missing file": (lambda t: pf.PuffinReader("nope.puffin"), "nope.puffin .*: no such file"),
+    "a missing table": (lambda t: pf.iceberg.load_table(t.catalog, "shop.tt"), "namespace shop has shop.t$"),
+    "a filter": (lambda t: pf.iceberg.delete(t, "wrd = 'a'"), "no column wrd; did you mean word"),
+    "a filter of another type": (lambda t: pf.iceberg.delete(t, "id = 'x'"), "is not a value of type long"),
+    "a catalog as the table": (lambda t: pf.iceberg.scan(t.catalog, "shop.t"), "see catalog.load_table"),
+    "a snapshot": (lambda t: pf.iceberg.scan(t, snapshot_id=1), "no snapshot 1"),
+    "a verb outside of the block": (lambda t: pf.iceberg.transaction(t).append(ROWS), "inside of its with block"),
+    "a negative limit": (lambda t: pf.iceberg.scan(t).limit(-1), "n_rows: expected at least 0, found -1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("attempt", "said"), REFUSED.values(), ids=REFUSED)
+def test_refused_attempts_say_what_to_write(table: Table, attempt: Attempt, said: str) -> None:
+    before = table.metadata_location
+    with pytest.raises(pf.PuffinFastError, match=said) as raised:
+        attempt(table)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "direct cause" not in shown
+    assert "During handling" not in shown
+    assert SECRET not in str(raised.value)
+    assert str(OTHER) not in str(raised.value)
+    assert table.refresh().metadata_location == before
+
+
+@pytest.mark.parametrize(
+    "name", ["a column", "a key", "a filter", "mixed rows", "a namespace", "a missing table"]
+)
+def test_errors_in_arguments_show_no_frames_of_the_package(table: Table, name: str) -> None:
+    attempt, _ = REFUSED[name]
+    with pytest.raises(pf.PuffinFastError) as raised:
+        attempt(table)
+    inside = [Path(frame.filename).name for frame in traceback.extract_tb(raised.value.__traceback__)]
+    assert inside[-1:] == ["keywords.py"]
+    assert len(inside) == 3
+
+
+WORKS: dict[str, tuple[Attempt, Any]] = {
+    "limit": (lambda t: pf.iceberg.scan(t).limit(3).to_arrow()["id"].to_pylist(), [0, 1, 2]),
+    "two limits": (lambda t: pf.iceberg.scan(t, limit=2).limit(3).count(), 2),
+    "filter after limit": (lambda t: pf.iceberg.scan(t).limit(2).filter("id > 5").to_pylist()[0]["id"], 6),
+    "the limit stays": (lambda t: pf.iceberg.scan(t).limit(2).filter("id > 5").select("id").count(), 2),
+    "head": (lambda t: pf.iceberg.scan(t, "id > 7").head().num_rows, 2),
+    "head of some": (lambda t: pf.iceberg.scan(t).head(1)["id"].to_pylist(), [0]),
+    "to_pylist": (lambda t: pf.iceberg.scan(t, "id = 1", ["id"]).to_pylist(), [{"id": 1}]),
+    "head of changes": (lambda t: pf.iceberg.changes(t).head(4)["id"].to_pylist(), [0, 1, 2, 3]),
+    "limited changes": (lambda t: pf.iceberg.changes(t).limit(4).count(), 4),
+    "no keys": (lambda t: pf.iceberg.delete_keys(t, [], "id").rows_deleted, 0),
+    "no rows": (lambda t: pf.iceberg.append(t, []), None),
+}
+
+
+@pytest.mark.parametrize(("attempt", "expected"), WORKS.values(), ids=WORKS)
+def test_attempts_that_work(table: Table, attempt: Attempt, expected: Any) -> None:
+    assert attempt(table) == expected
+
+
+SHORT: dict[str, Attempt] = {
+    "plan": pf.iceberg.plan_files,
+    "task": lambda t: pf.iceberg.plan_files(t).tasks[0],
+    "changes": lambda t: pf.iceberg.changes(t).limit(2),
+    "maintenance": lambda t: pf.iceberg.maintain(t, dry_run=True),
+    "transaction": pf.iceberg.transaction,
+    "scan": pf.iceberg.scan,
+    "report": pf.iceberg.report,
+    "verify": pf.iceberg.verify,
+    "dry run": lambda t: pf.iceberg.delete(t, "id = 1", dry_run=True),
+}
+
+
+@pytest.mark.parametrize("make", SHORT.values(), ids=SHORT)
+def test_texts_of_objects_are_short(table: Table, make: Attempt) -> None:
+    shown = repr(make(table))
+    assert len(shown) < 250, shown
+    assert not re.search(r"=(0|None|\(\)|\[\])[,)]| object at 0x", shown)
