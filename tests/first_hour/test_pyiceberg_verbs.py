@@ -193,3 +193,25 @@ def test_changes_of_metadata_are_those_of_version_2(tables: tuple[Table, Table])
         table.append(pa.table({"id": [7], "part": ["d"], "term": ["new"], "note": ["n"]}))
         assert rows_of(table)[-1] == {"id": 7, "part": "d", "term": "new", "note": "n"}
     assert [table.metadata.format_version for table in tables] == [2, 3]
+
+
+def test_catalogs_create_tables_of_version_3(catalog: SqlCatalog) -> None:
+    def description() -> dict[str, Any]:
+        """New ones: PyIceberg removes the version from the properties that it is given."""
+        return {"schema": ROWS.schema, "properties": {"format-version": "3", "owner": "me"}}
+
+    with pytest.raises(NotImplementedError, match="Writing V3"):
+        catalog.create_table("shop.t", **description())
+    with pf.iceberg.accelerate():
+        table = catalog.create_table("shop.t", **description())
+        assert catalog.create_table_if_not_exists("shop.t", **description()).metadata == table.metadata
+        table.append(ROWS)
+        table.delete("id = 0")
+        assert catalog.create_table("shop.old", ROWS.schema).format_version == 2
+        with pf.iceberg.v3_metadata(catalog):
+            assert catalog.create_table("shop.inside", **description()).format_version == 3
+    assert (table.format_version, table.properties["owner"]) == (3, "me")
+    assert pf.iceberg.scan(table).count() == 5
+    assert not pf.iceberg.verify(table)
+    with pytest.raises(NotImplementedError, match="Writing V3"):
+        catalog.create_table("shop.u", **description())

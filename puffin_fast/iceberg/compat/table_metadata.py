@@ -175,6 +175,16 @@ def _metadata_writer(
     return write_v3
 
 
+_write = MetastoreCatalog._write_metadata
+_write_v3 = _metadata_writer(_write)
+
+
+def write_new_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+    """Replaces `MetastoreCatalog._write_metadata`, so that PyIceberg's own requests write format version 3."""
+    # inside of `v3_metadata` and `catalog_for_commit` the metadata can be serialised already
+    (_write_v3 if type(metadata) is TableMetadataV3 else _write)(metadata, io, metadata_path)
+
+
 def writes_metadata(catalog: Catalog) -> bool:
     """Returns whether a catalog object writes table metadata in this process."""
     return isinstance(catalog, MetastoreCatalog) and bool(_writers_of(catalog))

@@ -30,7 +30,8 @@ def accelerate() -> Acceleration:
     tables of format version 3, which PyIceberg alone refuses ("Cannot write manifest for table version: 3").
     Arguments and results are PyIceberg's; the commit is this package's: one snapshot for a transaction, with
     deletion vectors.
-    Catalogs load tables that PyIceberg alone refuses, as `load_table` does.
+    Catalogs load tables that PyIceberg alone refuses, as `load_table` does. ``catalog.create_table`` with the property
+    ``format-version`` of 3 creates such a table.
     PyIceberg still raises for features that it does not support, such as equality deletes;
     `puffin_fast.iceberg.scan` reads those.
 

@@ -4,7 +4,8 @@ They are `append`, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite
 PyIceberg's `Table` runs each verb in a transaction that `Table.transaction` makes. The one here stages the verbs in a
 transaction of this package, so that they make one snapshot: deletes are deletion vectors, and rows keep their row ids.
 Arguments and results are those of PyIceberg. Transactions that change metadata only are PyIceberg's own, committed
-within `v3_metadata`; all on tables of other versions are PyIceberg's own.
+within `v3_metadata`; all on tables of other versions are PyIceberg's own. Catalogs that write metadata in this process
+create tables of version 3 (property ``format-version``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.parser import parse
 from pyiceberg.table import Table, TableProperties, Transaction, UpsertResult
@@ -23,7 +25,7 @@ from puffin_fast._run.patches import Patch
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata, write_new_metadata
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.transaction import Transaction as VerbTransaction
 from puffin_fast.iceberg.dml.transaction import transaction
@@ -215,4 +217,10 @@ WRITES = (
     Patch(Table, "transaction", _transaction, ("self",)),
     Patch(Table, "append", _append_rows, ("self", "df", "snapshot_properties", "branch")),
     Patch(Table, "_do_commit", _commit, ("self", "updates", "requirements")),
+    Patch(
+        MetastoreCatalog,
+        "_write_metadata",
+        staticmethod(write_new_metadata),
+        ("metadata", "io", "metadata_path"),
+    ),
 )
