@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib
+import inspect
 import os
 import re
 import subprocess
@@ -76,7 +77,7 @@ def with_outputs(notebook: nbformat.NotebookNode) -> str:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Links to edit a page are relative to the address of the repository: without it there are none."""
+    """Removes the links to edit a page if the address of the repository is not known."""
     if not config.repo_url:
         config.edit_uri = None
         config.theme["features"].remove("content.action.edit")
@@ -98,6 +99,7 @@ def resolved(name: str) -> str:
     value: Any = importlib.import_module("puffin_fast")
     for part in name.split(".")[1:]:
         value = getattr(value, part)
+    value = inspect.unwrap(value)  # a module or package may have the name of the function that it exports
     return f"{value.__module__}.{value.__qualname__}"
 
 

@@ -43,7 +43,7 @@ class SharedDeletes:
     Attributes:
         entries: the delete files; complete before the first index is asked for.
         of_one: whether they reference a single data file.
-        first: the smallest index that was given to a data file; None if none was.
+        first: the smallest index that was given to a data file; None before that.
         others: lists of the same partition, this one included: who reads one of them is likely to read the others.
     """
 

@@ -116,6 +116,17 @@ def test_every_public_function_has_an_example() -> None:
         assert missing == [], f"{part}: expected an example in each docstring"
 
 
+def test_the_reference_shows_functions_not_packages_of_their_name() -> None:
+    for package in ("jupytext", "nbclient"):
+        pytest.importorskip(package)
+    from docs.hooks import resolved
+
+    for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
+        for name in re.findall(r"^::: (pf\.\S+)", page.read_text(), flags=re.MULTILINE):
+            with pytest.raises(ImportError):
+                importlib.import_module(resolved(name))
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_documents_name_files_that_exist(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):

@@ -69,8 +69,8 @@ def changes(
             tag: as in `puffin_fast.iceberg.changes`, for an Iceberg table.
         starting_version, ending_version, starting_timestamp, ending_timestamp: as in `puffin_fast.delta.changes`, for
             a Delta table.
-        net, updates, join_cols, selected_fields, case_sensitive: as there.
-        row_filter: as there. Text is refused if it means something else in Spark's SQL.
+        net, updates, join_cols, selected_fields, case_sensitive: as in `puffin_fast.iceberg.changes`.
+        row_filter: as in `puffin_fast.iceberg.changes`. Text is refused if it means something else in Spark's SQL.
 
     Returns:
         The lines in no particular order; every column is nullable. Their types are those of `puffin_fast.spark.scan`.

@@ -94,8 +94,8 @@ def upsert(
             `puffin_fast.iceberg.upsert`.
         delete_column, order_column, duplicate_keys, branch, on_conflict, job_id, snapshot_properties, dry_run: as in
             `puffin_fast.iceberg.upsert`.
-        changes: as there. Rows of a DataFrame have no order: without ``_change_type``, ``_change_ordinal`` and
-            ``_commit_version`` each key must be given once.
+        changes: as in `puffin_fast.iceberg.upsert`. Rows of a DataFrame have no order: without ``_change_type``,
+            ``_change_ordinal`` and ``_commit_version`` each key must be given once.
 
     Returns:
         The same result as `puffin_fast.iceberg.upsert`.
