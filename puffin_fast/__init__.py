@@ -84,6 +84,13 @@ _NAMES = {
 }
 
 
+_VERBS = [f"{module}.{verb}" for module in ("iceberg", "delta") for verb in (
+    "append", "changes", "create_table", "delete", "delete_keys", "maintain", "overwrite", "report",
+    "rewrite_data_files", "scan", "transaction", "update", "upsert", "verify",
+)]  # fmt: skip
+"""Functions that both modules have, which errors name where they are looked up here."""
+
+
 class _MissingModule(ModuleType):
     """Replaces a module whose optional dependency is not installed."""
 
@@ -109,7 +116,9 @@ if not TYPE_CHECKING:  # type checkers see the names above, and no others
             value = getattr(importlib.import_module(_NAMES[name]), name)
             globals()[name] = value
             return value
-        raise AttributeError(f"module 'puffin_fast' has no attribute {name!r}")
+        from puffin_fast._run.keywords import no_attribute
+
+        raise no_attribute("puffin_fast", name, _VERBS)
 
 
 def __dir__() -> list[str]:

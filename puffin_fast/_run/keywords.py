@@ -53,6 +53,47 @@ _OTHER_NAMES = {
 """By the name of a parameter: names that other libraries have for it."""
 
 
+_OTHER_FUNCTIONS = {
+    "upsert": ("merge", "merge_into", "merge_insert"),
+    "append": ("insert", "insert_into", "write", "write_table", "write_deltalake", "add"),
+    "scan": (
+        "read",
+        "read_table",
+        "query",
+        "select",
+        "count",
+        "to_arrow",
+        "to_pandas",
+        "scan_iceberg",
+        "scan_delta",
+    ),
+    "create_table": ("create", "create_table_if_not_exists"),
+    "delete": ("remove", "delete_where", "delete_rows"),
+    "rewrite_data_files": ("optimize", "compact_files", "z_order", "rewrite"),
+    "maintain": ("vacuum", "maintenance", "optimize_table"),
+    "changes": ("load_cdf", "cdf", "table_changes", "diff"),
+    "snapshot": ("load_table", "history", "version"),
+    "load_table": ("table", "open", "open_table"),
+}
+"""By the name of a function: names that other libraries have for it."""
+
+
+def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error for a name that a module does not have, with the function that it may mean.
+
+    Args:
+        module: the module's name.
+        name: what was looked up.
+        known: the public names of the module; of another module as ``"iceberg.scan"``.
+    """
+    names = list(known)
+    wanted = next((right for right, others in _OTHER_FUNCTIONS.items() if name in others), name)
+    found = [other for other in names if other.rpartition(".")[2] == wanted]
+    short = f"pf{module.removeprefix('puffin_fast')}"
+    hint = f"; see {', '.join(f'{short}.{other}' for other in found)}" if found else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+
+
 def name_keywords(owner: Any, names: Iterable[str]) -> None:
     """Replaces public functions of a module, or methods of a class, by `named_keywords`."""
     module = owner.__module__ if inspect.isclass(owner) else owner.__name__

@@ -6,8 +6,9 @@ A table is a path, a URI or deltalake's `DeltaTable`. Needs the extra ``delta``.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
-from puffin_fast._run.keywords import name_keywords
+from puffin_fast._run.keywords import name_keywords, no_attribute
 from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("delta"):
@@ -87,6 +88,11 @@ __all__ = [
 
 name_keywords(sys.modules[__name__], __all__)
 name_keywords(DeltaScan, ("count", "to_arrow"))
+
+if not TYPE_CHECKING:  # type checkers see the names above, and no others
+
+    def __getattr__(name: str) -> Any:
+        raise no_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

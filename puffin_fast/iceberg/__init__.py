@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._run.keywords import name_keywords
+from puffin_fast._run.keywords import name_keywords, no_attribute
 from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("iceberg"):
@@ -123,7 +123,7 @@ if not TYPE_CHECKING:  # type checkers see the names above, and no others
         """Loads `to_delta`, another name of `delta.from_iceberg`, when it is used: ``delta`` imports this package."""
         if name == "to_delta":
             return import_module("puffin_fast.delta").from_iceberg
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

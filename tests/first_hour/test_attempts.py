@@ -117,6 +117,38 @@ def test_errors_in_arguments_show_no_frames_of_the_package(table: Table, name: s
     assert len(inside) == 3
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "said"),
+    [
+        (pf, "scan", r"'puffin_fast' has no attribute 'scan'; see pf\.iceberg\.scan, pf\.delta\.scan$"),
+        (pf, "merge", r"see pf\.iceberg\.upsert, pf\.delta\.upsert$"),
+        (pf.iceberg, "merge", r"see pf\.iceberg\.upsert$"),
+        (pf.iceberg, "insert", r"see pf\.iceberg\.append$"),
+        (pf.iceberg, "count", r"see pf\.iceberg\.scan$"),
+        (pf.delta, "vacuum", r"see pf\.delta\.maintain$"),
+        (pf.delta, "load_cdf", r"see pf\.delta\.changes$"),
+        (pf.delta, "nonsense", "has no attribute 'nonsense'$"),
+    ],
+)
+def test_functions_of_other_libraries_name_the_one_here(module: Any, name: str, said: str) -> None:
+    with pytest.raises(AttributeError, match=said):
+        getattr(module, name)
+
+
+def test_scans_of_delta_tables_have_the_same_methods(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    pf.delta.create_table(path, ROWS)
+    pf.delta.append(path, ROWS)
+    scan = pf.delta.scan(path, "id > 2", ["id"])
+    assert scan.filter("word < 'f' or price > 1").select("word").to_pylist() == [{"word": "d"}, {"word": "e"}]
+    assert scan.limit(3).filter("id > 4").head(2).to_pylist() == [{"id": 5}, {"id": 6}]
+    assert scan.select(["word", "id"]).limit(1).schema.names == ["id", "word"]
+    with pytest.raises(pf.NotFoundError, match="no column wrd; did you mean word"):
+        scan.filter("wrd = 1")
+    with pytest.raises(pf.InvalidInputError, match="character"):
+        scan.filter("id = 1) or (true")
+
+
 WORKS: dict[str, tuple[Attempt, Any]] = {
     "limit": (lambda t: pf.iceberg.scan(t).limit(3).to_arrow()["id"].to_pylist(), [0, 1, 2]),
     "two limits": (lambda t: pf.iceberg.scan(t, limit=2).limit(3).count(), 2),

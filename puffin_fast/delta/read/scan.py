@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -16,7 +16,7 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.scan.row_scan import RowScan
+from puffin_fast.iceberg.scan.row_scan import TableScan
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import column_names
 from puffin_fast.rows.scan.file_reader import FileReader
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _COLUMNS = {name: METADATA_COLUMNS[name] for name in ("_file", "_pos")}
 
 
-class DeltaScan(RowScan):
+class DeltaScan(TableScan):
     """A scan of one version. Made by `scan`.
 
     Attributes:
@@ -47,6 +47,12 @@ class DeltaScan(RowScan):
         case_sensitive: bool,
         threads: int | None,
     ) -> None:
+        self._arguments: dict[str, Any] = {
+            "row_filter": row_filter,
+            "selected_fields": selected_fields,
+            "case_sensitive": case_sensitive,
+            "threads": threads,
+        }
         columns = None
         if case_sensitive is True:  # else a name may mean any column
             columns = _named(snapshot.delta_schema["fields"], row_filter, selected_fields)
@@ -60,6 +66,9 @@ class DeltaScan(RowScan):
             threads=threads,
             metadata_columns=_COLUMNS,
         )
+
+    def _with(self, **changes: Any) -> Self:
+        return type(self)(self.snapshot, **(self._arguments | {"limit": self._limit} | changes))
 
     def __repr__(self) -> str:
         row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!r}"

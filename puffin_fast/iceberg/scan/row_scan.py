@@ -20,7 +20,7 @@ from puffin_fast._show.html import html_fields
 from puffin_fast._text import no_column
 from puffin_fast.errors import NotFoundError
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
-from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.filters.filters import RowFilter, both_filters
 from puffin_fast.rows.filters.rewriters import check_names
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import jobs_of
@@ -256,6 +256,40 @@ class RowScan:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+class TableScan(RowScan):
+    """A scan of one state of a table. Subclasses make others of it."""
+
+    def _with(self, **changes: Any) -> Self:
+        """The scan of the same state with other arguments."""
+        raise NotImplementedError
+
+    def select(self, *field_names: str | Sequence[str]) -> Self:
+        """Returns a scan of some columns, as PyIceberg's `select`.
+
+        Args:
+            field_names: columns, dotted for fields of structs, or metadata columns; or one list of them.
+
+        Raises:
+            NotFoundError: there is no such column.
+        """
+        is_list = len(field_names) == 1 and not isinstance(field_names[0], str)
+        return self._with(selected_fields=field_names[0] if is_list else field_names)
+
+    def filter(self, row_filter: str | BooleanExpression | pc.Expression) -> Self:
+        """Returns a scan of the rows for which the filter of this scan and another one are true.
+
+        Args:
+            row_filter: as for `scan`.
+
+        Raises:
+            NotFoundError: a column of the filter does not exist.
+            InvalidInputError: the filter cannot be parsed, or one of the filters is a PyArrow expression and the other
+                one is not.
+        """
+        self._with(row_filter=row_filter)  # a text is checked as text
+        return self._with(row_filter=both_filters(self._given_filter, row_filter))
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:

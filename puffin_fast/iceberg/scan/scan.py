@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -19,8 +19,7 @@ from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
-from puffin_fast.iceberg.scan.row_scan import RowScan
-from puffin_fast.rows.filters.filters import RowFilter, both_filters
+from puffin_fast.iceberg.scan.row_scan import TableScan
 from puffin_fast.rows.scan.file_reader import FileReader
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 
-class Scan(RowScan):
+class Scan(TableScan):
     """A scan of one snapshot, created by `scan`."""
 
     def __init__(
@@ -76,36 +75,8 @@ class Scan(RowScan):
         name, snapshot = ".".join(self._table.name()), self._snapshot
         return f"{name}, no snapshot" if snapshot is None else f"{name}, snapshot {snapshot.snapshot_id}"
 
-    def _with(self, **changes: Any) -> Scan:
-        return Scan(self._table, **(self._arguments | {"limit": self._limit} | changes))
-
-    def select(self, *field_names: str | Sequence[str]) -> Scan:
-        """Returns a scan of some columns, as PyIceberg's `select`.
-
-        Args:
-            field_names: columns, dotted for fields of structs, or metadata columns; or one list of them.
-
-        Raises:
-            NotFoundError: there is no such column.
-        """
-        is_list = len(field_names) == 1 and not isinstance(field_names[0], str)
-        return self._with(selected_fields=field_names[0] if is_list else field_names)
-
-    def filter(self, row_filter: str | BooleanExpression | pc.Expression) -> Scan:
-        """Returns a scan of the rows for which the filter of this scan and another one are true.
-
-        Args:
-            row_filter: as for `scan`.
-
-        Raises:
-            NotFoundError: a column of the filter does not exist.
-            InvalidInputError: the filter cannot be parsed, or one of the filters is a PyArrow expression and the other
-                one is not.
-        """
-        RowFilter.bind(
-            row_filter, self._read_schema, case_sensitive=self._case_sensitive
-        )  # a text is checked as text
-        return self._with(row_filter=both_filters(self._given_filter, row_filter))
+    def _with(self, **changes: Any) -> Self:
+        return type(self)(self._table, **(self._arguments | {"limit": self._limit} | changes))
 
     def use_ref(self, name: str) -> Scan:
         """Returns a scan of the head of a branch, or of the snapshot of a tag.
