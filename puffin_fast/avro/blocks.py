@@ -133,7 +133,7 @@ def read_block(
 
 
 class FileBytes:
-    """The bytes of a file, of which only the requested slices are read, at least `READ_BYTES` at a time."""
+    """The bytes of a file. Only the requested slices are read, at least `READ_BYTES` at a time."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._start, self._found = source, 0, memoryview(b"")

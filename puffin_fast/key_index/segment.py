@@ -478,7 +478,7 @@ def merge(
     Memory: about 40 bytes for each row.
 
     Args:
-        segments: each with what reads it.
+        segments: each with its reader.
         keep: whether a data file is kept.
 
     Raises:

@@ -42,7 +42,7 @@ def vectors(table: Any, *, snapshot_id: int | None = None, filesystem: Any = Non
     """Reads and checks all deletion vectors of a snapshot, of version 1 and 2.
 
     Args:
-        table: the table's folder, a path or a URI; or a table of pypaimon, of whose branch the snapshots are.
+        table: the table's folder, a path or a URI; or a table of pypaimon; snapshots are those of its branch.
         snapshot_id: the number of the snapshot; the newest by default.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path; by default that of pypaimon's table.
 

@@ -103,7 +103,7 @@ def _finds_zstd() -> bool:
 
 
 KERNEL_CODECS = {"UNCOMPRESSED": pages.UNCOMPRESSED, "SNAPPY": pages.SNAPPY}
-"""Compressions of which the kernel loads pages of numbers itself."""
+"""Compressions that the kernel decompresses itself, for pages of numbers."""
 
 if _finds_zstd():
     KERNEL_CODECS["ZSTD"] = pages.ZSTD

@@ -83,7 +83,7 @@ class TaskOf(Generic[File, Blob, Other]):
         position_deletes: the position-delete files; none if there is a vector, which supersedes them.
         equality_deletes: the equality-delete files.
         chosen: the positions of the only rows that are read; the task then has no deletes. None: all live rows.
-        candidates: the positions of the only rows that may match what the plan was made for, deleted ones included.
+        candidates: the positions of the rows that may match the plan's filter or keys, deleted rows included.
             None: any row may match.
     """
 

@@ -347,7 +347,7 @@ class _Key:
 
 
 def _net(parts: Sequence[Changes], attempt: DeltaAttempt) -> Changes:
-    """Returns the net changes of plans, each of which was made on top of those before.
+    """Returns the net changes of plans; each was made on top of those before it.
 
     Files that one adds and a later one removes are in none.
     """

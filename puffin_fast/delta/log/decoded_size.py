@@ -37,7 +37,7 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
     Args:
         file: the open file.
         data: its bytes.
-        columns: paths of columns, whose leaves are meant.
+        columns: paths of columns; the sizes of their leaves are added.
         limit: in bytes.
         path: of the file, for messages.
 

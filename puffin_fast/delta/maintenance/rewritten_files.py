@@ -1,4 +1,4 @@
-"""Writes the live rows of groups of data files to new files, whose rows are the same rows."""
+"""Writes the live rows of groups of data files to new files; no row changes."""
 
 from __future__ import annotations
 

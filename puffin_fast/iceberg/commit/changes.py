@@ -76,7 +76,7 @@ class Changes:
         return self._touched
 
     def then(self, later: Changes) -> Changes:
-        """Returns the net changes of two plans, of which the second was made on top of the first.
+        """Returns the net changes of two plans; the second one was made on top of the first.
 
         Files that the first adds and the second removes are in neither; `new_files` has the files that remain.
         """

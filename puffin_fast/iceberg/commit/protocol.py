@@ -92,7 +92,7 @@ class _Written:
     planned: _Planned
     snapshot: Snapshot
     base: str
-    """The metadata file on top of which it was written."""
+    """The metadata file that it replaces."""
     earlier: frozenset[str]
     """The files that the job had created before this attempt."""
 

@@ -8,8 +8,8 @@
 | `CommitUnknownError` | the catalog did not answer | kept, and named in the message |
 | other errors | no table: the catalog refused, or the metadata was not written | removed |
 
-PyIceberg assigns the ids of the schema's fields anew, and drops the default values of fields. `SchemaWithDefaults` is a
-schema of which it keeps them.
+PyIceberg assigns the ids of the schema's fields anew, and drops the default values of fields. It keeps those of a
+`SchemaWithDefaults`.
 """
 
 from __future__ import annotations

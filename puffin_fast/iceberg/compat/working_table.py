@@ -82,7 +82,7 @@ class WorkingTable(Table):
 
     @classmethod
     def of(cls, table: Table) -> WorkingTable:
-        """Returns the table itself if it is of a job, else a copy for a job."""
+        """Returns the table itself if a job made it, else a copy for a job."""
         return table if isinstance(table, cls) else cls(table)
 
     @property

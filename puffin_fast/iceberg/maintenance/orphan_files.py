@@ -55,7 +55,7 @@ IN_FLIGHT = timedelta(days=3)
 """Files modified within this time may belong to a commit in progress."""
 
 OTHER_FORMAT = re.compile(r"(?:^|/)(?:_delta_log/|\.hoodie/|_versions/|snapshot/snapshot-\d+$)")
-"""A file of the log of a table of Delta, Hudi, Lance or Paimon, whose folder is before the match."""
+"""A file of the log of a table of Delta, Hudi, Lance or Paimon. The table's folder is the text before the match."""
 
 MAX_LISTINGS = 20
 

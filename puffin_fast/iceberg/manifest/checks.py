@@ -26,7 +26,7 @@ DELETE_FORMATS = ("PUFFIN", "PARQUET", "AVRO", "ORC")
 _REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _PARTITION_TYPES = ("null", "boolean", "long", "double", "bytes", "string")
 _MAX_ROWS = 1 << 48
-"""Rows of a file, of which none has more; sums of them fit in 64 bits."""
+"""The largest number of rows of a file that is accepted; sums of such numbers fit in 64 bits."""
 
 
 def check_types(file: AvroFile, types: Mapping[str, str]) -> None:

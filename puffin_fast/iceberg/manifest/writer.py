@@ -60,7 +60,7 @@ def check_transforms(spec: PartitionSpec, schema: Schema | None = None) -> None:
         schema: of their rows, which have the spec's source columns.
 
     Raises:
-        UnsupportedError: the spec has such a transform, or one of several columns.
+        UnsupportedError: the spec has such a transform, or a transform of several columns.
         CorruptDataError: the schema does not have a source column, or it is a struct, list or map.
     """
     for field in spec.fields:

@@ -232,7 +232,7 @@ _TIMES: dict[str, tuple[str, IcebergType, IcebergType]] = {
 
 
 def _as_written(kind: pa.DataType, node: Any) -> pa.DataType:
-    """An Arrow type with what Iceberg's types do not have: milliseconds, and UUIDs as texts."""
+    """An Arrow type that may also be one without a type of Iceberg: milliseconds, and UUIDs as texts."""
     if isinstance(node, list):
         return _as_written(kind, next((part for part in node if part != "null"), "null"))
     if not isinstance(node, dict):

@@ -171,7 +171,7 @@ class ParquetReader:
         return row_group_metrics(self._checked_footer(), known, schema, field_ids)
 
     def _checked_footer(self) -> pq.FileMetaData:
-        """The footer, whose column chunks PyArrow can make objects of."""
+        """The footer; PyArrow can make objects of its column chunks."""
         check_status(self._footer.status, self.location)
         return self._file.metadata
 

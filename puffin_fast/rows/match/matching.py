@@ -299,7 +299,7 @@ class Counts:
         updated, inserted, unchanged, deleted: numbers of given rows.
         replaced: mask of the matches whose row is deleted.
         written: the numbers of the given rows that are written.
-        duplicates: the keys of which one given row replaces several rows.
+        duplicates: the keys with several rows, which one given row replaces.
     """
 
     updated: int = 0

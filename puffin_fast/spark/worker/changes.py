@@ -64,7 +64,7 @@ def lines_of(changes: Iterable[CommitChanges], reader: bytes) -> Iterator[pa.Rec
     """Yields the lines of commits.
 
     Args:
-        changes: of the commits; rows that may pair are of one of them.
+        changes: of the commits. Rows that may be paired belong to the same commit.
         reader: packed `ChangeReader`.
     """
     read: ChangeReader = unpack(reader)

@@ -112,7 +112,8 @@ def move(batches: Batches, *, target: bytes) -> Batches:
     """Rewrites deletion vectors into new Puffin files.
 
     Args:
-        batches: one binary column: packed lists of lists of `FileTask`, whose vectors are of one Puffin file.
+        batches: one binary column: packed lists of lists of `FileTask`; the vectors of an inner list
+            are in one Puffin file.
         target: packed `Target`.
 
     Yields:

@@ -53,7 +53,7 @@ class MatchedFile(NamedTuple):
         path: of the data file.
         n_updated, n_unchanged, n_deleted: numbers of given rows.
         several: keys that several rows of the table have and that were not counted: whether a row here is updated.
-        duplicates: keys of which one given row replaces several rows, the first of them here.
+        duplicates: keys with several rows that one given row replaces; the first of these rows is here.
     """
 
     path: str
