@@ -56,6 +56,9 @@ async function measure(path, width) {
   for (const part of page.querySelectorAll(".md-content pre > code, .md-content img" + tables))
     if (part.scrollWidth > part.clientWidth + 1 && part.clientWidth)
       wide.push(part.tagName + " " + part.scrollWidth + " > " + part.clientWidth + ": " + part.innerText.slice(0, 60));
+  for (const cell of page.querySelectorAll(".md-content td, .md-content th"))
+    if (cell.clientWidth && cell.clientWidth < 60 && cell.innerText.trim().length > 3)
+      wide.push("a column of " + cell.clientWidth + ": " + cell.innerText.slice(0, 60));
   if (wide.length) found[path + " at " + width] = wide;
   frame.remove();
 }
@@ -100,7 +103,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def overflows(site: Path) -> dict[str, list[str]]:
-    """What is wider than its column, by page and width of the window."""
+    """What is wider than its column, and columns of tables without room for a word, by page and width of the window."""
     pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
     script = MEASURE.replace("PAGES", json.dumps(pages)).replace("WIDTHS", json.dumps(WIDTHS))
     with tempfile.TemporaryDirectory() as scratch:
