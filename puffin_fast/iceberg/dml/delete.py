@@ -24,21 +24,18 @@ class DeleteResult(HtmlFields):
 
     Attributes:
         snapshot_id: the new snapshot; None when there was no row to delete, and nothing was committed.
-        rows_deleted: number of newly deleted rows. May include rows already removed by equality deletes if
-            the
-            data file was not read: for positions given by the caller, and for data files removed unread.
+        rows_deleted: number of newly deleted rows. Where a data file was not read (positions that the caller gives, and
+            data files that are removed as a whole), rows that equality deletes had already deleted are counted too.
         data_files: number of data files with newly deleted rows, removed ones included.
         data_files_dropped: number of data files removed from the table because all their rows are deleted.
         vectors_written: number of deletion vectors written.
         vectors_merged: number of data files whose new deletes include earlier ones.
-        position_delete_files_written: number of position-delete files written, in a table of format version
-            2.
+        position_delete_files_written: number of position-delete files written, in a table of format version 2.
         n_bytes: size of the new delete files in bytes.
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the branch's history already, and nothing was done.
-        rows_dangling: number of given rows whose path is not a data file of the branch, if the job skips
-            them.
+        rows_dangling: number of given rows that were skipped because their path is not a data file of the branch.
     """
 
     snapshot_id: int | None

@@ -27,8 +27,7 @@ class UpdateResult(HtmlFields):
         rows_updated: number of rows that matched.
         data_files: number of data files with updated rows, removed ones included.
         data_files_written: number of data files with the new rows.
-        delete_files_written: number of deletion vectors, or of position-delete files in a table of format
-            version 2.
+        delete_files_written: number of deletion vectors, or of position-delete files in a table of format version 2.
         n_bytes: size of the new delete files in bytes.
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.

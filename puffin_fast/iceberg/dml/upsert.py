@@ -33,8 +33,7 @@ class UpsertResult(HtmlFields):
         keys_deleted: number of given rows that deleted their key, by `delete_column`.
         rows_superseded: number of given rows that were not the last of their key, by `order_column`.
         data_files_written: number of data files with the new rows.
-        delete_files_written: number of deletion vectors, or of position-delete files in a table of format
-            version 2.
+        delete_files_written: number of deletion vectors, or of position-delete files in a table of format version 2.
         n_bytes: size of the new delete files in bytes.
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.

@@ -42,7 +42,7 @@ DAYS = ("expire_older_than", "clean_older_than")
 
 @dataclass(frozen=True)
 class MaintenancePolicy:
-    """What `maintain` does, and from when on it pays.
+    """The steps of `maintain`, and the thresholds from which each does something.
 
     Attributes:
         steps: which of "convert", "rewrite", "compact", "expire", "clean"; they run in this order.
@@ -51,7 +51,7 @@ class MaintenancePolicy:
         clean_older_than: as `older_than` of `remove_orphan_files`.
 
     Raises:
-        InvalidInputError: a value that the step does not take.
+        InvalidInputError: a value that its step does not accept.
     """
 
     steps: tuple[str, ...] = STEPS
@@ -102,11 +102,11 @@ class MaintainResult(HtmlFields):
     """The results of the steps; None for a step that the policy or the table's format version leaves out.
 
     Attributes:
-        position_deletes, equality_deletes: of the conversion.
-        data_files: of the rewrite.
-        vectors: of the compaction.
-        snapshots: of the expiry.
-        orphan_files: of the clean-up.
+        position_deletes, equality_deletes: results of the conversions.
+        data_files: result of the rewrite.
+        vectors: result of the compaction.
+        snapshots: result of the expiry.
+        orphan_files: result of the clean-up.
         n_bytes_freed: size in bytes of the files that expiry and clean-up removed, or would remove.
         seconds: wall time.
         dry_run: True if nothing was changed. Each step is then counted for the table as it is, without the effect of

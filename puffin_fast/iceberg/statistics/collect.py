@@ -81,7 +81,7 @@ class NdvResult(HtmlFields):
         files_read: number of data files that were read.
         committed: False if the snapshot's statistics file already had all columns, and in a dry run.
         notes: statistics that could not be used, with the reasons.
-        dry_run: True if nothing was written. The columns were counted all the same.
+        dry_run: True if nothing was written; the columns were counted.
     """
 
     snapshot_id: int
