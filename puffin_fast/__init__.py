@@ -85,8 +85,8 @@ _NAMES = {
 
 
 _VERBS = [f"{module}.{verb}" for module in ("iceberg", "delta") for verb in (
-    "append", "changes", "create_table", "delete", "delete_keys", "maintain", "overwrite", "report",
-    "rewrite_data_files", "scan", "transaction", "update", "upsert", "verify",
+    "append", "changes", "create_table", "delete", "delete_keys", "maintain", "overwrite", "remove_orphan_files",
+    "report", "rewrite_data_files", "scan", "transaction", "update", "upsert", "verify",
 )]  # fmt: skip
 """Functions that both modules have, which errors name where they are looked up here."""
 

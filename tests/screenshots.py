@@ -57,7 +57,7 @@ async function measure(path, width) {
     if (part.scrollWidth > part.clientWidth + 1 && part.clientWidth)
       wide.push(part.tagName + " " + part.scrollWidth + " > " + part.clientWidth + ": " + part.innerText.slice(0, 60));
   for (const cell of page.querySelectorAll(".md-content td, .md-content th"))
-    if (cell.clientWidth && cell.clientWidth < 60 && cell.innerText.trim().length > 3)
+    if (cell.clientWidth && cell.clientWidth < 50 && cell.innerText.trim().length > 3)
       wide.push("a column of " + cell.clientWidth + ": " + cell.innerText.slice(0, 60));
   if (wide.length) found[path + " at " + width] = wide;
   frame.remove();

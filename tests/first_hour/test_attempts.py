@@ -125,7 +125,7 @@ def test_errors_in_arguments_show_no_frames_of_the_package(table: Table, name: s
         (pf.iceberg, "merge", r"see pf\.iceberg\.upsert$"),
         (pf.iceberg, "insert", r"see pf\.iceberg\.append$"),
         (pf.iceberg, "count", r"see pf\.iceberg\.scan$"),
-        (pf.delta, "vacuum", r"see pf\.delta\.maintain$"),
+        (pf.delta, "vacuum", r"see pf\.delta\.remove_orphan_files$"),
         (pf.delta, "load_cdf", r"see pf\.delta\.changes$"),
         (pf.delta, "nonsense", "has no attribute 'nonsense'$"),
     ],
