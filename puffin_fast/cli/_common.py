@@ -242,7 +242,6 @@ def rows_answer(
     nothing: str = "",
     null: str = "",
     failed: bool = False,
-    one_line: bool = True,
 ) -> Answer:
     """Returns rows as a table, or as a JSON array.
 
@@ -252,10 +251,9 @@ def rows_answer(
         nothing: the sentence that is printed if there are no rows.
         null: how None is printed.
         failed: as in `Answer`.
-        one_line: as for `grid`.
     """
     rows = list(rows)
-    shown = grid(rows, title=title, null=null, one_line=one_line) if rows else nothing
+    shown = grid(rows, title=title, null=null, one_line=True) if rows else nothing
     return Answer(rows, [shown], failed)
 
 

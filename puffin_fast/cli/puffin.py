@@ -189,9 +189,21 @@ def verify(target: str, level: Level | None, **options: Any) -> Answer:
     found = [asdict(finding) for finding in done]
     unchecked = ", ".join(done.unchecked).replace("level 'rows'", "--level rows")
     rest = f"; not checked: {unchecked}" if unchecked else ""
-    title, nothing = f"{target}: {len(found)} findings{rest}", f"{target}: no errors found{rest}"
+    title = f"{target}: {len(found):,} {'finding' if len(found) == 1 else 'findings'}{rest}"
     failed = any(row["kind"] != "stale" for row in found)
-    return rows_answer(found, title=title, nothing=nothing, failed=failed, one_line=False)
+    shown = [{"kind": row["kind"], "finding": _sentence(row)} for row in found]
+    text = grid(shown, title=title) if found else f"{target}: no errors found{rest}"
+    return Answer(found, [text], failed)
+
+
+def _sentence(finding: Mapping[str, Any]) -> str:
+    """A finding on a terminal: the files that its message does not name come first."""
+    message, offset = str(finding["message"]), finding["offset"]
+    files = dict.fromkeys(name for name in (finding["data_file"], finding["path"]) if name)
+    where = [name for name in files if name.rpartition("/")[2] not in message]
+    if offset is not None and str(offset) not in message:
+        where.append(f"offset {offset}")
+    return ": ".join([*where, message])
 
 
 def _is_file(target: str) -> bool:

@@ -276,3 +276,15 @@ def test_zeros_are_left_out(run: Run, catalog_options: Options) -> None:
     assert "rows deleted" in text
     assert "│ 0 " not in text.replace("0.", "")
     assert "false" not in text
+
+
+def test_a_finding_is_a_sentence_that_fits_a_terminal(run: Run, tmp_path: Path) -> None:
+    table = tmp_path / "d"
+    delta.create_table(table, pa.schema([("id", pa.int64())]))
+    delta.append(table, pa.table({"id": [1]}))
+    (path,) = table.glob("*.parquet")
+    path.unlink()
+    done = run("verify", table)
+    assert (done.exit_code, "1 finding;" in done.stdout) == (1, True), done.stdout
+    (row,) = [line for line in done.stdout.splitlines() if "corrupt" in line or "missing" in line]
+    assert row.count(path.name) == 1

@@ -46,8 +46,9 @@ def test_inspect_tells_blobs_properties_containers_and_sizes(run: Run, file: Pat
 
 def test_inspect_as_a_table_names_the_data_files(run: Run, file: Path) -> None:
     output = run("inspect", file).output
-    assert "referenced-data-file = a.parquet" in output
-    assert "deletion-vector-v1" in output
+    assert "referenced-data-file" in output
+    (row,) = [line for line in output.splitlines() if "a.parquet" in line]
+    assert "deletion-vector-v1" in row
 
 
 def test_verify_accepts_what_we_write(run: Run, file: Path) -> None:

@@ -93,7 +93,8 @@ def test_a_console_prints_it(racing: SqlCatalog) -> None:
     Console(file=empty, width=240).print(
         iceberg.report(table, snapshot_id=table.metadata.snapshots[0].snapshot_id)
     )
-    assert "deleted 0" in empty.getvalue()
+    assert empty.getvalue().startswith("n.t: data files 1, rows 100, n bytes ")  # and no count of zero
+    assert "deleted" not in empty.getvalue()
 
 
 def size_of(path: Path) -> tuple[int, int]:
@@ -227,7 +228,7 @@ def test_distinct_values_are_reported(racing: SqlCatalog) -> None:
     assert found.ndv.equals(iceberg.ndv(table))
     text = io.StringIO()
     Console(file=text, width=240).print(found)
-    assert "is_upper_bound" in text.getvalue()
+    assert "upper" in text.getvalue()
     first = table.metadata.snapshots[0].snapshot_id
     assert iceberg.report(table, snapshot_id=first).ndv.num_rows == 0
 
