@@ -178,3 +178,17 @@ def test_tables_of_other_checkpoints_get_none(tmp_path: Path) -> None:
         path.unlink()
     delta.append(table, rows(0, 3))
     assert log(table, ".checkpoint.parquet") == []
+
+
+def test_a_commit_on_a_table_whose_actions_have_null_maps_writes_its_checkpoint(tmp_path: Path) -> None:
+    """deltalake writes ``"tags":null``."""
+    path = tmp_path / "t"
+    deltalake.write_deltalake(path, pa.table({"id": range(10)}))
+    log = path / "_delta_log" / f"{0:020}.json"
+    assert '"tags":null' in log.read_text()
+    for at in range(10):
+        delta.append(path, pa.table({"id": [100 + at]}))
+    assert (path / "_delta_log" / f"{10:020}.checkpoint.parquet").exists()
+    log.unlink()
+    for found in (delta.scan(path).to_arrow(), deltalake.DeltaTable(path).to_pyarrow_table()):
+        assert sorted(found["id"].to_pylist()) == [*range(10), *range(100, 110)]

@@ -163,7 +163,8 @@ def _rows(base: Snapshot) -> Iterator[dict[str, Any]]:
 
 
 def _file(action: Mapping[str, Any]) -> dict[str, Any]:
-    maps = {name: list(action[name].items()) for name in ("partitionValues", "tags") if name in action}
+    given = {name: action.get(name) for name in ("partitionValues", "tags")}
+    maps = {name: list(values.items()) for name, values in given.items() if values is not None}
     return {**action, **maps, "dataChange": False}
 
 
