@@ -68,7 +68,8 @@ class Tables:
         made = iceberg.create_table(self._catalog, "n.t", rows.schema, partition_spec=["s"])
         iceberg.append(made, rows)
         self._delta = folder / "delta"
-        properties = {"delta.enableDeletionVectors": "true"}
+        # a commit that writes a checkpoint takes more steps than the others
+        properties = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "1000"}
         deltalake.write_deltalake(self._delta, rows, partition_by=["s"], configuration=properties)
 
     def scan(self, engine: Any, row_filter: str | bool = "true") -> list[int]:
