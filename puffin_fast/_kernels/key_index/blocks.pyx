@@ -185,6 +185,7 @@ def pack(hashes, ordinals, form):
                 pf_key_pack(&bits, rests + first, to + first, count, out + start, places, entries)
         for i in range(n_blocks):
             start, size = pf_key_start(&bits, i, before[i]), pf_key_start(&bits, i + 1, before[i + 1])
+            total = 0
             if not crc32(out + start + SUM_BYTES, size - start - SUM_BYTES, &total):
                 raise MemoryError("the checksum of a block")
             store32(out + start, total ^ pf_key_seed(i, before[i + 1] - before[i]))
