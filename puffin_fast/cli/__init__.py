@@ -12,6 +12,7 @@ from puffin_fast.cli import (
     completion,
     definition,
     demo,
+    index,
     look,
     maintain,
     puffin,
@@ -88,6 +89,7 @@ for _command in (
     clean.remove_orphan_files,
     clean.maintain,
     statistics.ndv,
+    index.index_keys,
     demo.demo,
     completion.completion,
 ):

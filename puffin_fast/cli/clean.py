@@ -179,7 +179,8 @@ def maintain(
 ) -> Answer:
     """Does all maintenance of TABLE.
 
-    Converts delete files to vectors, rewrites data files, compacts vectors, expires snapshots and removes orphan files.
+    Converts delete files to vectors, rewrites data files, compacts vectors, keeps key indexes, expires snapshots and
+    removes orphan files.
     Of a Delta table, rewrites data files and removes orphan files.
 
     Example: puffin-fast maintain shop.orders --policy nightly.toml --dry-run
@@ -196,7 +197,12 @@ def maintain(
     if result.orphan_files is not None:
         answer["orphan_files"]["files"] = result.orphan_files.files.to_pylist()
     steps = {field.name.replace("_", " "): getattr(result, field.name) for field in fields(result)}
-    rows = [{"step": step, "result": _sentence(done)} for step, done in steps.items() if is_dataclass(done)]
+    rows = [
+        {"step": step, "result": _sentence(done)}
+        for step, results in steps.items()
+        for done in (results if isinstance(results, tuple) else (results,))
+        if is_dataclass(done)
+    ]
     freed = "would be freed" if dry_run else "freed"
     n_bytes = getattr(result, "n_bytes_freed", 0) or (
         result.orphan_files.n_bytes if result.orphan_files else 0

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,6 +111,18 @@ class KeyWords:
             return cls(canonical.integers(columns[0], kinds[0])[0].view(np.uint64), rows, n_rows)
         return cls(canonical.hashes(columns), rows, n_rows)
 
+    @classmethod
+    def joined(cls, parts: Sequence[KeyWords]) -> KeyWords:
+        """Returns the keys of several parts, one after another."""
+        words = np.concatenate([np.empty(0, np.uint64), *(part.words for part in parts)])
+        n_rows = sum(part.n_rows for part in parts)
+        if len(words) == n_rows:
+            return cls(words, None, n_rows)
+        firsts = np.cumsum([0, *(part.n_rows for part in parts)])
+        rows = [np.arange(part.n_rows) if part.rows is None else part.rows for part in parts]
+        every = np.concatenate([some + first for some, first in zip(rows, firsts, strict=False)])
+        return cls(words, every, n_rows)
+
 
 def encode(
     columns: Sequence[pa.Array],
@@ -162,18 +174,13 @@ def encode_words(
     expected = sum(file.n_rows for file in files)
     if n_rows != expected or n_rows > MAX_ROWS:
         raise InvalidInputError(f"columns: expected {expected} rows, less than 2^32, found {n_rows}")
-    words = np.concatenate([np.empty(0, np.uint64), *(part.words for part in parts)])
-    nulls = PositionBitmap()
-    if len(words) == n_rows:
+    keys, nulls = KeyWords.joined(parts), PositionBitmap()
+    words = keys.words
+    if keys.rows is None:
         ordinals = np.arange(n_rows, dtype=np.uint32)
     else:
-        firsts = np.cumsum([0, *(part.n_rows for part in parts)])
-        rows = [np.arange(part.n_rows) if part.rows is None else part.rows for part in parts]
-        every = np.concatenate([some + first for some, first in zip(rows, firsts, strict=False)])
-        nulls, ordinals = (
-            PositionBitmap.from_range(0, n_rows) - PositionBitmap(every),
-            every.astype(np.uint32),
-        )
+        ordinals = keys.rows.astype(np.uint32)
+        nulls = PositionBitmap.from_range(0, n_rows) - PositionBitmap(keys.rows)
     if canonical.is_exact(kinds):
         return _written(kinds, files, nulls, None, _mixed(words.view(np.int64)), ordinals, slot_bits)
     hashed = (words, canonical.HASH_BITS)
@@ -419,6 +426,30 @@ class Segment:
         if wrong >= 0:
             raise self._damaged(wrong)
         return Entries(hashes, ordinals)
+
+    def keys_by_file(self, read: Read) -> Iterator[tuple[CoveredFile, KeyWords]]:
+        """Yields the keys of each data file in the order of its rows; hashes without their `cut_bits` lower bits.
+
+        Raises:
+            CorruptDataError: as `entries`, or a row has two entries, or none and no null.
+        """
+        found = self.entries(read)
+        order = np.argsort(found.ordinals)
+        ordinals, words = found.ordinals[order], found.hashes[order]
+        if self.exact:
+            kernel.unmix(words, self.hash_bits)
+        if (ordinals[1:] == ordinals[:-1]).any() or (self.nulls and self.nulls.contains(ordinals).any()):
+            raise self._corrupt("entries", self._blocks_at, "one for each row", "two")
+        stops = np.searchsorted(ordinals, self._firsts)
+        for number, file in enumerate(self.files):
+            some = slice(int(stops[number]), int(stops[number + 1]))
+            rows = ordinals[some].astype(np.int64) - self._firsts[number]
+            yield file, KeyWords(words[some], rows, file.n_rows)
+
+    @property
+    def cut_bits(self) -> int:
+        """The lower bits of a hash that are not stored."""
+        return 0 if self.exact else canonical.HASH_BITS - self.hash_bits
 
     @property
     def n_blocks(self) -> int:

@@ -85,6 +85,7 @@ class TaskOf(Generic[File, Blob, Other]):
         chosen: the positions of the only rows that are read; the task then has no deletes. None: all live rows.
         candidates: the positions of the rows that may match the plan's filter or keys, deleted rows included.
             None: any row may match.
+        candidates_match: whether each of the candidates matches, unless it is deleted.
     """
 
     data: File
@@ -93,6 +94,7 @@ class TaskOf(Generic[File, Blob, Other]):
     equality_deletes: DeleteFiles = NO_DELETES
     chosen: PositionBitmap | None = None
     candidates: PositionBitmap | None = None
+    candidates_match: bool = False
 
 
 Task: TypeAlias = TaskOf[DataFile, Vector, DeleteFile]

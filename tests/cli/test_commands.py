@@ -62,6 +62,7 @@ MAINTENANCE = {
     "compact": (),
     "convert": (),
     "expire-snapshots": (),
+    "index-keys": ("--join-col", "id"),
     "maintain": (),
     "ndv": ("--collect",),
     "orphan-files": (),

@@ -55,3 +55,15 @@ def test_wrong_use_is_refused(run: Run, catalog_options: Options) -> None:
     result = run("ndv", "ns.t", "--collect", "--columns", "nope", *catalog_options)
     assert result.exit_code == 1
     assert "columns: no column nope; the table has id, word" in result.output
+
+
+def test_index_keys_builds_and_extends_an_index(run: Run, catalog_options: Options) -> None:
+    dry = run("index-keys", "ns.t", "--join-col", "id", "--dry-run", *catalog_options)
+    assert "nothing was written" in dry.output
+    found = said(run("index-keys", "ns.t", "--join-col", "id", "--output", "json", *catalog_options))
+    assert (found["columns"], found["rows"], found["committed"]) == (["id"], 1000, True)
+    again = run("index-keys", "ns.t", "--join-col", "id", *catalog_options)
+    assert "nothing done: the index has all data files" in again.output
+    full = said(run("index-keys", "ns.t", "--join-col", "id", "--full", "--output", "json", *catalog_options))
+    assert full["data_files_read"] == full["data_files"]
+    assert "no column nope" in run("index-keys", "ns.t", "--join-col", "nope", *catalog_options).stderr

@@ -28,6 +28,7 @@ from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import Matcher, RowFilter
+from puffin_fast.rows.keys.keys import Keys
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.rows.scan.file_reader import ReaderFactory, reader_factory
 from puffin_fast.rows.scan.finder import Finder
@@ -99,7 +100,8 @@ class IcebergAttempt(Attempt):
 
     def plan(self, matcher: Matcher) -> Sequence[FileTask]:
         tasks = self._tasks(matcher, metrics=True)
-        return narrowed(self.io, self.metadata, self._base, matcher.equalities(), tasks)
+        exact = isinstance(matcher, Keys)
+        return narrowed(self.io, self.metadata, self._base, matcher.equalities(), tasks, exact=exact)
 
     def find(self) -> Callable[[str], Task | None]:
         tasks = self._tasks(RowFilter.bind(AlwaysTrue(), self.schema), metrics=False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Literal
@@ -58,12 +58,16 @@ from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.statistics import StatisticsFile
     from pyiceberg.types import NestedField
 
     from puffin_fast.iceberg.manifest import ManifestEntry
+
+KEY_INDEXES = "puffin-fast.key-indexes"
+"""Property of a table: the key columns of its indexes, separated by commas; several indexes by semicolons."""
 
 ROW_BYTES = 32
 """Bytes of memory for a row while a segment is built or merged."""
@@ -171,6 +175,24 @@ def index_keys(
         return build.run(pa.cpu_count() if threads is None else threads, dry_run=dry_run)
 
 
+def indexed_columns(properties: Mapping[str, str], schema: Schema) -> list[list[str]]:
+    """Returns the key columns of each index that the property `KEY_INDEXES` of a table names.
+
+    Raises:
+        NotFoundError, InvalidInputError: the schema has no such column, or it cannot be a key.
+    """
+    named = [
+        [name.strip() for name in index.split(",")] for index in properties.get(KEY_INDEXES, "").split(";")
+    ]
+    found = [names for names in named if names != [""]]
+    for names in found:
+        try:
+            key_fields(schema, names)
+        except (NotFoundError, InvalidInputError) as error:
+            raise type(error)(f"{KEY_INDEXES}: {error}") from error
+    return found
+
+
 @dataclass(frozen=True)
 class _Part:
     """A segment of the new index: one that is stored, or bytes in the temporary file."""
@@ -230,7 +252,7 @@ class _Build:
 
     def _is_live(self, file: CoveredFile) -> bool:
         data = self._files.get(file.location)
-        return data is not None and file == _covered(data)
+        return data is not None and file == covered(data)
 
     def _is_sound(self, stored: StoredSegment) -> bool:
         try:
@@ -245,10 +267,8 @@ class _Build:
     # segments that are made ---------------------------------------------------------------------------------
 
     def run(self, threads: int, *, dry_run: bool) -> KeyIndexResult:
-        covered = {
-            file.location for part in self._parts for file in part.segment.files if self._is_live(file)
-        }
-        new = [data for path, data in self._files.items() if path not in covered]
+        known = {file.location for part in self._parts for file in part.segment.files if self._is_live(file)}
+        new = [data for path, data in self._files.items() if path not in known]
         if dry_run:
             return self._result(None, len(new), committed=False, dry_run=True)
         for blob in self._encoded(new, threads):
@@ -309,7 +329,7 @@ class _Build:
         reader = DataFiles(self._table.io, self._table.metadata, self._table.schema(), self._ids)
 
         def read(job: Sequence[ManifestEntry]) -> Iterator[list[KeyWords] | None]:
-            return (self._words(reader, data) for data in job)
+            return (key_words(reader, data, self._ids) for data in job)
 
         small = [data for data in new if data.record_count <= MOST_ROWS]
         self.notes += [
@@ -327,21 +347,11 @@ class _Build:
             if files and n_rows + data.record_count > self._most_rows:
                 yield encode_words(self._kinds, words, files)
                 files, words, n_rows = [], [], 0
-            files.append(_covered(data))
+            files.append(covered(data))
             words += found
             n_rows += data.record_count
         if files:
             yield encode_words(self._kinds, words, files)
-
-    def _words(self, reader: DataFiles, data: ManifestEntry) -> list[KeyWords] | None:
-        """The keys of all rows of a data file, deleted ones included; None if they may change."""
-        file = reader.open(data)
-        if file.schema.by_names:
-            return None
-        return [
-            KeyWords.of([plain(batch.filter_values[field_id]) for field_id in self._ids])
-            for batch in file.batches()
-        ]
 
     def _merge(self) -> bool:
         """Merges segments that are many, or mostly of dead data files. Returns whether it did."""
@@ -435,5 +445,26 @@ class _Build:
         )
 
 
-def _covered(data: ManifestEntry) -> CoveredFile:
+def covered(data: ManifestEntry) -> CoveredFile:
+    """Returns a data file as a segment names it."""
     return CoveredFile(data.file_path, data.file_size_in_bytes, data.record_count)
+
+
+def key_words(reader: DataFiles, data: ManifestEntry, field_ids: Sequence[int]) -> list[KeyWords] | None:
+    """Reads the keys of all rows of a data file, deleted ones included.
+
+    Args:
+        reader: opens data files, with the key columns as fields of its filter.
+        data: the data file.
+        field_ids: of the key columns, in the order of the index.
+
+    Returns:
+        the keys of consecutive rows; None if the columns are found by a name mapping, which may change.
+    """
+    file = reader.open(data)
+    if file.schema.by_names:
+        return None
+    return [
+        KeyWords.of([plain(batch.filter_values[field_id]) for field_id in field_ids])
+        for batch in file.batches()
+    ]

@@ -1,8 +1,8 @@
 """Looks up keys in the index of a table, so that only data files and rows that may have one are read.
 
 An index is advice: a data file counts as covered only if its location, size and row count are those of the manifest,
-and each row that is found is read before it counts. Data files that no segment covers, or whose segment cannot be
-read, are read as without an index.
+and each row that a hash finds is read before it counts. An exact entry counts as a position of a deletion vector
+does. Data files that no segment covers, or whose segment cannot be read, are read as without an index.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def narrowed(
     snapshot: Snapshot | None,
     equalities: Iterable[Mapping[int, pa.Array]],
     tasks: list[FileTask],
+    *,
+    exact: bool = False,
     notes: list[str] | None = None,
 ) -> list[FileTask]:
     """Returns the data files that may have one of the keys, with the rows that may have one.
@@ -48,6 +50,7 @@ def narrowed(
         snapshot: the head of the plan; its statistics files and those of its ancestors are used.
         equalities: of the matcher that the plan was made for; see `RowFilter.equalities`.
         tasks: the plan.
+        exact: whether a row matches if, and only if, it has the values of one of these rows.
         notes: why a part of an index was not used is added to these.
     """
     if snapshot is None or not tasks:
@@ -64,7 +67,8 @@ def narrowed(
                 if usable:
                     fields = max(usable, key=lambda fields: (len(fields), found[fields][0].segment.exact))
                     columns = [plain(keys[field_id]) for field_id in fields]
-                    return _narrowed(found[fields], columns, tasks, notes)
+                    whole = exact and len(fields) == len(keys)
+                    return _narrowed(found[fields], columns, tasks, whole, notes)
     return tasks
 
 
@@ -72,6 +76,7 @@ def _narrowed(
     segments: Sequence[StoredSegment],
     columns: Sequence[pa.Array],
     tasks: Sequence[FileTask],
+    exact: bool,
     notes: list[str],
 ) -> list[FileTask]:
     kinds = [kind_of(column.type) for column in columns]
@@ -91,8 +96,10 @@ def _narrowed(
             continue
         candidates = rows.get(place[1])
         if candidates is not None:
+            match = exact and segments[place[0]].segment.exact
             few = len(candidates) * ROWS_PER_CANDIDATE <= task.data.record_count
-            result.append(replace(task, candidates=candidates) if few else task)
+            narrow = replace(task, candidates=candidates, candidates_match=match)
+            result.append(narrow if few or match else task)
     return result
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from puffin_fast._run.fork import lock_across_fork
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast.errors import PuffinFastError
+from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.plan.statistics_files import files_of_history
 from puffin_fast.key_index import BLOB_TYPE, Read, Segment
 from puffin_fast.puffin import BlobMetadata, PuffinReader
@@ -99,9 +99,22 @@ def opened(
                     raise
                 notes.append(str(error))
                 continue
-            if len(segment.kinds) == len(blob.fields):
-                found.setdefault(blob.fields, []).append(StoredSegment(blob, segment, read))
+            found.setdefault(blob.fields, []).append(StoredSegment(blob, segment, read))
         yield found
+
+
+def new_segment(read: Read, path: str, blob: BlobMetadata) -> Segment:
+    """Reads and checks a segment without its blocks."""
+    made = Segment(read, blob.length, f"{path}: blob at offset {blob.offset}")
+    if len(made.kinds) != len(blob.fields):
+        raise CorruptDataError(
+            "key columns of a key index",
+            path=path,
+            offset=blob.offset,
+            expected=f"{len(blob.fields)} (footer)",
+            found=len(made.kinds),
+        )
+    return made
 
 
 def _segment(read: Read, path: str, size: int, blob: BlobMetadata) -> Segment:
@@ -111,7 +124,7 @@ def _segment(read: Read, path: str, size: int, blob: BlobMetadata) -> Segment:
         if (known := _known.get(key)) is not None:
             _known.move_to_end(key)
             return known
-    made = Segment(read, blob.length, f"{path}: blob at offset {blob.offset}")
+    made = new_segment(read, path, blob)
     with _KNOWING:
         _known[key] = made
         while len(_known) > _MOST_KNOWN or (

@@ -1,4 +1,4 @@
-"""All maintenance of a table in one call: convert, rewrite, compact, expire, clean."""
+"""All maintenance of a table in one call: convert, rewrite, compact, index, expire, clean."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table
+from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys, indexed_columns
 from puffin_fast.iceberg.maintenance.compact import compact
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
@@ -34,7 +35,7 @@ from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
 from puffin_fast.iceberg.maintenance.unknown_metadata import check_newest
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, check_rewrite
 
-STEPS = ("convert", "rewrite", "compact", "expire", "clean")
+STEPS = ("convert", "rewrite", "compact", "index", "expire", "clean")
 VECTOR_STEPS = ("convert", "compact")
 """Steps for deletion vectors: tables of format version 2 do not have them."""
 DAYS = ("expire_older_than", "clean_older_than")
@@ -45,7 +46,8 @@ class MaintenancePolicy:
     """The steps of `maintain`, and the thresholds from which each does something.
 
     Attributes:
-        steps: which of "convert", "rewrite", "compact", "expire", "clean"; they run in this order.
+        steps: which of "convert", "rewrite", "compact", "index", "expire", "clean"; they run in this order. "index"
+            builds the key indexes that the table property ``puffin-fast.key-indexes`` names.
         min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as `rewrite_data_files`.
         expire_older_than, retain_last: as `older_than` and `retain_last` of `expire_snapshots`.
         clean_older_than: as `older_than` of `remove_orphan_files`.
@@ -105,6 +107,7 @@ class MaintainResult(HtmlFields):
         position_deletes, equality_deletes: results of the conversions.
         data_files: result of the rewrite.
         vectors: result of the compaction.
+        key_indexes: results of `index_keys`, one for each index that the table's property names.
         snapshots: result of the expiry.
         orphan_files: result of the clean-up.
         n_bytes_freed: size in bytes of the files that expiry and clean-up removed, or would remove.
@@ -117,6 +120,7 @@ class MaintainResult(HtmlFields):
     equality_deletes: RewriteResult | None = None
     data_files: RewriteDataFilesResult | None = None
     vectors: RewriteResult | None = None
+    key_indexes: tuple[KeyIndexResult, ...] = ()
     snapshots: ExpireSnapshotsResult | None = None
     orphan_files: RemoveOrphanFilesResult | None = None
     n_bytes_freed: int = 0
@@ -134,7 +138,8 @@ def maintain(
 ) -> MaintainResult:
     """Does all maintenance of a table.
 
-    Converts delete files to vectors, rewrites data files, compacts vectors, expires snapshots and removes orphan files.
+    Converts delete files to vectors, rewrites data files, compacts vectors, keeps key indexes, expires snapshots and
+    removes orphan files.
 
     Each step is a commit of its own, or several; it does nothing if there is nothing to do. A step that fails leaves
     the steps before it committed, and a repetition goes on from there. For what expiry and clean-up refuse a table
@@ -169,6 +174,7 @@ def maintain(
         Retention.of(working.properties, older_than=policy.expire_older_than, retain_last=policy.retain_last)
     if "clean" in steps:
         check_newest(working, threads)
+    indexes = indexed_columns(working.properties, working.schema()) if "index" in steps else ()
     job: dict[str, Any] = {"threads": threads, "dry_run": dry_run}
     found: dict[str, Any] = {}
     if "convert" in steps:
@@ -187,6 +193,8 @@ def maintain(
         )
     if "compact" in steps:
         found["vectors"] = compact(table, branch=branch, **job)
+    if indexes and branch in table.metadata.refs:
+        found["key_indexes"] = tuple(index_keys(table, names, branch=branch, **job) for names in indexes)
     if "expire" in steps:
         found["snapshots"] = expire_snapshots(
             table, older_than=policy.expire_older_than, retain_last=policy.retain_last, **job

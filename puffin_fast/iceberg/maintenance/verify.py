@@ -26,6 +26,7 @@ from puffin_fast.iceberg.maintenance.finding import (
     Finding,
     kind_of,
 )
+from puffin_fast.iceberg.maintenance.index_checks import check_key_indexes
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
 from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
 from puffin_fast.iceberg.maintenance.row_checks import check_rows
@@ -71,6 +72,7 @@ def verify(
     - that a vector contains all positions of the position-delete files that it supersedes;
     - that each delete file applies to a live data file, which is not younger than the deletes (a position-delete
       file that names no live data file is no error: `convert_position_deletes` removes it);
+    - that the segments of key indexes are sound, and at level "rows" have the keys of the data files that they cover;
     - the counts of snapshot summary, manifest list and manifests.
 
     Args:
@@ -125,6 +127,7 @@ def verify(
         damaged = {finding.path for finding in result if finding.kind in (CORRUPT, MISSING, UNSUPPORTED)}
         whole = scan_of(table, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
         result += check_rows(whole, [data for data in live if data.file_path not in damaged], threads)
+    result += check_key_indexes(table, snapshot, live, level)
     numbers = (
         {file.data.file_path: file.data.sequence_number for file in found.files} if found.dangling else {}
     )

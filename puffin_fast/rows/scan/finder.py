@@ -154,6 +154,10 @@ class _Search:
             if number == 0:
                 yield finder._all_rows(task)
             return
+        if task.candidates is not None and task.candidates_match and not task.equality_deletes:
+            if number == 0:
+                yield NewDeletes.merge(task, task.candidates, finder._current)
+            return
         mask = self._open()[2]
         for batch, found in self.batches(number):
             if self._before is None and task.candidates is None:

@@ -20,6 +20,7 @@ from puffin_fast.iceberg.index import build, lookup
 from puffin_fast.iceberg.index.stored import NAME_END
 from puffin_fast.key_index import segment as segments
 from puffin_fast.puffin import PuffinReader, PuffinWriter
+from puffin_fast.rows.files.reader import DataFiles
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
 from tests.rows.deletes.test_equality import FIELDS, delete_equal
 
@@ -91,8 +92,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     inner = lookup._narrowed
 
     def counted(*arguments: Any) -> Any:
-        found = inner(*arguments)
-        tasks = arguments[2]
+        found, tasks = inner(*arguments), arguments[2]
         counts.append(len(tasks) - sum(task.candidates is None for task in found))
         return found
 
@@ -493,3 +493,96 @@ def test_a_lookup_reads_few_bytes_of_the_index(
     before = len(read)
     assert iceberg.scan(table, "id = 77778").count() == 1
     assert len(read) - before == 1  # one block: header and directory are in memory
+
+
+def test_exact_entries_are_deleted_without_reading_a_data_file(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "n")
+    iceberg.delete_keys(table, [5, 6], "n")
+    with monkeypatch.context() as patch:
+        patch.setattr(DataFiles, "open", None)
+        found = iceberg.delete_keys(table, [6, 7, 700, 10**9], "n")
+    assert (found.rows_deleted, found.data_files) == (2, 2)
+    assert numbers(table) == [n for n in range(N * EACH) if n not in (5, 6, 7, 700)]
+    keys = pa.table({"n": [8, 9], "s": ["name 8", "another"]})
+    assert iceberg.delete_keys(table, keys, ["n", "s"]).rows_deleted == 1  # the rows are read
+
+
+def test_verify_finds_nothing_wrong_with_an_index(racing: RacingCatalog) -> None:
+    table = make(racing)
+    for columns in ("n", "s", ["i", "point.x"], "d", "wide", "price"):
+        iceberg.index_keys(table, columns)
+    iceberg.delete_keys(table, [5, 6], "n")
+    iceberg.append(table, rows(5000, 5010))
+    for level in ("metadata", "files", "rows"):
+        assert list(iceberg.verify(table, level=level)) == []
+
+
+def test_verify_names_damage_of_an_index(racing: RacingCatalog) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "n")
+    path = stored(table)
+    data = path.read_bytes()
+    with PuffinReader(path) as reader:
+        (blob,) = reader.blobs
+    changed = bytearray(data)
+    changed[blob.offset + blob.length - 9] ^= 1
+    path.write_bytes(changed)
+    (finding,) = iceberg.verify(table)
+    assert (finding.kind, finding.offset) == ("corrupt", blob.offset)
+    assert "key index: block" in finding.message
+    assert list(iceberg.verify(table, level="metadata")) == []
+    path.write_bytes(data[:-3])
+    (finding,) = iceberg.verify(table, level="metadata")
+    assert (finding.kind, finding.offset) == ("corrupt", None)
+    path.unlink()
+    (finding,) = iceberg.verify(table)
+    assert finding.kind == "missing"
+
+
+@pytest.mark.parametrize("name", ["n", "s"])
+def test_verify_compares_an_index_with_the_rows(racing: RacingCatalog, name: str) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, name)
+
+    def other(data: bytes) -> bytes:
+        known = key_index.Segment(key_index.in_memory(data), len(data))
+        values = rows(0, N * EACH)[name].combine_chunks()
+        return key_index.encode([values], known.files)  # whose data files are in another order
+
+    replaced(table, other)
+    assert list(iceberg.verify(table)) == []
+    found = iceberg.verify(table, level="rows")
+    assert {finding.kind for finding in found} == {"mismatch"}
+    assert "expected the keys of" in found[0].message
+
+
+def test_maintain_keeps_the_indexes_that_a_property_names(racing: RacingCatalog) -> None:
+    schema = rows(0, 1).schema
+    table = iceberg.create_table(racing, "n.t", schema, properties={build.KEY_INDEXES: "n; s , i;"})
+    policy = iceberg.MaintenancePolicy(expire_older_than=datetime.timedelta(0), retain_last=1)
+    assert iceberg.maintain(table, policy).key_indexes == ()
+    for at in range(6):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    dry = iceberg.maintain(table, policy, dry_run=True).key_indexes
+    assert [(index.columns, index.committed) for index in dry] == [(("n",), False), (("s", "i"), False)]
+    found = iceberg.maintain(table, policy).key_indexes
+    assert [(index.columns, index.data_files, index.data_files_left) for index in found] == [
+        (("n",), 1, 0),
+        (("s", "i"), 1, 0),
+    ]
+    assert len(table.metadata.snapshots) == 1
+    assert not any(index.committed for index in iceberg.maintain(table, policy).key_indexes)
+    iceberg.append(table, rows(100, 110))
+    assert [index.data_files_read for index in iceberg.maintain(table, policy).key_indexes] == [1, 1]
+
+
+def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={build.KEY_INDEXES: "nothing"})
+    iceberg.append(table, rows(0, 10))
+    before = files_of(table)
+    with pytest.raises(errors.NotFoundError, match=r"puffin-fast.key-indexes: .*no column nothing"):
+        iceberg.maintain(table)
+    assert files_of(table) == before
