@@ -6,20 +6,26 @@ delete files. A delete file is removed only when no live data file needs it any 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.writer import ChangeTerms
+from puffin_fast.iceberg.index.lookup import narrowed
+from puffin_fast.iceberg.index.stored import indexed
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, older_than, rewrite
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, Key, ManifestEntry, key_of
+from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.iceberg.plan.files import snapshot_of
 from puffin_fast.rows.deletes.equality import EqualityDeletes
 from puffin_fast.rows.deletes.loader import DeleteLoader, within
 from puffin_fast.rows.deletes.outcome import NewDeletes
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
 from puffin_fast.rows.shared_deletes import distinct
@@ -181,9 +188,9 @@ def convert_equality_deletes(
 ) -> RewriteResult:
     """Converts all equality-delete files of a branch to deletion vectors, in one commit.
 
-    The key columns of each data file that is older than an equality delete of its partition are read. The
-    rows found and the positions that are deleted already become one vector. All equality-delete files are
-    removed then, because no older data file needs them.
+    The key columns of each data file that is older than an equality delete of its partition are read; of a data file
+    that a key index covers, only the rows that may have a key. The rows found and the positions that are deleted
+    already become one vector. All equality-delete files are removed then, because no older data file needs them.
 
     Args:
         table, branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
@@ -200,9 +207,9 @@ def convert_equality_deletes(
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         files, terms = equality_conversion(inventory)
-        found = on_threads(
-            EqualityConverter(table.io, table.metadata), files, threads, label="converting deletes"
-        )
+        converter = EqualityConverter(table.io, table.metadata)
+        converter.look_up(snapshot_of(table.metadata, branch), files)
+        found = on_threads(converter, files, threads, label="converting deletes")
         return Rewritten.of(table, write_deletion_vectors(table, found, dry_run=dry_run), terms)
 
     request = Request(
@@ -227,17 +234,59 @@ class EqualityConverter:
     """Finds the rows of data files that equality deletes remove. Safe to use from several threads."""
 
     def __init__(self, io: FileIO, metadata: TableMetadata) -> None:
+        self._io, self._metadata = io, metadata
         self._current = DeleteLoader(io)
         self._equality = EqualityDeletes(io, metadata)
         self._files = DataFiles(io, metadata, metadata.schema())
+        self._candidates: dict[str, PositionBitmap] = {}
+
+    def look_up(self, snapshot: Snapshot | None, files: Sequence[FileDeletes]) -> None:
+        """Looks up the deleted keys in the table's key indexes, so that only rows that may have one are read.
+
+        Args:
+            snapshot: the head; its statistics files and those of its ancestors are used.
+            files: the data files.
+        """
+        if snapshot is None or next(indexed(self._metadata, snapshot), None) is None:
+            return
+        groups: dict[tuple[int, ...], tuple[list[Mapping[int, pa.ChunkedArray]], list[FileTask]]] = {}
+        for file in files:
+            keys = [key.rows for key in self._equality.of(file.equality_deletes)]
+            columns = tuple(id(column) for rows in keys for column in rows.values())
+            groups.setdefault(columns, (keys, []))[1].append(file.task)
+        for keys, tasks in groups.values():
+            self._candidates |= self._candidates_of(snapshot, keys, tasks)
+
+    def _candidates_of(
+        self, snapshot: Snapshot, keys: Sequence[Mapping[int, pa.ChunkedArray]], tasks: list[FileTask]
+    ) -> dict[str, PositionBitmap]:
+        """The rows that may have one of the keys, by data file; without the data files that must be read."""
+        found = {task.data.file_path: PositionBitmap() for task in tasks}
+        for rows in keys:
+            whole = {field_id: column.combine_chunks() for field_id, column in rows.items()}
+            left = narrowed(self._io, self._metadata, snapshot, [whole], tasks)
+            for task in left:
+                path = task.data.file_path
+                if task.candidates is None:
+                    found.pop(path, None)
+                elif path in found:
+                    found[path] |= task.candidates
+        return found
 
     def __call__(self, file: FileDeletes) -> NewDeletes:
         """Returns the deletes of a data file."""
-        mask = np.zeros(file.data.record_count, np.bool_)
-        keys = self._equality.of(file.equality_deletes)
-        fields = {field.field_id: field for key in keys for field in key.fields}
-        for batch in self._files.open(file.data, fields.values()).batches():
-            found = mask[batch.first : batch.first + batch.n_rows]
-            for key in keys:
-                found |= key.contains(batch.key_values)
+        n_rows, candidates = file.data.record_count, self._candidates.get(file.data.file_path)
+        mask = np.zeros(n_rows, np.bool_)
+        if candidates is None or candidates:
+            keys = self._equality.of(file.equality_deletes)
+            fields = {field.field_id: field for key in keys for field in key.fields}
+            live = None if candidates is None else LiveRows(candidates, n_rows, chosen=True)
+            for batch in self._files.open(file.data, fields.values(), live).batches():
+                found = np.zeros(batch.n_rows, np.bool_)
+                for key in keys:
+                    found |= key.contains(batch.key_values)
+                if live is None:
+                    mask[batch.first : batch.first + batch.n_rows] = found
+                elif (rows := batch.select(mask_of(found))) is not None:
+                    mask[rows.positions().to_numpy()] = True
         return NewDeletes.merge(file.task, PositionBitmap.from_mask(mask), self._current)

@@ -129,6 +129,11 @@ class DeletedKeys:
         """The columns."""
         return self._keys.set.fields
 
+    @property
+    def rows(self) -> Mapping[int, pa.ChunkedArray]:
+        """The keys of all delete files, also of those that do not apply, as rows of their columns by field id."""
+        return {field.field_id: c for field, c in zip(self.fields, self._keys.columns, strict=True)}
+
     def contains(self, columns: Mapping[int, pa.Array]) -> np.ndarray:
         """Tests which rows are deleted; see `KeySet.contains`. As in Java, any NaN is the same, -0.0 is not 0.0."""
         columns = {field_id: normalize_nan(column) for field_id, column in columns.items()}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, StringType
 
 from puffin_fast import errors, iceberg, key_index
@@ -586,3 +587,39 @@ def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog
     with pytest.raises(errors.NotFoundError, match=r"puffin-fast.key-indexes: .*no column nothing"):
         iceberg.maintain(table)
     assert files_of(table) == before
+
+
+@pytest.mark.parametrize("indexed", [[1], [2], [1, 2]])
+def test_equality_deletes_are_converted_as_without_an_index(
+    racing: RacingCatalog, looked_up: list[int], indexed: list[int]
+) -> None:
+    tables = []
+    for name in ("n.t", "n.plain"):
+        table = iceberg.create_table(racing, name, Schema(*(FIELDS[id] for id in (1, 2))))
+        kinds = table.schema().as_arrow()
+        for at in range(4):
+            values = [[None if i % 9 == 4 else i % 70 for i in range(at * 50, at * 50 + 50)] for _ in kinds]
+            arrays = [pa.array(column).cast(field.type) for column, field in zip(values, kinds, strict=True)]
+            iceberg.append(table, pa.table(arrays, schema=kinds))
+        if name == "n.t":
+            for id in indexed:
+                iceberg.index_keys(table, FIELDS[id].name)
+        texts = pa.array([3, 68, 5]).cast(kinds.field(1).type).to_pylist()
+        firsts = pa.array([3, 11, 60]).cast(kinds.field(0).type).to_pylist()
+        delete_equal(table, [1], [(first,) for first in firsts[:2]])
+        table.refresh()
+        delete_equal(table, [2], [(text,) for text in texts[1:]] + [(None,)])
+        table.refresh()
+        delete_equal(table, [1, 2], [(firsts[0], texts[0])])
+        table.refresh()
+        tables.append(table)
+    before = [rows_live(table) for table in tables]
+    results = [iceberg.convert_equality_deletes(table) for table in tables]
+    assert results[0].equality_delete_files_removed == results[1].equality_delete_files_removed == 3
+    assert [rows_live(table) for table in tables] == before
+    assert before[0] == before[1]
+    assert bool(looked_up)
+
+
+def rows_live(table: Table) -> list[Any]:
+    return sorted(iceberg.scan(table).to_arrow().to_pylist(), key=str)
