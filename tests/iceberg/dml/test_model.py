@@ -525,7 +525,8 @@ class Machine:
             self.same(reference.snapshot_id)
             if metadata.snapshot_by_id(reference.snapshot_id).schema_id != metadata.current_schema_id:
                 self.compare(self.read(branch=name), rows, metadata.schema(), f"branch {name}")
-            wrong = iceberg.verify(self.table, branch=name, threads=1)
+            found = iceberg.verify(self.table, branch=name, threads=1)
+            wrong = [w for w in found if not w.path.endswith(stored.NAME_END)]  # `lose_index` damages it
             # a foreign delete file may outlive its data files; a vector may not
             assert [w for w in wrong if w.kind != "dangling" or w.path.endswith(".puffin")] == []
         if new:
