@@ -77,6 +77,11 @@ def encode(
             hash = mix(value, bits) if isinstance(value, int) else text_hash(value) >> 63 - b - t - r
             entries.append((hash, row))
     o = max(0, len(values) - 1).bit_length()
+    text = json.dumps({"kinds": [kind], "fields": [], "files": [list(file) for file in files]}).encode()
+    tables = zstandard.ZstdCompressor().compress(text)
+    null_rows = [row for row, value in enumerate(values) if value is None]
+    nulls = oracle.encode(null_rows) if null_rows else b""
+    seal = zlib.crc32(text + nulls)
     blocks: list[list[tuple[int, int]]] = [[] for _ in range(1 << b)]
     for hash, row in sorted(entries):
         blocks[hash >> t + r].append((hash & (1 << t + r) - 1, row))
@@ -99,13 +104,8 @@ def encode(
         for _, row in block:
             out.add(row, o)
         data = out.value.to_bytes(starts[at + 1] - starts[at] - 4, "little")
-        checksum = zlib.crc32(data) ^ fmix(at << 32 | len(block)) & 0xFFFFFFFF
+        checksum = zlib.crc32(data) ^ fmix(at << 32 | len(block)) & 0xFFFFFFFF ^ seal
         body += struct.pack("<I", checksum) + data
-    tables = zstandard.ZstdCompressor().compress(
-        json.dumps({"kinds": [kind], "files": [list(file) for file in files]}).encode()
-    )
-    null_rows = [row for row, value in enumerate(values) if value is None]
-    nulls = oracle.encode(null_rows) if null_rows else b""
     head = struct.pack(
         "<4sBBBBBBxxIIIQQI", b"PFKI", 1, not exact, b, t, r, o, len(tables), len(nulls), zlib.crc32(directory),
         len(entries), len(values), 0,
@@ -122,6 +122,11 @@ def summed(data: bytes) -> bytes:
     body = start + 4 * ((1 << min(b, 20)) + 1)
     if body > len(data):
         return data
+    try:
+        text = zstandard.ZstdDecompressor().decompress(data[48 : 48 + tables], max_output_size=1 << 20)
+    except zstandard.ZstdError:
+        text = b""
+    seal = zlib.crc32(text + data[48 + tables : start])
     before = struct.unpack_from(f"<{(body - start) // 4}I", data, start)
     found = bytearray(data)
     fixed = 4 + ((1 << min(t, 20)) + 7) // 8 + 1
@@ -130,7 +135,7 @@ def summed(data: bytes) -> bytes:
         if first + 4 <= last <= len(data):
             n = before[at + 1] - before[at] & WORD
             checksum = zlib.crc32(data[first + 4 : last]) ^ fmix((at << 32 | n) & WORD) & 0xFFFFFFFF
-            struct.pack_into("<I", found, first, checksum)
+            struct.pack_into("<I", found, first, checksum ^ seal)
     struct.pack_into("<I", found, 20, zlib.crc32(data[start:body]))
     struct.pack_into("<I", found, 44, zlib.crc32(bytes(found[:44]) + data[48:start]))
     return bytes(found)

@@ -1,6 +1,6 @@
 """Key indexes: where rows are, by their keys. A segment is its sorted bytes, made of whole Arrow arrays."""
 
-from puffin_fast.key_index.canonical import kind_of, may_hold
+from puffin_fast.key_index.canonical import kind_of
 from puffin_fast.key_index.segment import (
     BLOB_TYPE,
     CoveredFile,
@@ -25,6 +25,5 @@ __all__ = [
     "in_memory",
     "kind_of",
     "lookup",
-    "may_hold",
     "merge",
 ]

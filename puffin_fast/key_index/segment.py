@@ -4,7 +4,7 @@
 byte 0     "PFKI" | u8 version 1 | u8 form: 0 exact, 1 hash | u8 bits of block b, slot t, remainder r, ordinal o | 0, 0
      12    u32 bytes of the tables | u32 bytes of the nulls | u32 CRC-32 of the directory | u64 entries | u64 rows
      40    u32 0 | u32 CRC-32 of bytes 0 to 43, the tables and the nulls
-     48    tables: zstd of JSON {"kinds": […], "files": [[location, bytes, rows], …]}
+     48    tables: zstd of JSON {"kinds": […], "fields": [id, …], "files": [[location, bytes, rows], …]}
            nulls: 64-bit portable Roaring bitmap of the ordinals of rows with a null in a key column
            directory: (2^b + 1) × u32, entries before each block and after the last
            blocks: block i from byte i·K + ⌊entries before it · (1 + r + o) / 8⌋ on, K = 4 + ⌈2^t / 8⌉ + 1
@@ -16,7 +16,8 @@ key and an ordinal; they are sorted. A block has the entries whose hash has its 
 u32 checksum | for each slot, by the next t bits, a 1 per entry, then a 0 | remainders, r bits | ordinals, o bits
 ```
 Bits are written from the least significant on. The checksum is the CRC-32 of the bytes after it, combined with the
-number of the block and that of its entries.
+number of the block, that of its entries, and the seal: the CRC-32 of the JSON and the nulls. So a
+block is of one segment.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ class KeyWords:
 def encode(
     columns: Sequence[pa.Array],
     files: Sequence[CoveredFile],
+    fields: Sequence[int] = (),
     *,
     slot_bits: int = SLOT_BITS,
     remainder_bits: int | None = None,
@@ -136,6 +138,7 @@ def encode(
     Args:
         columns: the key columns, with the rows of all data files one after another.
         files: the data files.
+        fields: the field ids of the key columns in the table's schema.
         slot_bits, remainder_bits: as for `encode_words`.
 
     Raises:
@@ -146,7 +149,7 @@ def encode(
     if len({len(column) for column in columns}) > 1:
         raise InvalidInputError(f"columns: expected one length, found {[len(c) for c in columns]}")
     return encode_words(
-        kinds, [KeyWords.of(columns)], files, slot_bits=slot_bits, remainder_bits=remainder_bits
+        kinds, [KeyWords.of(columns)], files, fields, slot_bits=slot_bits, remainder_bits=remainder_bits
     )
 
 
@@ -154,6 +157,7 @@ def encode_words(
     kinds: Sequence[str],
     parts: Sequence[KeyWords],
     files: Sequence[CoveredFile],
+    fields: Sequence[int] = (),
     *,
     slot_bits: int = SLOT_BITS,
     remainder_bits: int | None = None,
@@ -164,6 +168,7 @@ def encode_words(
         kinds: the forms of the key columns.
         parts: the keys of the rows of all data files, one after another.
         files: the data files.
+        fields: the field ids of the key columns.
         slot_bits: of the layout.
         remainder_bits: of hashed keys; by default enough for few collisions.
 
@@ -181,10 +186,11 @@ def encode_words(
     else:
         ordinals = keys.rows.astype(np.uint32)
         nulls = PositionBitmap.from_range(0, n_rows) - PositionBitmap(keys.rows)
+    tables = _Tables(kinds, fields, files)
     if canonical.is_exact(kinds):
-        return _written(kinds, files, nulls, None, _mixed(words.view(np.int64)), ordinals, slot_bits)
+        return _written(tables, nulls, None, _mixed(words.view(np.int64)), ordinals, slot_bits)
     hashed = (words, canonical.HASH_BITS)
-    return _written(kinds, files, nulls, remainder_bits or 0, hashed, ordinals, slot_bits)
+    return _written(tables, nulls, remainder_bits or 0, hashed, ordinals, slot_bits)
 
 
 def _mixed(numbers: npt.NDArray[np.int64]) -> tuple[Words, int]:
@@ -197,9 +203,20 @@ def _mixed(numbers: npt.NDArray[np.int64]) -> tuple[Words, int]:
     return words, bits
 
 
+class _Tables(NamedTuple):
+    """What a segment says of its keys and data files."""
+
+    kinds: Sequence[str]
+    fields: Sequence[int]
+    files: Sequence[CoveredFile]
+
+    def to_json(self) -> bytes:
+        found = {"kinds": list(self.kinds), "fields": list(self.fields), "files": list(map(list, self.files))}
+        return json.dumps(found).encode()
+
+
 def _written(
-    kinds: Sequence[str],
-    files: Sequence[CoveredFile],
+    described: _Tables,
     nulls: PositionBitmap,
     least: int | None,
     hashed: tuple[Words, int],
@@ -213,7 +230,7 @@ def _written(
         hashed: hashes of the entries, and their bits.
     """
     hashes, bits = hashed
-    n_rows = sum(file.n_rows for file in files)
+    n_rows = sum(file.n_rows for file in described.files)
     b = max(
         0, min(MAX_BLOCK_BITS, bits - slot_bits, round(np.log2(max(1, len(hashes)))) - BLOCK_ENTRIES_BITS)
     )
@@ -222,11 +239,9 @@ def _written(
         if wanted < bits:
             hashes, bits = hashes >> np.uint64(bits - wanted), wanted
     form = (b, slot_bits, bits - b - slot_bits, max(0, n_rows - 1).bit_length())
-    directory, body = kernel.pack(hashes, ordinals, form)
-    tables = zstandard.ZstdCompressor().compress(
-        json.dumps({"kinds": list(kinds), "files": [list(file) for file in files]}).encode()
-    )
-    absent = nulls.to_bytes() if nulls else b""
+    text, absent = described.to_json(), nulls.to_bytes() if nulls else b""
+    tables = zstandard.ZstdCompressor().compress(text)
+    directory, body = kernel.pack(hashes, ordinals, (*form, checksum.crc32(absent, checksum.crc32(text))))
     head = HEADER.pack(
         MAGIC, VERSION, least is not None, *form, len(tables), len(absent), checksum.crc32(directory),
         len(hashes), n_rows, 0, 0,
@@ -240,6 +255,7 @@ class Segment:
 
     Attributes:
         kinds: the canonical forms of the key columns.
+        fields: their field ids.
         files: the data files that it covers.
         n_rows: their rows.
         n_entries: rows without a null in a key column.
@@ -269,7 +285,7 @@ class Segment:
             raise self._corrupt("magic", 0, MAGIC.hex(), magic.hex())
         if version != VERSION:
             raise UnsupportedError(f"{path}: key index of version {version}; expected {VERSION}")
-        b, t, r, o = self._form = tuple(form)
+        b, t, r, o = form
         bits = b + t + r
         fits = 0 < bits <= canonical.HASH_BITS if hashed else bits in _EXACT_BITS
         if hashed > 1 or b > MAX_BLOCK_BITS or t > 16 or not fits or zero or self.n_rows > MAX_ROWS:
@@ -288,13 +304,14 @@ class Segment:
             raise self._corrupt("checksum", 44, f"{total:#010x}", f"{found:#010x}")
         if (found := checksum.crc32(directory)) != dir_sum:
             raise self._corrupt("checksum of the directory", at, f"{dir_sum:#010x}", f"{found:#010x}")
+        seal = checksum.crc32(meta[tables:], self._read_tables(meta[:tables]))
+        self._form = (b, t, r, o, seal)
         self._before = np.frombuffer(directory, "<u4")
         starts = kernel.block_starts(self._before, 0, self._form)
         self._starts = np.frombuffer(starts, np.uint64)
         ends = int(self._before[0]), int(self._before[-1]), self._blocks_at + int(self._starts[-1])
         if (self._before[1:] < self._before[:-1]).any() or ends != (0, self.n_entries, n_bytes):
             raise self._corrupt("directory", at, f"0, {self.n_entries}, {n_bytes}", ends)
-        self._read_tables(meta[:tables])
         self.nulls = PositionBitmap()
         if absent:
             self.nulls = PositionBitmap.from_bytes(meta[tables:], path=path, offset=HEADER.size + tables)
@@ -303,14 +320,19 @@ class Segment:
         ):
             raise self._corrupt("nulls", at, self.n_rows - self.n_entries, len(self.nulls))
 
-    def _read_tables(self, data: bytes) -> None:
+    def _read_tables(self, data: bytes) -> int:
+        """Reads the tables; returns the CRC-32 of their JSON."""
         most = limits.most_inflated(len(data))
         try:
             declared = zstandard.frame_content_size(data)
             if not 0 <= declared <= most:
                 raise self._corrupt("tables", HEADER.size, f"at most {most} bytes", declared)
-            found = json.loads(zstandard.ZstdDecompressor().decompress(data, max_output_size=most))
+            text = zstandard.ZstdDecompressor().decompress(data, max_output_size=most)
+            found = json.loads(text)
             kinds, files = found["kinds"], [CoveredFile(*file) for file in found["files"]]
+            fields = found["fields"]
+            if not all(type(field) is int for field in fields) or len(fields) not in (0, len(kinds)):
+                raise ValueError("fields")
             if not kinds or not all(type(kind) is str and kind.strip() for kind in kinds):
                 raise ValueError("kinds")
             if not all(map(_is_file, files)) or len({file.location for file in files}) < len(files):
@@ -319,12 +341,13 @@ class Segment:
             raise
         except (ValueError, TypeError, LookupError, RecursionError, zstandard.ZstdError) as error:
             raise self._corrupt("tables", HEADER.size, "kinds and files", type(error).__name__) from error
-        self.kinds, self.files = tuple(kinds), tuple(files)
+        self.kinds, self.fields, self.files = tuple(kinds), tuple(fields), tuple(files)
         self._firsts = np.cumsum([0, *(file.n_rows for file in files)], dtype=np.int64)
         if self._firsts[-1] != self.n_rows:
             raise self._corrupt("rows of the files", HEADER.size, self.n_rows, int(self._firsts[-1]))
         if self.exact and not canonical.is_exact(self.kinds):
             raise self._corrupt("form", 5, "hashed", "exact")
+        return checksum.crc32(text)
 
     def _corrupt(self, what: str, offset: int, expected: object, found: object) -> CorruptDataError:
         return CorruptDataError(
@@ -333,6 +356,8 @@ class Segment:
 
     def may_hold(self, kinds: Sequence[str]) -> bool:
         """Whether keys of these forms can be looked up."""
+        if not self.exact:  # other forms have other hashes
+            return self.kinds == tuple(kinds)
         return len(kinds) == len(self.kinds) and all(map(canonical.may_hold, self.kinds, kinds))
 
     def find(self, read: Read, columns: Sequence[pa.Array]) -> Ordinals:
@@ -355,7 +380,7 @@ class Segment:
         return np.concatenate(found)
 
     def _hashes_of(self, columns: Sequence[pa.Array]) -> Words:
-        b, t, r, _ = self._form
+        b, t, r, *_ = self._form
         bits = b + t + r
         if not self.exact:
             return canonical.hashes(columns) >> np.uint64(canonical.HASH_BITS - bits)
@@ -369,7 +394,7 @@ class Segment:
         return words
 
     def _blocks(self, read: Read, wanted: Words) -> Iterable[Ordinals]:
-        b, t, r, _ = self._form
+        b, t, r, *_ = self._form
         shift = np.uint64(t + r)
         numbers = (wanted >> shift) if t + r < 64 else np.zeros(len(wanted), np.uint64)
         some, firsts = np.unique(numbers, return_index=True)
@@ -516,8 +541,10 @@ def merge(
         CorruptDataError: a block is damaged.
         InvalidInputError: the kinds of keys differ.
     """
-    kinds = segments[0][0].kinds
-    if any(segment.kinds != kinds or segment.exact != segments[0][0].exact for segment, _ in segments):
+    first = segments[0][0]
+    kinds, fields = first.kinds, first.fields
+    same = (kinds, fields, first.exact)
+    if any((segment.kinds, segment.fields, segment.exact) != same for segment, _ in segments):
         raise InvalidInputError("segments: expected keys of one kind, found several")
     files: list[CoveredFile] = []
     parts: list[Entries] = []
@@ -542,10 +569,10 @@ def merge(
     hashes = np.concatenate([part.hashes for part in parts])
     rows = np.concatenate([part.ordinals for part in parts])
     absent = PositionBitmap.from_positions(np.concatenate(nulls))
-    t = segments[0][0].slot_bits
+    t, tables = segments[0][0].slot_bits, _Tables(kinds, fields, files)
     if segments[0][0].exact:
-        return _written(kinds, files, absent, None, _mixed(hashes.view(np.int64)), rows, t)
-    return _written(kinds, files, absent, 0, (hashes, bits), rows, t)
+        return _written(tables, absent, None, _mixed(hashes.view(np.int64)), rows, t)
+    return _written(tables, absent, 0, (hashes, bits), rows, t)
 
 
 class _Moved:

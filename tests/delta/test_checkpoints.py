@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shutil
+import time
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import delta
+from puffin_fast.delta.log.checkpoint import _plain
 from tests.delta.test_interop import ids_of_deltalake, ids_of_duckdb
 
 if TYPE_CHECKING:
@@ -192,3 +196,29 @@ def test_a_commit_on_a_table_whose_actions_have_null_maps_writes_its_checkpoint(
     log.unlink()
     for found in (delta.scan(path).to_arrow(), deltalake.DeltaTable(path).to_pyarrow_table()):
         assert sorted(found["id"].to_pylist()) == [*range(10), *range(100, 110)]
+
+
+def test_times_of_commits_ascend_over_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(
+        tmp_path / "t", **{"delta.checkpointInterval": "2", "delta.enableInCommitTimestamps": "true"}
+    )
+    delta.append(table, rows(0, 3))
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 3600)
+    delta.append(table, rows(3, 3))
+    monkeypatch.undo()
+    delta.append(table, rows(6, 3))
+    times = [delta.snapshot(table, version=at).commit_info["inCommitTimestamp"] for at in range(4)]
+    assert times == sorted(set(times))
+
+
+def test_an_interval_of_thousands_of_digits_is_no_interval(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", **{"delta.checkpointInterval": "9" * 5000})
+    assert delta.append(table, rows(0, 3)).version == 1
+
+
+def test_parsed_statistics_that_json_has_no_numbers_for_are_left_out() -> None:
+    exact, rounded = Decimal("12.34"), Decimal("90071992547409931234.01")
+    values = {"a": math.inf, "b": -math.inf, "c": math.nan, "d": 1.5, "e": rounded, "f": exact, "g": None}
+    found = json.loads(_plain({"path": "p", "stats_parsed": {"numRecords": 1, "minValues": values}})["stats"])
+    assert found == {"numRecords": 1, "minValues": {"d": 1.5, "f": 12.34}}

@@ -83,7 +83,7 @@ def test_a_segment_of_integers_is_that_of_the_oracle(values: list[int | None], f
     first = min(first, len(values))
     files = covered(first, len(values) - first)
     blob = encode([pa.array(values, pa.int64())], files)
-    b, t, r, _ = opened(blob)._form
+    b, t, r, *_ = opened(blob)._form
     assert blob == key_index_oracle.encode(values, [tuple(file) for file in files], "integer", (b, t, r))
 
 
@@ -94,7 +94,7 @@ def test_a_segment_of_texts_is_that_of_the_oracle(
     files = covered(len(values))
     column = pa.array(values, pa.large_string())
     blob = encode([column], files, slot_bits=slot, remainder_bits=remainder)
-    b, t, r, _ = opened(blob)._form
+    b, t, r, *_ = opened(blob)._form
     assert (t, r) == (slot, remainder)
     assert blob == key_index_oracle.encode(values, [tuple(file) for file in files], "text", (b, t, r))
 
@@ -260,3 +260,26 @@ def test_truncated_bytes_are_refused(n: int) -> None:
     for size in range(len(blob)):
         with pytest.raises(CorruptDataError):
             opened(blob[:size])
+
+
+def test_blocks_belong_to_the_data_files_of_one_segment() -> None:
+    column = pa.array(range(1000), pa.int64())
+    files = covered(400, 600)
+    one = encode([column], files)
+    for other in (
+        encode(
+            [column.take(pa.array(range(999, -1, -1)))],
+            [file._replace(location="other") for file in files[:1]] + files[1:],
+        ),
+        encode([column.take(pa.array(range(999, -1, -1)))], files, [7]),
+    ):
+        start, end = (_blocks_at(blob) for blob in (one, other))
+        mixed = one[:start] + other[end:]
+        with pytest.raises(CorruptDataError, match="block"):
+            lookup(mixed, [pa.array([5], pa.int64())])
+        with pytest.raises(CorruptDataError, match="block"):
+            opened(mixed).check(in_memory(mixed))
+
+
+def _blocks_at(blob: bytes) -> int:
+    return opened(blob)._blocks_at

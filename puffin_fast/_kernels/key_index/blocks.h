@@ -13,6 +13,7 @@ enum { PF_SUM_BITS = 32, PF_FEW = 32, PF_READ_AHEAD = 8 };
 
 typedef struct {
     int b, t, r, o;
+    uint32_t seal; /* of the segment */
 } pf_key_form;
 
 typedef struct {
@@ -188,8 +189,10 @@ static void pf_key_pack(const pf_key_form *form, const uint64_t *rests, const ui
     for (size_t i = 0; i < n; i++, bit += (uint64_t)form->o) pf_put_bits(block, bit, entries[i].ordinal, form->o);
 }
 
-/* What the checksum of a block is combined with: its number and that of its entries. */
-PF_BODY uint32_t pf_key_seed(uint64_t number, uint64_t n) { return (uint32_t)pf_fmix64(number << 32 | n); }
+/* What the checksum of a block is combined with: its segment, its number and that of its entries. */
+PF_BODY uint32_t pf_key_seed(const pf_key_form *form, uint64_t number, uint64_t n) {
+    return (uint32_t)pf_fmix64(number << 32 | n) ^ form->seal;
+}
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 

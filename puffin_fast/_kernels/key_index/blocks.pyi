@@ -2,7 +2,7 @@
 
 from typing import Any
 
-Form = tuple[int, int, int, int]
+Form = tuple[int, int, int, int, int]
 
 def mix(words: Any, bits: int) -> None: ...
 def unmix(words: Any, bits: int) -> None: ...

@@ -1,6 +1,7 @@
 """Blocks of a key index: hashes of keys, entries written and read; see `blocks.h` for their layout.
 
-A form is the number of bits of a block's number, a slot, a remainder and an ordinal: (b, t, r, o). Arrays of hashes have
+A form is the number of bits of a block's number, a slot, a remainder and an ordinal, and the seal of the segment:
+(b, t, r, o, seal). Arrays of hashes have
 64 bits, those of ordinals and of the entries before each block 32.
 """
 
@@ -22,6 +23,7 @@ cdef extern from "key_index/blocks.h" nogil:
         int t
         int r
         int o
+        uint32_t seal
     ctypedef struct pf_key_entry:
         uint64_t rest
         uint32_t ordinal
@@ -48,7 +50,7 @@ cdef extern from "key_index/blocks.h" nogil:
                         uint64_t* rests, uint32_t* to)
     void pf_key_pack(const pf_key_form* form, const uint64_t* rests, const uint32_t* ordinals, size_t n,
                      uint8_t* block, uint32_t* places, pf_key_entry* entries)
-    uint32_t pf_key_seed(uint64_t number, uint64_t n)
+    uint32_t pf_key_seed(const pf_key_form* form, uint64_t number, uint64_t n)
     int pf_key_find(const pf_key_form* form, const uint8_t* block, size_t size, uint64_t n, uint64_t rest,
                     uint32_t key, uint64_t n_rows, pf_key_hits* hits)
     int pf_key_unpack(const pf_key_form* form, const uint8_t* block, size_t size, uint64_t n, uint64_t number,
@@ -62,7 +64,7 @@ cdef enum:
 
 cdef pf_key_form form_of(object given) except *:
     cdef pf_key_form form
-    form.b, form.t, form.r, form.o = given
+    form.b, form.t, form.r, form.o, form.seal = given
     if not (0 <= form.b <= MAX_BLOCK_BITS and 0 <= form.t <= MAX_SLOT_BITS and 0 <= form.r <= 64 and 0 <= form.o <= 32
             and form.b + form.t + form.r <= 64):
         raise ValueError(f"form: expected bits of a block, a slot, a remainder and an ordinal, found {given}")
@@ -142,7 +144,7 @@ def pack(hashes, ordinals, form):
     Args:
         hashes: words of b + t + r bits.
         ordinals: of o bits, of 4 bytes.
-        form: (b, t, r, o).
+        form: (b, t, r, o, seal).
 
     Returns:
         The number of entries before each block and after the last, of 4 bytes; and the blocks.
@@ -188,7 +190,7 @@ def pack(hashes, ordinals, form):
             total = 0
             if not crc32(out + start + SUM_BYTES, size - start - SUM_BYTES, &total):
                 raise MemoryError("the checksum of a block")
-            store32(out + start, total ^ pf_key_seed(i, before[i + 1] - before[i]))
+            store32(out + start, total ^ pf_key_seed(&bits, i, before[i + 1] - before[i]))
     finally:
         free(next)
         free(rests)
@@ -205,7 +207,7 @@ def block_starts(before, size_t first, form):
     Args:
         before: the number of entries before blocks, of 4 bytes.
         first: the number of the first of these blocks.
-        form: (b, t, r, o).
+        form: (b, t, r, o, seal).
 
     Returns:
         Words of 8 bytes.
@@ -233,7 +235,7 @@ cdef int check_block(const pf_key_form* form, Buffer data, uint64_t base, const 
     block[0], size[0], n[0] = data.data + (start - base), stop - start, last - first
     if not crc32(block[0] + SUM_BYTES, size[0] - SUM_BYTES, &total):
         return PF_KEY_DAMAGED
-    return 0 if total ^ pf_key_seed(number, n[0]) == load32(block[0]) else PF_KEY_DAMAGED
+    return 0 if total ^ pf_key_seed(form, number, n[0]) == load32(block[0]) else PF_KEY_DAMAGED
 
 
 def find(data, uint64_t base, before, hashes, form, uint64_t n_rows):
@@ -244,7 +246,7 @@ def find(data, uint64_t base, before, hashes, form, uint64_t n_rows):
         base: where they begin, from the beginning of the first block of the index on.
         before: the number of entries before each block of the index and after the last, of 4 bytes.
         hashes: words of b + t + r bits, ascending; their blocks are in `data`.
-        form: (b, t, r, o).
+        form: (b, t, r, o, seal).
         n_rows: ordinals are below.
 
     Returns:

@@ -6,7 +6,9 @@ Only the columns that determine the live files are read. A complete action is re
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -69,17 +71,26 @@ def _plain(action: dict[str, Any]) -> dict[str, Any]:
     stats = action.pop("stats_parsed", None)
     action.pop("partitionValues_parsed", None)
     if action.get("stats") is None and stats is not None:
-        action["stats"] = json.dumps(_drop_nulls(stats), default=_json_value, separators=(",", ":"))
+        action["stats"] = json.dumps(_drop_nulls(stats, _is_json), default=_json_value, separators=(",", ":"))
     vector = action.get("deletionVector")
     if vector is not None:
         action["deletionVector"] = {name: value for name, value in vector.items() if value is not None}
     return {name: value for name, value in action.items() if value is not None}
 
 
-def _drop_nulls(value: Any) -> Any:
+def _drop_nulls(value: Any, kept: Callable[[Any], bool] = lambda inner: inner is not None) -> Any:
     if isinstance(value, dict):
-        return {name: _drop_nulls(inner) for name, inner in value.items() if inner is not None}
+        return {name: _drop_nulls(inner, kept) for name, inner in value.items() if kept(inner)}
     return value
+
+
+def _is_json(value: Any) -> bool:
+    """Whether JSON has a value of parsed statistics: no null, no infinity, no NaN, no decimal that a number rounds."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Decimal):
+        return Decimal(repr(float(value))) == value
+    return value is not None
 
 
 def _json_value(value: Any) -> Any:

@@ -37,6 +37,8 @@ COMMITS = 10
 GROUP_ROWS = 50_000
 """Actions that are held as dictionaries at a time."""
 
+_MOST_DIGITS = 18
+
 _TEXTS = pa.map_(pa.string(), pa.string())
 _FILE = [("path", pa.string()), ("partitionValues", _TEXTS), ("size", pa.int64())]
 _ROW_IDS = [("baseRowId", pa.int64()), ("defaultRowCommitVersion", pa.int64())]
@@ -103,8 +105,8 @@ def write_checkpoint_if_due(storage: TableStorage, version: int, configuration: 
     No reader needs it, so a failure is a warning in the log.
     """
     interval = configuration.get(INTERVAL, "")
-    every = int(interval) if interval.isascii() and interval.isdigit() and int(interval) else COMMITS
-    if version % every:
+    is_number = interval.isascii() and interval.isdigit() and len(interval) <= _MOST_DIGITS
+    if version % ((int(interval) if is_number else 0) or COMMITS):
         return
     try:
         write_checkpoint(storage, version)

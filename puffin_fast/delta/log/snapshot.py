@@ -290,6 +290,8 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
     live, paths_differ = _live(base, tail)
     domains = {action["domain"]: action for _, name, action in others if name == "domainMetadata"}
     commit_info = [action for at, name, action in others if name == "commitInfo" and at == segment.version]
+    if not segment.commits:
+        commit_info = _commit_info(storage, segment.version)
     return Snapshot(
         storage,
         segment.version,
@@ -306,6 +308,17 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
         pa.concat_tables([*([base.removes] if base else []), tail.removes]),
         others,
     )
+
+
+def _commit_info(storage: TableStorage, version: int) -> list[dict[str, Any]]:
+    """The `commitInfo` of a version that was read from its checkpoint, which has none; empty if the commit is gone."""
+    path = commit_path(version)
+    try:
+        data = storage.read(path)
+    except NotFoundError:
+        return []
+    found = read_commits([(version, f"{storage.root}/{path}", data)], list)
+    return [action for _, name, action in found.others if name == "commitInfo"]
 
 
 def in_commit_timestamp(commit_info: Mapping[str, Any], path: str) -> int | None:

@@ -47,7 +47,6 @@ from puffin_fast.key_index import (
     encode_words,
     in_memory,
     kind_of,
-    may_hold,
     merge,
 )
 from puffin_fast.limits import KEY_INDEX_BYTES
@@ -240,7 +239,7 @@ class _Build:
             taken: set[str] = set()
             for stored in found[self._ids]:
                 live = {file.location for file in stored.segment.files if self._is_live(file)}
-                if not live - taken or not all(map(may_hold, stored.segment.kinds, self._kinds)):
+                if not live - taken or not stored.segment.may_hold(self._kinds):
                     continue
                 if live & taken or not self._is_sound(stored):
                     continue
@@ -345,13 +344,13 @@ class _Build:
                 )
                 continue
             if files and n_rows + data.record_count > self._most_rows:
-                yield encode_words(self._kinds, words, files)
+                yield encode_words(self._kinds, words, files, self._ids)
                 files, words, n_rows = [], [], 0
             files.append(covered(data))
             words += found
             n_rows += data.record_count
         if files:
-            yield encode_words(self._kinds, words, files)
+            yield encode_words(self._kinds, words, files, self._ids)
 
     def _merge(self) -> bool:
         """Merges segments that are many, or mostly of dead data files. Returns whether it did."""

@@ -106,13 +106,13 @@ def opened(
 def new_segment(read: Read, path: str, blob: BlobMetadata) -> Segment:
     """Reads and checks a segment without its blocks."""
     made = Segment(read, blob.length, f"{path}: blob at offset {blob.offset}")
-    if len(made.kinds) != len(blob.fields):
+    if made.fields != tuple(blob.fields):
         raise CorruptDataError(
             "key columns of a key index",
             path=path,
             offset=blob.offset,
-            expected=f"{len(blob.fields)} (footer)",
-            found=len(made.kinds),
+            expected=f"{list(blob.fields)} (footer)",
+            found=list(made.fields),
         )
     return made
 

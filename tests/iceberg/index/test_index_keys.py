@@ -385,7 +385,7 @@ def test_a_segment_of_files_of_another_size_or_row_count_is_not_used(racing: Rac
             known = key_index.Segment(key_index.in_memory(data), len(data))
             files = [file._replace(**{wrong: getattr(file, wrong) + 1}) for file in known.files]
             n_rows = sum(file.n_rows for file in files)
-            return key_index.encode([pa.array([10**6] * n_rows, pa.int64())], files)
+            return key_index.encode([pa.array([10**6] * n_rows, pa.int64())], files, known.fields)
 
         replaced(table, other)
         assert iceberg.scan(table, "n = 5").count() == 1
@@ -551,7 +551,7 @@ def test_verify_compares_an_index_with_the_rows(racing: RacingCatalog, name: str
     def other(data: bytes) -> bytes:
         known = key_index.Segment(key_index.in_memory(data), len(data))
         values = rows(0, N * EACH)[name].combine_chunks()
-        return key_index.encode([values], known.files)  # whose data files are in another order
+        return key_index.encode([values], known.files, known.fields)  # whose data files are in another order
 
     replaced(table, other)
     assert list(iceberg.verify(table)) == []
@@ -623,3 +623,52 @@ def test_equality_deletes_are_converted_as_without_an_index(
 
 def rows_live(table: Table) -> list[Any]:
     return sorted(iceberg.scan(table).to_arrow().to_pylist(), key=str)
+
+
+def test_hashed_decimals_of_more_digits_are_read_from_the_files(racing: RacingCatalog) -> None:
+    data = pa.table(
+        {
+            "p": pa.array([Decimal(n) for n in range(100)], pa.decimal128(10, 2)),
+            "s": [f"x{n % 7}" for n in range(100)],
+            "n": range(100),
+        }
+    )
+    table = iceberg.create_table(racing, "n.decimals", data.schema)
+    iceberg.append(table, data)
+    for columns in (["p", "s"], ["p"]):
+        iceberg.index_keys(table, columns)
+    with v3_metadata(racing), table.update_schema() as update:
+        update.update_column("p", field_type=DecimalType(20, 2))
+    kind = pa.decimal128(20, 2)
+    for columns in (["p", "s"], ["p"]):
+        given = pa.table({"p": pa.array([Decimal(6)], kind), "s": ["x6"], "n": [-len(columns)]})
+        result = iceberg.upsert(table, given, columns)
+        assert (result.rows_updated, result.rows_inserted) == (1, 0)
+        key = {"p": pa.array([Decimal(7 + len(columns))], kind), "s": [f"x{len(columns) % 7}"]}
+        keys = pa.table({name: key[name] for name in columns})
+        assert iceberg.delete_keys(table, keys, columns).rows_deleted == 1
+    iceberg.index_keys(table, ["p", "s"])  # what no key of the new form finds is indexed again
+    assert (
+        iceberg.delete_keys(
+            table, pa.table({"p": pa.array([Decimal(20)], kind), "s": ["x6"]}), ["p", "s"]
+        ).rows_deleted
+        == 1
+    )
+    assert iceberg.scan(table).count() == 97
+    assert iceberg.verify(table, level="rows") == []
+
+
+def test_a_footer_that_names_another_column_is_damage(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.footers", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    iceberg.append(table, pa.table({"a": range(100), "b": range(100, 0, -1)}))
+    path = local(str(iceberg.index_keys(table, "a").statistics_path))
+    found = bytearray(path.read_bytes())
+    at = found.rindex(b'"fields"')
+    found[found.index(b"1", at)] = ord("2")
+    path.write_bytes(found)
+    assert iceberg.delete_keys(table, [5], "b").rows_deleted == 1
+    rows = iceberg.scan(table).to_arrow()
+    assert 5 not in rows["b"].to_pylist()
+    assert 5 in rows["a"].to_pylist()
+    (finding,) = iceberg.verify(table)
+    assert "key columns of a key index" in finding.message
