@@ -123,6 +123,15 @@ def test_rows_of_a_data_file_are_in_the_order_of_the_table(
         assert prices == sorted(prices, reverse=True)
 
 
+def test_columns_that_are_missing_are_null(spark: SparkSession, racing: RacingCatalog) -> None:
+    for name, spec in (("flat", ()), ("partitioned", ("g", "day(day)"))):
+        table = iceberg.create_table(racing, f"n.{name}", SCHEMA, partition_spec=spec)
+        ps.append(frame(spark, rows(0, 4).select(["id", "price"])), table)
+        assert [(row["id"], row["g"], row["day"]) for row in stored(table)] == [
+            (n, None, None) for n in range(4)
+        ]
+
+
 def test_a_job_is_done_once_and_a_dry_run_writes_nothing(spark: SparkSession, racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", SCHEMA)
     before = files_of(table)

@@ -245,7 +245,11 @@ class _Parser:
         divisor = self._integer()
         if divisor == 0:
             raise self._error(self._tokens[self._at - 1][2], "expected a divisor that is not 0")
-        of: Any = self._operator()[0]
+        found = _OPERATORS.get(self._tokens[self._at][1])
+        if found is None:
+            raise self._expected(f"an operator ({', '.join(_OPERATORS)})")
+        self._at += 1
+        of: Any = found[0]
         return Remainder(column, divisor, COMPARISONS[of], self._integer())
 
     def _integer(self) -> int:

@@ -46,7 +46,7 @@ def placed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: b
         InvalidInputError: a value does not fit its column, or has no partition.
     """
     part: Target = unpack(target)
-    given, schema = Given(part, columns), part.metadata.schema()
+    given, schema = Given(part, columns, whole=True), part.metadata.schema()
     partition: list[PartitionField] = unpack(fields)
     for batch in batches:
         if not batch.num_rows:
@@ -79,7 +79,7 @@ def append(batches: Batches, *, target: bytes, columns: Sequence[str], order: by
         InvalidInputError: a value does not fit its column.
     """
     part: Target = unpack(target)
-    given, rows_in, table = Given(part, columns), unpack(order), TaskTable(part)
+    given, rows_in, table = Given(part, columns, whole=True), unpack(order), TaskTable(part)
     stream = part.metadata.spec().is_unpartitioned() and rows_in is None
     n_rows = 0
 

@@ -22,14 +22,21 @@ class Given:
         columns: names of the table's columns that the rows have, in their order.
         only: those that are wanted; by default all.
         first: number of the first of them among Spark's columns.
+        whole: whether columns of the table that the rows do not have are null.
     """
 
     def __init__(
-        self, table: Target, columns: Sequence[str], only: Collection[str] | None = None, *, first: int = 0
+        self,
+        table: Target,
+        columns: Sequence[str],
+        only: Collection[str] | None = None,
+        *,
+        first: int = 0,
+        whole: bool = False,
     ) -> None:
         schema, only = table.metadata.schema(), columns if only is None else only
         fields = [field for field in schema.fields if field.name in only]
-        self._schema = Schema(*fields, schema_id=schema.schema_id)
+        self._schema = schema if whole else Schema(*fields, schema_id=schema.schema_id)
         self._places = [first + columns.index(field.name) for field in fields]
         self._names = [field.name for field in fields]
 
