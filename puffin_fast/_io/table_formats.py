@@ -16,16 +16,18 @@ _SIGNS = (
 """Formats, a folder that their tables have, and a part of the names of files in it."""
 
 
-def other_format(folder: str, *, filesystem: Any = None) -> str:
+def other_format(folder: str, *, expected: str | None = None, filesystem: Any = None) -> str:
     """Returns what an error says about the format of the table in a folder; empty if there is none that is known.
 
     Args:
-        folder: that has no table of the expected format. If it cannot be listed, that is no error here.
+        folder: of the table. If it cannot be listed, that is no error here.
+        expected: the format of which the table may be; None if it is not of the expected one.
         filesystem: of the folder.
     """
     try:
         for name, inside, part in _SIGNS:
-            if any(part in file for file in names_in(f"{folder}/{inside}", "", filesystem=filesystem)):
+            names = names_in(f"{folder}/{inside}", "", filesystem=filesystem)
+            if name != expected and any(part in file for file in names):
                 return f"; it is a table of {name}: see puffin_fast.{name.lower()}"
     except Exception as error:
         if is_from_outside(error):

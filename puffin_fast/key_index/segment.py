@@ -102,9 +102,14 @@ class KeyWords:
     n_rows: int
 
     @classmethod
-    def of(cls, columns: Sequence[pa.Array]) -> KeyWords:
-        """Returns the keys of columns of one length; raises InvalidInputError for values that cannot be keys."""
-        kinds, n_rows, rows = [canonical.kind_of(column.type) for column in columns], len(columns[0]), None
+    def of(cls, columns: Sequence[pa.Array], kinds: Sequence[str] | None = None) -> KeyWords:
+        """Returns the keys of columns of one length, in their own canonical forms or those of an index that holds them.
+
+        Raises:
+            InvalidInputError: values cannot be keys.
+        """
+        kinds = kinds or [canonical.kind_of(column.type) for column in columns]
+        n_rows, rows = len(columns[0]), None
         if (valid := canonical.not_null(columns)) is not None:
             rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
             columns = [column.filter(valid) for column in columns]

@@ -17,6 +17,7 @@ import pytest
 
 from puffin_fast import delta
 from puffin_fast.delta.log.checkpoint import _plain
+from puffin_fast.errors import NotFoundError
 from tests.delta.test_interop import ids_of_deltalake, ids_of_duckdb
 
 if TYPE_CHECKING:
@@ -210,6 +211,21 @@ def test_times_of_commits_ascend_over_checkpoints(tmp_path: Path, monkeypatch: p
     delta.append(table, rows(6, 3))
     times = [delta.snapshot(table, version=at).commit_info["inCommitTimestamp"] for at in range(4)]
     assert times == sorted(set(times))
+
+
+def test_a_version_that_was_cleaned_away_is_not_found(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", **{"delta.checkpointInterval": "2"})
+    for first in range(0, 18, 3):
+        delta.append(table, rows(first, 3))
+    for path in log(table, ".json"):
+        if int(path.name[:20]) < 5:
+            path.unlink()
+    with pytest.raises(NotFoundError, match="version 3 cannot be built: the log begins at version 4"):
+        delta.scan(table, version=3)
+    log(table, "5.json")[0].unlink()
+    with pytest.raises(NotFoundError, match="version 5 cannot be built"):
+        delta.scan(table, version=5)
+    assert delta.scan(table).count() == 18
 
 
 def test_an_interval_of_thousands_of_digits_is_no_interval(tmp_path: Path) -> None:

@@ -85,12 +85,12 @@ def _drop_nulls(value: Any, kept: Callable[[Any], bool] = lambda inner: inner is
 
 
 def _is_json(value: Any) -> bool:
-    """Whether JSON has a value of parsed statistics: no null, no infinity, no NaN, no decimal that a number rounds."""
+    """Whether JSON has a value of parsed statistics: no null, infinity, NaN, bytes or decimal that a number rounds."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, Decimal):
         return Decimal(repr(float(value))) == value
-    return value is not None
+    return value is not None and not isinstance(value, bytes)
 
 
 def _json_value(value: Any) -> Any:

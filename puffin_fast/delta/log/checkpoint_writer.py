@@ -161,7 +161,9 @@ def _rows(base: Snapshot) -> Iterator[dict[str, Any]]:
         adds = base.adds(range(first, min(first + GROUP_ROWS, n_files)))
         yield from ({"add": _file(add)} for add in adds)
     now = int(time.time() * 1000)
-    yield from ({"remove": _file(remove)} for remove in base.tombstones(now - _retention(base.configuration)))
+    yield from (
+        {"remove": _file(remove)} for remove in base.tombstones(now - _retention(base.configuration, now))
+    )
 
 
 def _file(action: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,10 +179,10 @@ def _metadata(base: Snapshot) -> dict[str, Any]:
     return {**action, "format": format, "configuration": list(base.configuration.items())}
 
 
-def _retention(configuration: Mapping[str, str]) -> int:
+def _retention(configuration: Mapping[str, str], now: int) -> int:
     """Milliseconds for which removed files stay in checkpoints; a week by default, always if it is not understood."""
     text = configuration.get(RETENTION, "interval 7 days").lower().removeprefix("interval").strip()
     parts = re.findall(r"(\d+)\s*([a-z]+?)s?\b", text)
     if not parts or any(unit not in _UNITS for _, unit in parts):
-        return int(time.time() * 1000)
-    return sum(int(number) * _UNITS[unit] for number, unit in parts) * 1000
+        return now
+    return min(now, sum(int(number[:_MOST_DIGITS]) * _UNITS[unit] for number, unit in parts) * 1000)

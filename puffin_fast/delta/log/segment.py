@@ -148,9 +148,10 @@ class LogListing:
         if len(commits) == wanted - checkpoint:
             return
         missing = next(at for at in range(checkpoint + 1, wanted + 1) if at not in set(commits))
-        if checkpoint < 0 and not any(at < missing for at in commits):
+        is_cleaned = checkpoint < 0 or any(at > missing for at, _ in self.checkpoints)
+        if is_cleaned and not any(at < missing for at in commits):
             first = next(iter(commits), None)
-            start = min([at for at, _ in self.checkpoints], default=first)
+            start = min([at for at, _ in self.checkpoints if at > missing], default=first)
             raise NotFoundError(
                 f"{self.root}: version {wanted} cannot be built: the log begins at version {start}"
             )

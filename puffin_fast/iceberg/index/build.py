@@ -340,7 +340,7 @@ class _Build:
         for data, found in zip(small, in_order(jobs, read, threads, label="reading keys"), strict=True):
             if found is None:
                 self.notes.append(
-                    f"{data.file_path}: columns are found by the name mapping, which may change"
+                    f"{data.file_path}: columns are found by the name mapping, or are values of its partition"
                 )
                 continue
             if files and n_rows + data.record_count > self._most_rows:
@@ -449,21 +449,25 @@ def covered(data: ManifestEntry) -> CoveredFile:
     return CoveredFile(data.file_path, data.file_size_in_bytes, data.record_count)
 
 
-def key_words(reader: DataFiles, data: ManifestEntry, field_ids: Sequence[int]) -> list[KeyWords] | None:
+def key_words(
+    reader: DataFiles, data: ManifestEntry, field_ids: Sequence[int], kinds: Sequence[str] | None = None
+) -> list[KeyWords] | None:
     """Reads the keys of all rows of a data file, deleted ones included.
 
     Args:
         reader: opens data files, with the key columns as fields of its filter.
         data: the data file.
         field_ids: of the key columns, in the order of the index.
+        kinds: the canonical forms of the keys; by default those of the table's types.
 
     Returns:
-        the keys of consecutive rows; None if the columns are found by a name mapping, which may change.
+        the keys of consecutive rows; None if a column is found by a name mapping, which may change, or is not in the
+        file but a value of its partition, which another manifest may state otherwise.
     """
     file = reader.open(data)
-    if file.schema.by_names:
+    if file.schema.by_names or any(id in file.constants and id not in file.schema for id in field_ids):
         return None
     return [
-        KeyWords.of([plain(batch.filter_values[field_id]) for field_id in field_ids])
+        KeyWords.of([plain(batch.filter_values[field_id]) for field_id in field_ids], kinds)
         for batch in file.batches()
     ]

@@ -87,8 +87,8 @@ def _check_keys(
     if any(schema.find_column_name(field_id) is None for field_id in stored.blob.fields):
         return
     fields = [schema.find_field(field_id) for field_id in stored.blob.fields]
-    if tuple(form_of(storage_type(field.field_type)) for field in fields) != segment.kinds:
-        return
+    if not segment.may_hold(tuple(form_of(storage_type(field.field_type)) for field in fields)):
+        return  # no plan uses it
     reader = DataFiles(table.io, table.metadata, schema, stored.blob.fields)
     try:
         for file, keys in segment.keys_by_file(stored.read):
@@ -96,7 +96,7 @@ def _check_keys(
             if data is None or covered(data) != file:
                 continue
             try:
-                parts = key_words(reader, data, stored.blob.fields)
+                parts = key_words(reader, data, stored.blob.fields, segment.kinds)
             except PuffinFastError:
                 continue  # a finding of its own
             if parts is not None and not _same(keys, parts, segment.cut_bits):

@@ -89,7 +89,11 @@ def metadata_of(table: Table) -> TableMetadata:
     """
     if not isinstance(table, Table):
         is_path = is_metadata_path(table)
-        hint = (other_format(str(table)) or f"; this one would be {READ_ONLY}") if is_path else ""
+        hint = (
+            (other_format(str(table), expected="Iceberg") or f"; this one would be {READ_ONLY}")
+            if is_path
+            else ""
+        )
         raise InvalidInputError(
             f"table: expected a PyIceberg table (see catalog.load_table), found {shown_argument(table)}{hint}"
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, StringType
@@ -656,6 +657,37 @@ def test_hashed_decimals_of_more_digits_are_read_from_the_files(racing: RacingCa
     )
     assert iceberg.scan(table).count() == 97
     assert iceberg.verify(table, level="rows") == []
+
+
+def test_verify_compares_decimals_that_have_more_digits_now(racing: RacingCatalog) -> None:
+    data = pa.table({"p": pa.array([Decimal(n) for n in range(100)], pa.decimal128(10, 2))})
+    table = iceberg.create_table(racing, "n.decimals", data.schema)
+    iceberg.append(table, data)
+    iceberg.index_keys(table, "p")
+    with v3_metadata(racing), table.update_schema() as update:
+        update.update_column("p", field_type=DecimalType(20, 2))
+    assert iceberg.verify(table, level="rows") == []
+
+    def other(blob: bytes) -> bytes:
+        known = key_index.Segment(key_index.in_memory(blob), len(blob))
+        return key_index.encode([data["p"].combine_chunks()[::-1]], known.files, known.fields)
+
+    replaced(table, other)
+    (finding,) = iceberg.verify(table, level="rows")
+    assert "expected the keys of" in finding.message
+
+
+def test_values_of_the_partition_are_not_indexed(racing: RacingCatalog) -> None:
+    schema = pa.schema([("p", pa.int64()), ("n", pa.int64())])
+    table = iceberg.create_table(racing, "n.parts", schema, partition_spec=["p"])
+    iceberg.append(table, pa.table({"p": [1] * 5, "n": range(5)}))
+    (task,) = table.scan().plan_files()
+    path = local(task.file.file_path)
+    pq.write_table(pq.read_table(path).select(["n"]), path)
+    result = iceberg.index_keys(table, "p")
+    assert (result.segments, result.data_files_left) == (0, 1)
+    assert "values of its partition" in result.notes[0]
+    assert iceberg.delete_keys(table, [1], "p").rows_deleted == 5
 
 
 def test_a_footer_that_names_another_column_is_damage(racing: RacingCatalog) -> None:
