@@ -186,7 +186,7 @@ def test_a_named_column_of_kinds_and_chunks(apply: Callable[..., Any]) -> None:
             given("_change_type", [("insert", 1, "a"), ("insert", 1, "b")]),
             {},
             InvalidInputError,
-            "two rows of one key",
+            "several rows of one key",
         ),
     ],
 )

@@ -102,6 +102,7 @@ class DeltaTable:
         yield pa.table(builder.execute("SELECT * FROM t").read_all()).to_pylist()
         assert delta.verify(self.table) == []
         used = {path.name for path in Path(self.table).rglob("*") if path.is_file()}
+        used -= {path.name for path in (Path(self.table) / "_delta_log").iterdir()}
         log = "".join(file.read_text() for file in (Path(self.table) / "_delta_log").glob("*.json"))
         for name in used:
             if name.endswith(".parquet") and not name.startswith("."):
