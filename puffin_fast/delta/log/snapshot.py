@@ -289,9 +289,13 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
     check_readable(parsed, storage.root)
     live, paths_differ = _live(base, tail)
     domains = {action["domain"]: action for _, name, action in others if name == "domainMetadata"}
-    commit_info = [action for at, name, action in others if name == "commitInfo" and at == segment.version]
-    if not segment.commits:
-        commit_info = _commit_info(storage, segment.version)
+    commit_info: list[Mapping[str, Any]] = [
+        action for at, name, action in others if name == "commitInfo" and at == segment.version
+    ]
+    if not segment.commits:  # a checkpoint has none
+        path = commit_path(segment.version)
+        with suppress(NotFoundError):
+            commit_info = [commit_info_of(segment.version, f"{storage.root}/{path}", storage.read(path))]
     return Snapshot(
         storage,
         segment.version,
@@ -308,17 +312,6 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
         pa.concat_tables([*([base.removes] if base else []), tail.removes]),
         others,
     )
-
-
-def _commit_info(storage: TableStorage, version: int) -> list[dict[str, Any]]:
-    """The `commitInfo` of a version that was read from its checkpoint, which has none; empty if the commit is gone."""
-    path = commit_path(version)
-    try:
-        data = storage.read(path)
-    except NotFoundError:
-        return []
-    found = read_commits([(version, f"{storage.root}/{path}", data)], list)
-    return [action for _, name, action in found.others if name == "commitInfo"]
 
 
 def in_commit_timestamp(commit_info: Mapping[str, Any], path: str) -> int | None:
