@@ -32,7 +32,7 @@ import pyarrow as pa
 from benchmarks import bench_plan
 from benchmarks.jobs import Contenders, measure_job
 from benchmarks.machine import report
-from benchmarks.rounds import OURS
+from benchmarks.rounds import OURS, checked
 
 ROWS, FILES = 40_000_000, 1000
 POSITIONS, DUCKDB, DELTALAKE = (
@@ -130,20 +130,6 @@ def compared(states: Callable[[], tuple[pa.Table, pa.Table]]) -> int:
         query = "SELECT count(*) FROM (FROM {} EXCEPT ALL FROM {})"
         pairs = (("before", "after"), ("after", "before"))
         return sum(int(connection.sql(query.format(*pair)).fetchone()[0]) for pair in pairs)
-
-
-def checked(call: Callable[[], int], expected: int) -> Callable[[], Any]:
-    """The job; the result is checked outside of the time."""
-
-    def run() -> Callable[[], None]:
-        found = call()
-
-        def check() -> None:
-            assert found == expected, (found, expected)
-
-        return check
-
-    return run
 
 
 def iceberg_job(folder: Path, n_rows: int, n_files: int) -> Contenders:

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from benchmarks.jobs import Contenders, measure_job
 from benchmarks.machine import report
-from benchmarks.rounds import OURS
+from benchmarks.rounds import OURS, checked
 
 ROWS, FILES = 40_000_000, 1000
 WITHOUT, DUCKDB = "without an index", "DuckDB, without a plan"
@@ -90,20 +90,6 @@ class Tables:
         """Keys at random."""
         keys = np.random.default_rng(n).choice(self.keys, n, replace=False)
         return pa.array(keys) if column == "id" else texts(keys)
-
-
-def checked(call: Callable[[], int], expected: int) -> Callable[[], Any]:
-    """The job; the result is checked outside of the time."""
-
-    def run() -> Callable[[], None]:
-        found = call()
-
-        def check() -> None:
-            assert found == expected, (found, expected)
-
-        return check
-
-    return run
 
 
 def in_duckdb(paths: list[str], keys: pa.Array, column: str) -> int:

@@ -71,6 +71,20 @@ def medians(samples: Mapping[str, list[Figures]]) -> dict[str, Figures]:
     }
 
 
+def checked(call: Callable[[], int], expected: int) -> Callable[[], Any]:
+    """A job for `take_turns`, whose result is checked outside of the time."""
+
+    def run() -> Callable[[], None]:
+        found = call()
+
+        def check() -> None:
+            assert found == expected, (found, expected)
+
+        return check
+
+    return run
+
+
 def compare(
     job: str, figures: dict[str, Figures], targets: Mapping[str, float], *, by: str = "cpu"
 ) -> dict[str, Any]:

@@ -227,15 +227,9 @@ class _Given:
         schema, rows = metadata.schema(), self.rows
         fields = [field for field in metadata.spec().fields if not isinstance(field.transform, VoidTransform)]
         if fields:
-            kinds = [
-                (
-                    name,
-                    NestedField(at + 1, name, field.transform.result_type(schema.find_type(field.source_id))),
-                )
-                for at, field in enumerate(fields)
-                for name in (f"k{at}",)
-            ]
-            partition = spark_schema(kinds)
+            kinds = [field.transform.result_type(schema.find_type(field.source_id)) for field in fields]
+            named = [(f"k{at}", NestedField(at + 1, f"k{at}", kind)) for at, kind in enumerate(kinds)]
+            partition = spark_schema(named)
             both = StructType([*rows.schema.fields, *from_arrow_schema(partition).fields])
             body = over_batches(_BODIES, "placed", **options, fields=pack(fields))
             placed = mapped(rows, body, both)

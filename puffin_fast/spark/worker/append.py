@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -108,12 +109,12 @@ def _groups(batches: Batches, *, stream: bool) -> Iterator[Batches]:
         return
     first = next(some, None)
     if first is not None:
-        yield (batch for part in ([first], some) for batch in part)
+        yield chain([first], some)
 
 
 def _reader(batches: Batches) -> pa.RecordBatchReader:
     first = next(batches)
-    return pa.RecordBatchReader.from_batches(first.schema, (b for part in ([first], batches) for b in part))
+    return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
 
 
 def _in_order(table: TaskTable, rows: pa.Table, order: RowOrder | None) -> list[ManifestEntry]:
