@@ -12,7 +12,7 @@ from puffin_fast._run.keywords import name_keywords, no_attribute
 from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("delta"):
-    from puffin_fast.delta.changes.changes import DeltaChanges, changes
+    from puffin_fast.delta.changelog.changes import DeltaChanges, changes
     from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
     from puffin_fast.delta.dml.overwrite import (
         AppendResult,

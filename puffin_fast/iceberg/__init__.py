@@ -14,7 +14,7 @@ from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("iceberg"):
     from puffin_fast._run.patches import Acceleration
-    from puffin_fast.iceberg.changes.changes import Changes, changes
+    from puffin_fast.iceberg.changelog.changes import Changes, changes
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.compat.working_table import load_table
     from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_keys, delete_positions
@@ -44,7 +44,7 @@ with imports_of_extra("iceberg"):
     from puffin_fast.iceberg.patches.accelerate import accelerate
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.iceberg.plan.files import Plan, plan_files
-    from puffin_fast.iceberg.scan.scan import Scan, scan
+    from puffin_fast.iceberg.read.scan import Scan, scan
     from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
     from puffin_fast.rows.findings import Findings

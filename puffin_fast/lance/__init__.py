@@ -5,8 +5,8 @@ Needs the extra ``lance``.
 
 from __future__ import annotations
 
+from puffin_fast.lance.checks import verify
 from puffin_fast.lance.deletions import delete_positions, vectors
-from puffin_fast.lance.verify import verify
 
 __all__ = ["delete_positions", "vectors", "verify"]
 

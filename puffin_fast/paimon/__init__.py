@@ -9,10 +9,10 @@ from __future__ import annotations
 from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("paimon"):
-    from puffin_fast.paimon.accelerate import accelerate
-    from puffin_fast.paimon.delete import DeleteResult, convert_vectors, delete, delete_positions
-    from puffin_fast.paimon.vectors import vectors
-    from puffin_fast.paimon.verify import verify
+    from puffin_fast.paimon.checks import verify
+    from puffin_fast.paimon.deletions import DeleteResult, convert_vectors, delete, delete_positions
+    from puffin_fast.paimon.patches import accelerate
+    from puffin_fast.paimon.stored_vectors import vectors
 
 __all__ = ["DeleteResult", "accelerate", "convert_vectors", "delete", "delete_positions", "vectors", "verify"]
 

@@ -38,7 +38,7 @@ from puffin_fast.errors import (
 from puffin_fast.limits import check_metadata_size
 from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, live_files
 from puffin_fast.paimon.snapshot_files import SnapshotFiles, SnapshotRefusedError
-from puffin_fast.paimon.vectors import read_record
+from puffin_fast.paimon.stored_vectors import read_record
 
 KNOWN_VERSIONS = ("2.1",)
 

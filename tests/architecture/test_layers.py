@@ -49,15 +49,15 @@ FOLDERS = {
         "plan",
         "commit",
         "index",
-        "deletes",
-        "scan",
-        "changes",
+        "delete_files",
+        "read",
+        "changelog",
         "statistics",
         "dml",
         "maintenance",
         "patches",
     ),
-    "delta": ("log", "read", "changes", "dml", "maintenance"),
+    "delta": ("log", "read", "changelog", "dml", "maintenance"),
     "spark": ("session", "worker", "dataframe", "table", "sources"),
 }
 """The folders of a package, from the ground up: a folder imports only from those before it."""
@@ -78,7 +78,7 @@ FOREIGN = {
 }
 """Packages that are not for everyone, and who may import them."""
 
-PRIVATE_MODULES = ("_pyiceberg/", "iceberg/compat/", "iceberg/scan/pyiceberg_scans.py")
+PRIVATE_MODULES = ("_pyiceberg/", "iceberg/compat/", "iceberg/read/pyiceberg_scans.py")
 """The folders and the file that may use PyIceberg's private parts; the file is for PyIceberg's own scans."""
 
 PUBLIC = ("arrow", "bitmap", "errors", "limits")

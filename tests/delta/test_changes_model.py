@@ -25,7 +25,7 @@ from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.rows.filters.filters import RowFilter
 from tests.conftest import require_module
-from tests.iceberg.changes.states import SIGNS, Row, expected, frozen, lines_of, signed
+from tests.iceberg.changelog.states import SIGNS, Row, expected, frozen, lines_of, signed
 
 HISTORIES = int(os.environ.get("PUFFIN_FAST_HISTORIES", "3"))
 STEPS = 14

@@ -24,7 +24,7 @@ from puffin_fast import delta
 from tests import jars
 from tests.conftest import JVM
 from tests.delta.test_delete import Racing
-from tests.iceberg.changes.states import SIGNS
+from tests.iceberg.changelog.states import SIGNS
 
 CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
 

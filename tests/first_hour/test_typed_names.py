@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,3 +43,9 @@ def test_unknown_names_are_attribute_errors() -> None:
     for module in (pf, pf.iceberg, pf.delta, pf.spark):
         with pytest.raises(AttributeError, match="nope"):
             module.nope  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_no_name_is_a_function_and_a_package() -> None:
+    for module in (pf, pf.iceberg, pf.delta, pf.paimon, pf.lance, pf.spark, pf.dv, pf.puffin):
+        for name in {found.name for found in pkgutil.iter_modules(module.__path__)} & set(dir(module)):
+            assert inspect.ismodule(getattr(module, name)), f"{module.__name__}.{name}"

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from tests.iceberg.changes.states import frozen
-from tests.iceberg.changes.test_changes_model import check_history
+from tests.iceberg.changelog.states import frozen
+from tests.iceberg.changelog.test_changes_model import check_history
 from tests.interop.conftest import attached
 from tests.interop.spark_histories import MODES, SparkHistory
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from puffin_fast import dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import _frame
-from puffin_fast.dv.convert import FORMATS
+from puffin_fast.dv.conversion import FORMATS
 from tests import malformed_formats, oracle, oracle_formats, strategies
 
 GOLDEN = Path(__file__).parents[1] / "golden"

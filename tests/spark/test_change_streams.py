@@ -19,7 +19,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from puffin_fast.spark.session.sessions import pyspark_version
 from puffin_fast.spark.worker.tasks import unpack
 from tests.conftest import require_module
-from tests.iceberg.changes.states import lines_of
+from tests.iceberg.changelog.states import lines_of
 from tests.spark.test_scans import COLUMNS, every_type
 from tests.verbs.test_applied_changes import Source, made, of
 

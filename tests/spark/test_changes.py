@@ -17,10 +17,10 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from puffin_fast.spark.session.sessions import own_errors
 from puffin_fast.spark.table.changes import change_bins
 from tests.delta.test_changes_model import KINDS, History
-from tests.iceberg.changes.states import frozen
+from tests.iceberg.changelog.states import frozen
 from tests.iceberg.conftest import local, racing
 from tests.iceberg.dml.test_model import Machine
-from tests.iceberg.scan.test_scan import ROWS, table
+from tests.iceberg.read.test_scan import ROWS, table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

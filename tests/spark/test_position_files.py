@@ -16,7 +16,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError
 from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
-from tests.iceberg.deletes.test_position_files import GRANULARITY, check, made, position_files
+from tests.iceberg.delete_files.test_position_files import GRANULARITY, check, made, position_files
 from tests.spark.faults.flaky import FlakyFileIO
 from tests.spark.test_convert import copy_of
 

@@ -39,7 +39,7 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundErro
 from puffin_fast.spark.session.sessions import own_errors
 from tests.iceberg.conftest import local, racing
 from tests.iceberg.maintenance.test_convert import random_table
-from tests.iceberg.scan.test_scan import ROWS, table
+from tests.iceberg.read.test_scan import ROWS, table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

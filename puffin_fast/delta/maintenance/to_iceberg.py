@@ -32,14 +32,14 @@ from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.schema import NAME_MAPPING, ROW_TRACKING
 from puffin_fast.delta.read.tasks import DeltaFile, DeltaTask
 from puffin_fast.dv import iceberg
-from puffin_fast.dv.convert import convert
+from puffin_fast.dv.conversion import convert
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.engine_types import warn_of_types
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.deletes.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
+from puffin_fast.iceberg.delete_files.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
 from puffin_fast.puffin.vectors import write_vectors

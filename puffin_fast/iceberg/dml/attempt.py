@@ -17,7 +17,7 @@ from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.commit.request import Committed, Request, committed_before, head_of
 from puffin_fast.iceberg.compat.table_properties import choice_property
-from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes, write_deletes
+from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms

@@ -40,7 +40,7 @@ from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.parquet_writer import create_parquet
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property, target_file_size
-from puffin_fast.iceberg.deletes.position_files import CODECS
+from puffin_fast.iceberg.delete_files.position_files import CODECS
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry, check_transforms
 from puffin_fast.rows.keys.key_columns import column_of
 from puffin_fast.rows.keys.transforms import partition_values

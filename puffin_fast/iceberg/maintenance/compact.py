@@ -15,9 +15,9 @@ from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
-from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
-from puffin_fast.iceberg.deletes.writer import ChangeTerms
+from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as target_file_size_of
+from puffin_fast.iceberg.delete_files.deletion_vectors import write_deletion_vectors
+from puffin_fast.iceberg.delete_files.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.puffin.vectors import read_ranges

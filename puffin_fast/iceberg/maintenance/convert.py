@@ -18,8 +18,8 @@ from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
-from puffin_fast.iceberg.deletes.writer import ChangeTerms
+from puffin_fast.iceberg.delete_files.deletion_vectors import write_deletion_vectors
+from puffin_fast.iceberg.delete_files.writer import ChangeTerms
 from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.index.stored import indexed
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, older_than, rewrite

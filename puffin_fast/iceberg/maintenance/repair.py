@@ -21,8 +21,8 @@ from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
-from puffin_fast.iceberg.deletes.writer import ChangeTerms
+from puffin_fast.iceberg.delete_files.deletion_vectors import write_deletion_vectors
+from puffin_fast.iceberg.delete_files.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.puffin_checks import check_frame
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.iceberg.manifest import Key, key_of

@@ -13,7 +13,7 @@ from puffin_fast._show.html import HtmlFields
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of, repeated
-from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes
+from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, take_inventory
 from puffin_fast.rows.deletes.outcome import Outcome

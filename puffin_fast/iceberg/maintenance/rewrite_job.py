@@ -37,7 +37,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of
 from puffin_fast.iceberg.compat.table_properties import target_file_size
-from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
+from puffin_fast.iceberg.delete_files.writer import ChangeTerms, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE
 from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup, with_new_ids
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from puffin_fast.dv.convert import FORMATS
+from puffin_fast.dv.conversion import FORMATS
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.spark.dataframe.functions import theta_estimate
 from puffin_fast.spark.session.executor_calls import mapped, over_batches

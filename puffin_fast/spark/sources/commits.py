@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyiceberg.catalog import load_catalog
 
-from puffin_fast.delta.changes.changes import changes as delta_changes
-from puffin_fast.delta.changes.versions import Ends as Versions
-from puffin_fast.delta.changes.versions import Versions as Range
+from puffin_fast.delta.changelog.changes import changes as delta_changes
+from puffin_fast.delta.changelog.versions import Ends as Versions
+from puffin_fast.delta.changelog.versions import Versions as Range
 from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.changes.changes import changes as iceberg_changes
-from puffin_fast.iceberg.changes.history import Ends, History
+from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
+from puffin_fast.iceberg.changelog.history import Ends, History
 from puffin_fast.iceberg.compat.working_table import complete_metadata, load_table
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.spark.sources.stream_options import LATEST, StreamOptions
@@ -27,7 +27,7 @@ from puffin_fast.spark.sources.stream_options import LATEST, StreamOptions
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from puffin_fast.iceberg.changes.change_scan import ChangeScan
+    from puffin_fast.iceberg.changelog.change_scan import ChangeScan
 
 _AGAIN = "begin a query with a new checkpoint"
 

@@ -13,7 +13,7 @@ from pyiceberg.types import NestedField
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Committed, Request
-from puffin_fast.iceberg.deletes.writer import WrittenDeletes
+from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.dml.overwrite import OverwriteResult
 from puffin_fast.iceberg.manifest import check_transforms

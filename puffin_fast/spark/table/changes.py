@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast.delta.changes.changes import changes as delta_changes
-from puffin_fast.iceberg.changes.changes import changes as iceberg_changes
+from puffin_fast.delta.changelog.changes import changes as delta_changes
+from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
 from puffin_fast.rows.changes.states import CommitChanges, FileChange
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.iceberg.changes.change_scan import ChangeScan
+    from puffin_fast.iceberg.changelog.change_scan import ChangeScan
     from puffin_fast.rows.filters.filters import Filter
     from puffin_fast.rows.tasks import Task
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from puffin_fast._run.arguments import check_integer
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
+from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as target_file_size_of
 from puffin_fast.iceberg.maintenance.compact import n_bytes_of, select_vectors
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
 from puffin_fast.spark.session.executor_calls import mapped, over_batches

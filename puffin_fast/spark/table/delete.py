@@ -15,7 +15,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.writer import WrittenDeletes
+from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.filters.filters import Filter, RowFilter

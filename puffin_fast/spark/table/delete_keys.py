@@ -13,7 +13,7 @@ from pyiceberg.types import UUIDType
 from puffin_fast._run.arguments import check_flags, check_integer
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.writer import WrittenDeletes
+from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.deletes.outcome import Outcome

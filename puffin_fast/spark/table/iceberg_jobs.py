@@ -11,7 +11,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import Plan, open_table, run_job
 from puffin_fast.iceberg.commit.request import Committed, Request
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.deletes.writer import WrittenDeletes
+from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.attempt import conflict_filter_of
 from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.iceberg.plan.delete_index import FileTask

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.compat.filesystem import filesystem
-from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as size_of
-from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes
+from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as size_of
+from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest.entries import METRICS
 from puffin_fast.puffin.vectors import DeletionVectorLocation
 from puffin_fast.rows.deletes.outcome import Outcome

@@ -16,7 +16,7 @@ from puffin_fast.delta.read.scan import scan as delta_scan
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.scan.scan import scan as scan_here
+from puffin_fast.iceberg.read.scan import scan as scan_here
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast import arrow
-from puffin_fast.dv.convert import SAME, convert
+from puffin_fast.dv.conversion import SAME, convert
 from puffin_fast.errors import InvalidInputError
 
 VECTORS = pa.schema([("file_path", pa.string()), ("blob", pa.binary()), ("cardinality", pa.int64())])

@@ -22,7 +22,7 @@ from puffin_fast._io import open_sink
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import delta
-from puffin_fast.iceberg.deletes.deletion_vectors import size_of
+from puffin_fast.iceberg.delete_files.deletion_vectors import size_of
 from puffin_fast.puffin.vectors import DeletionVectorLocation, write_vectors
 from puffin_fast.spark.worker.merge import merge
 from puffin_fast.spark.worker.rows import WRITTEN

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.deletes.position_files import PositionFiles
+from puffin_fast.iceberg.delete_files.position_files import PositionFiles
 from puffin_fast.rows.deletes.loader import Decode, DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import Cast, stored

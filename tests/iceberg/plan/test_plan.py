@@ -33,7 +33,7 @@ from puffin_fast.iceberg.manifest import (
     write_manifest_list,
 )
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.iceberg.read.scan import scan
 from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 
 IO = PyArrowFileIO()

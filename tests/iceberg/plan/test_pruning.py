@@ -27,7 +27,7 @@ from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.plan import pruning
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.iceberg.read.scan import scan
 from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.test_plan import data, equal, positions, table_of, vector
 

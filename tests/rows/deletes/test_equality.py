@@ -22,7 +22,7 @@ from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.iceberg.read.scan import scan
 from puffin_fast.rows.files.conversion import storage_type
 from puffin_fast.rows.keys.key_set import KeySet
 

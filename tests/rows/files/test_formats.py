@@ -48,7 +48,7 @@ from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
 from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.iceberg.manifest import ADDED, DATA, EQUALITY_DELETES, POSITION_DELETES, ManifestEntry
-from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.iceberg.read.scan import scan
 from tests.iceberg.layouts import LAYOUTS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.iceberg.read.scan import scan
 from puffin_fast.rows.files import parquet
 from puffin_fast.rows.scan import splits
 from puffin_fast.rows.scan.splits import JOBS_PER_THREAD, jobs_of

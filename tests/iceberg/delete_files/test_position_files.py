@@ -14,7 +14,7 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, upgrade
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.iceberg.read.scan import scan
 from tests.iceberg.conftest import files_of, local, rows_of, rows_of_duckdb
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_the_files_are_what_the_specification_says(
 def test_large_files_are_cut_and_sorted(
     shared_catalog: SqlCatalog, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from puffin_fast.iceberg.deletes import position_files as module
+    from puffin_fast.iceberg.delete_files import position_files as module
 
     monkeypatch.setattr(module, "ROW_GROUP_ROWS", 40)
     table = made(

@@ -15,14 +15,14 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast.errors import NotFoundError
-from tests.iceberg.changes.states import expected, lines_of, signed, state
+from tests.iceberg.changelog.states import expected, lines_of, signed, state
 from tests.iceberg.dml.test_model import Machine
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
-    from tests.iceberg.changes.states import Row
+    from tests.iceberg.changelog.states import Row
 
 HISTORIES = int(os.environ.get("PUFFIN_FAST_HISTORIES", "6"))
 STEPS = 24

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.scan.row_scan import RowScan, first_rows
+from puffin_fast.iceberg.read.row_scan import RowScan, first_rows
 from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.changes.copies import LINEAGE
 from puffin_fast.rows.changes.lines import ChangeReader, commit_fields

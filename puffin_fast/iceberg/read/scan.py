@@ -19,7 +19,7 @@ from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
-from puffin_fast.iceberg.scan.row_scan import TableScan
+from puffin_fast.iceberg.read.row_scan import TableScan
 from puffin_fast.rows.scan.file_reader import FileReader
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.rows.changes.lines import WORDS
-from tests.iceberg.changes.states import lines_of
+from tests.iceberg.changelog.states import lines_of
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.test_convert import delete_by_file
 

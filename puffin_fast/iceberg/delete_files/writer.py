@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
-from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size, write_deletion_vectors
-from puffin_fast.iceberg.deletes.position_files import FILE, PositionFiles, granularity_of
+from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size, write_deletion_vectors
+from puffin_fast.iceberg.delete_files.position_files import FILE, PositionFiles, granularity_of
 from puffin_fast.iceberg.manifest import Key, ManifestEntry, key_of
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 

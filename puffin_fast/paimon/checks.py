@@ -13,7 +13,7 @@ from puffin_fast.errors import NotFoundError, PuffinFastError
 from puffin_fast.paimon.data_files import LiveFile, live_data_files
 from puffin_fast.paimon.index_manifest import VectorsFile
 from puffin_fast.paimon.snapshots import TableFiles
-from puffin_fast.paimon.vectors import read_record, vectors_files
+from puffin_fast.paimon.stored_vectors import read_record, vectors_files
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.puffin.vectors import Problem
 from puffin_fast.rows.files.files import reading

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.threads import on_threads
-from puffin_fast.delta.changes.plan import ChangePlanner
-from puffin_fast.delta.changes.versions import Ends, Versions
+from puffin_fast.delta.changelog.plan import ChangePlanner
+from puffin_fast.delta.changelog.versions import Ends, Versions
 from puffin_fast.delta.log.actions import read_file_changes
 from puffin_fast.delta.log.head import load_head
 from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
@@ -25,7 +25,7 @@ from puffin_fast.delta.read.schema import TableSchema
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.changes.change_scan import ChangeScan
+from puffin_fast.iceberg.changelog.change_scan import ChangeScan
 from puffin_fast.rows.changes.lines import FEED_COLUMN
 from puffin_fast.rows.changes.states import Commit, CommitChanges
 from puffin_fast.rows.files.conversion import ProjectionError, arrow_type
