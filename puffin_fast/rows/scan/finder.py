@@ -68,16 +68,17 @@ class Finder:
         (found,) = _Search(self, task, 1).part(0)
         return found
 
-    def matches(self, task: Task) -> Iterator[tuple[int, np.ndarray, Mapping[int, pa.Array]]]:
+    def matches(self, task: Task) -> Iterator[tuple[np.ndarray, np.ndarray, Mapping[int, pa.Array]]]:
         """Yields the batches of a data file, for a matcher that does not fail.
 
         Yields:
-            The first position, a mask of the matching rows, and the matcher's columns by field id. The rows are
-            consecutive: those that are deleted by position are among them.
+            The positions of rows, a mask of the matching ones, and the matcher's columns by field id. Rows that are
+            deleted by position are among them; of a task with candidates, only these are.
         """
         assert not self.matcher.may_fail
         for batch, found in _Search(self, task, 1).batches(0):
-            yield batch.first, found, batch.filter_values
+            if (rows := batch.select()) is not None:
+                yield rows.positions().to_numpy(), found, batch.filter_values
 
     def search(self, tasks: Sequence[Task], threads: int | None = None) -> Iterator[NewDeletes]:
         """Yields the deletes of data files, in their order; large files are searched by several threads.

@@ -44,6 +44,7 @@ from puffin_fast.verbs.options import OnConflict
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
@@ -120,9 +121,10 @@ def delete_keys(
 
         return job.run(nothing, on_conflict)
 
-    few = _collected(rows, fields, broadcast_keys, null_safe=null_safe)
+    few = sent(rows.distinct(), broadcast_keys)
     if few is not None:
-        keys = Keys.of(job.metadata, fields, few)
+        columns = distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
+        keys = Keys.of(job.metadata, fields, columns)
 
         def search(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
             part = job.part(dry_run=dry_run)
@@ -202,16 +204,25 @@ def _paths(kind: DataType, name: str) -> Iterator[list[StructField]]:
             yield from ([field, *path] for path in _paths(field.dataType, name[len(field.name) + 1 :]))
 
 
-def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) -> list[Any] | None:
-    """The distinct keys; None when they exceed the limits. Never more than the limits reach the driver."""
+def sent(rows: DataFrame, limit: int = BROADCAST_KEYS) -> pa.Table | None:
+    """The rows; None when they exceed the limits. Never more than the limits reach the driver."""
     from pyspark.sql.types import BooleanType, StructField, StructType
 
     body = over_batches(_BODIES, "up_to", n_bytes=BROADCAST_BYTES)
     schema = StructType([*rows.schema.fields, StructField(MORE, BooleanType())])
-    few = collected(mapped(rows.distinct().limit(limit + 1), body, schema))
+    few = collected(mapped(rows.limit(limit + 1), body, schema))
     if few.num_rows > limit or few.nbytes > BROADCAST_BYTES or pc.any(few[MORE]).as_py():
         return None
-    return distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
+    return few.drop_columns([MORE])
+
+
+def sent_keys(cached: DataFrame, fields: Fields, metadata: TableMetadata) -> Keys | None:
+    """The keys of `spark_schema`, if they are few."""
+    few = sent(cached)
+    if few is None:
+        return None
+    columns = (column.combine_chunks() for column in few.columns)
+    return Keys.of(metadata, fields, [*map(from_spark, columns, key_schema(fields).types)])
 
 
 def key_ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:

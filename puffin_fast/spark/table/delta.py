@@ -34,7 +34,7 @@ from puffin_fast.spark.dataframe.job_files import run_name
 from puffin_fast.spark.table.job import MAIN, Job, without_history
 from puffin_fast.spark.table.scan import refuse, scan
 from puffin_fast.spark.worker.pack import Place
-from puffin_fast.spark.worker.tasks import Target, pack
+from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -251,18 +251,15 @@ class DeltaJob(Job):
         self.dangling = 0
         self.entries, self.superseded, self.saved = [], {}, []
 
-    def target(self) -> bytes:
-        """The packed `Target` for executors."""
+    def _target(self) -> Target:
         base = self._delete.base
-        return pack(
-            Target(
-                base.snapshot.storage,
-                without_history(base.metadata),
-                self.place,
-                by_name=base.schema.by_name,
-                cast=widened,
-                decode=codec.decode,
-            )
+        return Target(
+            base.snapshot.storage,
+            without_history(base.metadata),
+            self.place,
+            by_name=base.schema.by_name,
+            cast=widened,
+            decode=codec.decode,
         )
 
     def listing(self) -> Any:

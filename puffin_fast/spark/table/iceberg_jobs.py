@@ -14,9 +14,12 @@ from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.attempt import conflict_filter_of
 from puffin_fast.iceberg.dml.delete import DeleteResult
+from puffin_fast.iceberg.index.lookup import narrowed
+from puffin_fast.iceberg.index.stored import indexed
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
+from puffin_fast.rows.keys.keys import Keys
 from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.verbs.options import OnConflict, Options
 
@@ -100,9 +103,18 @@ class DeleteJob:
             if base is None:
                 return WrittenDeletes()
             files = plan_snapshot(table, base, schema, bound, case_sensitive=case_sensitive, metrics=True)
-            return work(files.tasks, conflict_filter)
+            return work(self.narrowed(files.tasks, base, bound), conflict_filter)
 
         return self.run(plan, on_conflict)
+
+    def is_indexed(self, base: Snapshot) -> bool:
+        """Whether the table has an index of keys, of some columns."""
+        return next(indexed(self.table.metadata, base), None) is not None
+
+    def narrowed(self, tasks: list[FileTask], base: Snapshot, bound: Matcher) -> list[FileTask]:
+        """The data files and rows that may match, by an index of keys if the table has one."""
+        exact = isinstance(bound, Keys)
+        return narrowed(self.table.io, self.table.metadata, base, bound.equalities(), tasks, exact=exact)
 
     def conflict_filter(self, bound: Matcher, *, isolation: str = "delete") -> ConflictFilter:
         """Returns which data files added by a concurrent commit conflict with this job; see `conflict_filter_of`."""

@@ -8,6 +8,8 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import pyarrow as pa
+
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as size_of
@@ -31,6 +33,7 @@ from puffin_fast.spark.worker.rows import (
     INSERTED,
     MARKED,
     MATCHED,
+    REPORT,
     SAVED,
     SUPERSEDED,
     TASK,
@@ -41,7 +44,6 @@ from puffin_fast.spark.worker.saved_rows import SavedFile
 from puffin_fast.spark.worker.tasks import Target, pack, pickled_tasks
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +61,9 @@ task costs 0.2 s of CPU time before Python 3.13, which reads the directory of Py
 
 OPEN_BYTES = 512 << 10
 """Cost of opening a data file, expressed in bytes of reading."""
+
+PAGE_BYTES = 1 << 18
+"""Bytes that are read for a row that an index of keys names: pages of the key columns."""
 
 Item = TypeVar("Item")
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -135,7 +140,10 @@ class Job:
 
     def target(self) -> bytes:
         """The packed `Target` for executors."""
-        return pack(Target(self.table.io, without_history(self.table.metadata), self.place))
+        return pack(self._target())
+
+    def _target(self) -> Target:
+        return Target(self.table.io, without_history(self.table.metadata), self.place)
 
     def listing(self) -> Any:
         """The filesystem that lists the folder of its files."""
@@ -145,9 +153,28 @@ class Job:
         """Runs the Spark job once and reads its report."""
         listing = self.listing()
         with tagged(report.sparkSession, self.name):
-            rows = collect_written(report, self.place.location, self.name, listing).to_pylist()
+            rows = collect_written(report, self.place.location, self.name, listing)
+        return self._outcomes(rows, tasks)
+
+    def run_here(
+        self, body: Callable[..., Iterable[pa.RecordBatch]], tasks: Mapping[str, Task]
+    ) -> list[Outcome]:
+        """Runs what an executor would on the driver, for work that takes less time than to start a task.
+
+        Args:
+            body: takes a `Target`, and yields rows of `REPORT`.
+            tasks: the data files, by path.
+        """
+        try:
+            rows = pa.Table.from_batches(body(self._target()), REPORT)
+        except BaseException:
+            self.remove_files()
+            raise
+        return self._outcomes(rows, tasks)
+
+    def _outcomes(self, report: pa.Table, tasks: Mapping[str, Task]) -> list[Outcome]:
         outcomes = []
-        for row in rows:
+        for row in report.to_pylist():
             kind, n_rows, entry = (row.pop(name) for name in ("kind", "n_rows", "entry"))
             data_file = row["data_file"]
             if kind == SUPERSEDED:
@@ -268,7 +295,9 @@ def bins_of_tasks(
 
 
 def _data_bytes(task: WithDeletes) -> int:
-    return task.data.file_size_in_bytes + OPEN_BYTES
+    candidates = getattr(task, "candidates", None)
+    most = task.data.file_size_in_bytes if candidates is None else len(candidates) * PAGE_BYTES
+    return min(task.data.file_size_in_bytes, most) + OPEN_BYTES
 
 
 def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
@@ -283,7 +312,6 @@ def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
 
 def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
     """A DataFrame with one partition per bin: the partitions of a range survive a broadcast join."""
-    import pyarrow as pa
     from pyspark.sql import functions
 
     packed = pa.array([pack(items) for items in bins], pa.binary())
@@ -294,8 +322,6 @@ def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
 
 def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> tuple[DataFrame, bytes]:
     """The rows of `MARKED` that carry the task of each data file, and the lists of `pickled_tasks`."""
-    import pyarrow as pa
-
     pickled, lists = pickled_tasks(tasks.values())
     extra = pa.array(pickled, pa.binary())
     kind, blob = pa.repeat(pa.scalar(TASK, pa.int8()), len(tasks)), pa.nulls(len(tasks), pa.binary())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from puffin_fast.rows.deletes.outcome import Outcome
@@ -10,13 +10,17 @@ from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.table.job import bins_of_tasks, spread, without_metrics
 from puffin_fast.spark.worker.rows import REPORT
-from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.spark.worker.tasks import deleted, pack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from puffin_fast.rows.scan.finder import Finder
     from puffin_fast.spark.table.job import Job
+
+
+FEW_FILES, FEW_ROWS = 256, 1 << 16
+"""So many data files and rows, named by an index of keys, are read by the driver."""
 
 
 def searched(
@@ -34,6 +38,8 @@ def searched(
     known, others = _settled(tasks, finder)
     if not others:
         return known
+    if is_small(others.values()):
+        return known + job.run_here(lambda target: deleted(finder.search([*others.values()]), target), others)
     body = over_batches(
         "puffin_fast.spark.worker.tasks",
         "search",
@@ -43,6 +49,12 @@ def searched(
     )
     report = mapped(spread(session, bins_to_search(others.values())), body, REPORT)
     return known + job.run(report, others)
+
+
+def is_small(tasks: Collection[Task]) -> bool:
+    """Whether so few rows are read, which a key index named, that the driver does it sooner than tasks start."""
+    rows = [-1 if task.candidates is None else len(task.candidates) for task in tasks]
+    return len(rows) <= FEW_FILES and -1 not in rows and sum(rows) <= FEW_ROWS
 
 
 def bins_to_search(tasks: Iterable[Task]) -> list[list[Task]]:

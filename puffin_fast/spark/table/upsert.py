@@ -29,7 +29,7 @@ from puffin_fast.rows.match.matching import check_clauses, fit, written_schema
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
-from puffin_fast.spark.table.delete_keys import key_ends
+from puffin_fast.spark.table.delete_keys import key_ends, sent_keys
 from puffin_fast.spark.table.iceberg_jobs import DeleteJob, Replaced, open_job
 from puffin_fast.spark.table.job import (
     MAIN,
@@ -314,7 +314,12 @@ class _Upsert:
         schema = table.schema()
         tasks: list[FileTask] = []
         if base is not None:
-            files = plan_snapshot(table, base, schema, bounds, metrics=True).tasks
+            keys = None
+            if self.job.is_indexed(base):
+                keys = sent_keys(self.cached.rows.select(*given.keys), given.fields, table.metadata)
+            files = plan_snapshot(table, base, schema, keys or bounds, metrics=True).tasks
+            if keys is not None:
+                files = self.job.narrowed(files, base, keys)
             tasks = [without_metrics(task) for task in files]
         with ExitStack() as held:
             outcomes = part.run(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
@@ -115,14 +114,14 @@ def candidates(
     loader = DeleteLoader(table.io, table.decode)
     for number, task in items_of(batches):
         dead = loader.of(task) if live and (task.vector or task.position_deletes) else PositionBitmap()
-        for first, keep, columns in finder.matches(task):
+        for positions, keep, columns in finder.matches(task):
             if dead:
-                keep = keep & ~dead.contains(np.arange(first, first + len(keep)))
+                keep = keep & ~dead.contains(positions)
             keys = [normalize_floats(columns)[field_id] for field_id in matcher.field_ids]
             if not null_safe:
                 for key in keys:
                     keep = keep & key.is_valid().to_numpy(zero_copy_only=False)
-            where = [pa.repeat(pa.scalar(number, pa.int32()), len(keep)), np.arange(first, first + len(keep))]
+            where = [pa.repeat(pa.scalar(number, pa.int32()), len(keep)), positions]
             arrays: list[Any] = [*map(for_spark, keys), *map(pa.array, where)]
             yield pa.RecordBatch.from_arrays(arrays, names).filter(pa.array(keep))
 

@@ -2,7 +2,7 @@
 
 A file is ``{job}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, or ``.parquet`` where it holds position deletes
 of a table of format version 2. A retried or speculative task has another attempt id and writes other files. Only
-the files that are named in rows which the driver received are committed.
+the files that are named in rows which the driver received are committed. Files of the driver are ``{job}-driver-…``.
 
 A Delta table names its files by UUIDs, ``deletion_vector_{uuid}.bin``; they lie in a folder of the run alone, so that
 the driver finds those that it did not receive.
@@ -47,13 +47,12 @@ class Place:
     records: bool = False
 
     def paths(self, suffix: str) -> Callable[[int], str]:
-        """A function from the number of a file to its path, for this attempt of the task."""
+        """A function from the number of a file to its path, for this attempt of the task, or for the driver."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        assert context is not None, "only tasks write"
-        stem = f"{self.location}/{self.job}-{context.partitionId():05d}-{context.taskAttemptId()}"
-        return lambda number: f"{stem}-{number:04d}{suffix}"
+        by = "driver" if context is None else f"{context.partitionId():05d}-{context.taskAttemptId()}"
+        return lambda number: f"{self.location}/{self.job}-{by}-{number:04d}{suffix}"
 
 
 def write_files(

@@ -1,0 +1,151 @@
+"""Deletes and upserts on executors have the same results with an index of keys as without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast import spark as ps
+from puffin_fast.iceberg.index import lookup
+from puffin_fast.rows.files.reader import DataFiles
+from puffin_fast.spark.table import upsert
+from puffin_fast.spark.table.job import Job
+from puffin_fast.spark.table.search import searched
+from tests.iceberg.conftest import RacingCatalog, local, racing
+from tests.iceberg.index.test_index_keys import EACH, N, make, numbers, rows
+from tests.spark.test_convert import copy_of
+from tests.spark.test_keys import JOINED, SENT, facts
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+__all__ = ["racing"]
+
+DRIVER, EXECUTORS = 1 << 16, 0
+"""Values of `FEW_ROWS` with which rows that an index names are read by the driver, or by executors."""
+
+
+@pytest.fixture(autouse=True)
+def every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates narrow small data files, too."""
+    monkeypatch.setattr(lookup, "ROWS_PER_CANDIDATE", 0)
+
+
+def damage(table: Table) -> None:
+    """Changes each 50th byte of the segments."""
+    for statistics in table.refresh().metadata.statistics:
+        path = Path(local(statistics.statistics_path))
+        data = bytearray(path.read_bytes())
+        for at in range(100, statistics.file_size_in_bytes - statistics.file_footer_size_in_bytes, 50):
+            data[at] ^= 1
+        path.write_bytes(data)
+
+
+def lose(table: Table) -> None:
+    for statistics in table.refresh().metadata.statistics:
+        Path(local(statistics.statistics_path)).unlink()
+
+
+@pytest.mark.parametrize(
+    ("columns", "few"), [(["id"], EXECUTORS), (["s"], EXECUTORS), (["d"], DRIVER), (["i", "s"], DRIVER)]
+)
+def test_keys_are_deleted_as_without_an_index(
+    spark: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, columns: list[str], few: int
+) -> None:
+    monkeypatch.setattr(f"{searched.__module__}.FEW_ROWS", few)
+    table = make(racing)
+    iceberg.delete(table, "n < 40 or i = 3")
+    plain = copy_of(racing, table)
+    iceberg.index_keys(table, columns)
+    for one in (table, plain):
+        iceberg.append(one, rows(N * EACH, N * EACH + 50))
+    keys = rows(100, 300).select(columns).slice(0, 60)
+    expected = iceberg.delete_keys(plain, keys, columns, null_safe=True)
+    for way in (SENT, JOINED):
+        one = copy_of(racing, table, f"n.t{way}")
+        done = ps.delete_keys(spark.createDataFrame(keys), one, columns, null_safe=True, broadcast_keys=way)
+        assert facts(done) == facts(expected)
+        assert numbers(one) == numbers(plain)
+
+
+def test_exact_keys_are_deleted_without_reading_a_data_file_or_a_task(
+    spark: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(racing)
+    iceberg.delete(table, "n < 40")
+    iceberg.index_keys(table, "id")
+    keys = spark.createDataFrame([(7,), (838,), (5000,)], "id long")
+    live, opened = iceberg.scan(table, "id in (7, 838)").count(), list[Any]()
+    monkeypatch.setattr(DataFiles, "open", lambda *args: opened.append(args))
+    monkeypatch.setattr(Job, "run", lambda *args: opened.append(args))
+    done = ps.delete_keys(keys, table, "id")
+    monkeypatch.undo()
+    assert (done.rows_deleted, opened) == (live, [])
+    assert live > 0
+    assert not {7, 838} & set(iceberg.scan(table, selected_fields=["id"]).to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("columns", "loss"), [(["n"], None), (["s", "n"], None), (["n"], damage), (["s", "n"], lose)]
+)
+def test_an_upsert_is_that_without_an_index(
+    spark: SparkSession, racing: RacingCatalog, columns: list[str], loss: Any
+) -> None:
+    table = iceberg.create_table(racing, "n.small", rows(0, 1).select(["n", "s", "i"]).schema)
+    for at in range(N):
+        iceberg.append(table, _small(at * EACH, (at + 1) * EACH))
+    iceberg.delete(table, "n < 40")
+    plain = copy_of(racing, table)
+    iceberg.index_keys(table, columns)
+    given = _small(20, N * EACH + 100, step=37)
+    given = given.set_column(2, "i", pa.array(range(len(given)), pa.int32()))
+    if loss is not None:
+        loss(table)
+    for options in ({}, {"update_columns": ["i"], "when_not_matched_insert_all": False}):
+        expected = iceberg.upsert(plain, given, columns, **options)
+        done = ps.upsert(spark.createDataFrame(given), table, columns, **options)
+        names = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
+        assert [getattr(done, name) for name in names] == [getattr(expected, name) for name in names]
+        assert _every(table) == _every(plain)
+        given = given.set_column(2, "i", pa.array(range(7, 7 + len(given)), pa.int32()))
+
+
+def _small(start: int, stop: int, step: int = 1) -> pa.Table:
+    found = rows(start, stop).select(["n", "s", "i"])
+    found = found.set_column(1, "s", pa.compute.fill_null(found["s"], "none"))
+    return found.take(list(range(0, len(found), step)))
+
+
+def _every(table: Table) -> list[dict[str, Any]]:
+    return sorted(iceberg.scan(table).to_pylist(), key=lambda row: row["n"])
+
+
+def test_an_upsert_reads_only_rows_that_may_have_a_key(
+    spark: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "n")
+    given = spark.createDataFrame(rows(501, 504).select(["n", "i"]))
+    sent: list[Any] = []
+    inner = upsert._Upsert._report
+
+    def watched(self: Any, rows: Any, part: Any, tasks: Any, *rest: Any) -> Any:
+        sent.extend(tasks)
+        return inner(self, rows, part, tasks, *rest)
+
+    monkeypatch.setattr(upsert._Upsert, "_report", watched)
+    done = ps.upsert(
+        given.withColumn("i", given["i"] + 1),
+        table,
+        "n",
+        update_columns=["i"],
+        when_not_matched_insert_all=False,
+    )
+    assert done.rows_updated == 3
+    assert [task.candidates.to_numpy().tolist() for task in sent] == [[201, 202, 203]]
