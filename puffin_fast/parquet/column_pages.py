@@ -35,19 +35,38 @@ _MOST_TEXT = (1 << 31) - 1 - _SLACK
 """Bytes of text in an array: 32-bit offsets end there, and PyArrow starts another array."""
 
 
+LEAST_IN_PAGES = 1 << 20
+"""Bytes of a column chunk from which its pages are read one by one: larger ones leave the processor's second cache."""
+
+
+def reads_pages(layout: Layout, chunk: Chunk) -> bool:
+    """Whether the pages of a column chunk are best read from a local file one by one, when they are needed."""
+    is_text = layout.stored == 0 and layout.width > 1
+    return chunk.n_bytes >= LEAST_IN_PAGES and not is_text and chunk.codec in KERNEL_CODECS
+
+
 class ColumnPages:
-    """The pages of a column chunk, read in order. Memory: the chunk as stored, its dictionary and one page.
+    """The pages of a column chunk, read in order.
+
+    Memory: the bytes of the chunk that are given, its dictionary and one page.
 
     Args:
         layout: of the column.
         chunk: the column chunk, whose compression is one of `CODECS`.
-        data: its bytes.
+        data: its bytes; or the file, if `reads_pages` says so.
         n_rows: number of rows of the row group.
         path, name: of the file and the column, for messages.
     """
 
     def __init__(
-        self, layout: Layout, chunk: Chunk, data: pa.Buffer, n_rows: int, *, path: str, name: str
+        self,
+        layout: Layout,
+        chunk: Chunk,
+        data: pa.Buffer | pages.LocalFile,
+        n_rows: int,
+        *,
+        path: str,
+        name: str,
     ) -> None:
         self._layout = layout
         self._decoder = pages.PageDecoder(
@@ -63,6 +82,7 @@ class ColumnPages:
             path=path,
             column=name,
             start=chunk.start,
+            n_bytes=chunk.n_bytes,
         )
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:

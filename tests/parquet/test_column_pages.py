@@ -6,7 +6,7 @@ import decimal
 import functools
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,13 @@ def columns(seed: int) -> dict[str, pa.Array]:
 
 ELSEWHERE = {"int8", "uint32", "list", "struct"}
 """Columns that PyArrow reads."""
+
+
+@pytest.fixture(autouse=True, scope="module", params=[1, 1 << 20], ids=["read by pages", "read at once"])
+def least_in_pages(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_pages, "LEAST_IN_PAGES", request.param)
+        yield
 
 
 def with_nulls(array: pa.Array, share: float, rng: np.random.Generator) -> pa.Array:
@@ -183,6 +190,51 @@ def test_wanted_rows_are_what_pyarrow_reads(tmp_path: Path, options: dict[str, A
     names = list(table.schema.names)
     check(path, names, [(0, N, None)])
     check(path, names, EVERY)
+
+
+@pytest.mark.parametrize("page_bytes", [1 << 12, 200_000, 1 << 22])
+@pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
+def test_pages_of_a_large_column_chunk_are_read_where_they_are_wanted(
+    tmp_path: Path, codec: str, page_bytes: int
+) -> None:
+    rng, n = np.random.default_rng(page_bytes), 300_000
+    numbers = rng.integers(0, 1 << 40, n)
+    table = pa.table(
+        {
+            "plain": numbers,
+            "nulls": pa.array(numbers, mask=rng.random(n) < 0.2),
+            "few": numbers % 60_000,
+            "flag": numbers % 3 == 0,
+        }
+    )
+    path = tmp_path / "data.parquet"
+    pq.write_table(
+        table,
+        path,
+        compression=codec,
+        data_page_size=page_bytes,
+        write_page_checksum=True,
+        use_dictionary=["few"],
+        dictionary_pagesize_limit=1 << 22,
+    )
+    rows = np.sort(rng.choice(150_000, 40, replace=False))
+    check(path, table.column_names, [(0, n, None)])
+    check(path, table.column_names, [(0, 1000, None), (100_000, 150_000, rows), (299_999, 1, None)])
+
+
+def test_pages_that_are_skipped_are_not_read(tmp_path: Path) -> None:
+    path, n = tmp_path / "data.parquet", 1_000_000
+    pq.write_table(pa.table({"c": np.arange(n)}), path, compression="none", use_dictionary=False)
+    columns = reader_of(path).columns(0, ["c"], 1000, use_threads=False)
+    before = n_bytes_read()
+    assert columns.read(n - 2, 2, None)["c"].to_pylist() == [n - 2, n - 1]
+    assert n_bytes_read() - before < path.stat().st_size // 3
+
+
+def n_bytes_read() -> int:
+    """Bytes that this process has read from files, as Linux counts them."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["rchar"])
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from puffin_fast._io import open_source
 from puffin_fast._kernels.parquet.page_sums import PageSums
 from puffin_fast.errors import CorruptDataError
+from puffin_fast.parquet import column_pages
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.checked_file import PIECE
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
@@ -30,6 +31,14 @@ from puffin_fast.parquet.footer import ChunkPlaces
 from puffin_fast.rows.files.files import reading
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests import thrift
+
+
+@pytest.fixture(autouse=True, scope="module", params=[1, 1 << 20], ids=["read by pages", "read at once"])
+def least_in_pages(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_pages, "LEAST_IN_PAGES", request.param)
+        yield
+
 
 N_ROWS = 400
 ROWS = pa.table(

@@ -18,7 +18,7 @@ typedef struct {
 
 typedef struct {
     void *zstd; /* a ZSTD_DCtx */
-    pf_grown page, dictionary;
+    pf_grown page, dictionary, window;
 } pf_page_memory;
 
 /* ZSTD_createDCtx, ZSTD_freeDCtx and ZSTD_decompressDCtx; NULL: there are none. */
@@ -72,11 +72,13 @@ static void pf_shrink(pf_grown *buffer, size_t most) {
 static void pf_keep_small(pf_page_memory *memory) {
     pf_shrink(&memory->page, PF_KEPT_BYTES);
     pf_shrink(&memory->dictionary, PF_KEPT_BYTES);
+    pf_shrink(&memory->window, PF_KEPT_BYTES);
 }
 
 static void pf_free_memory(pf_page_memory *memory) {
     free(memory->page.data);
     free(memory->dictionary.data);
+    free(memory->window.data);
     if (memory->zstd != NULL) pf_zstd_free(memory->zstd);
     memset(memory, 0, sizeof(*memory));
 }

@@ -20,6 +20,10 @@ def page_header(data: Any, start: int) -> tuple[int, ...]: ...
 class PageMemory: ...
 
 @final
+class LocalFile:
+    def __new__(cls, descriptor: int) -> LocalFile: ...
+
+@final
 class TextBuffers:
     def __new__(cls, buffers: list[Any]) -> TextBuffers: ...
 
@@ -40,6 +44,7 @@ class PageDecoder:
         path: str | None = None,
         column: str | None = None,
         start: int = 0,
+        n_bytes: int = 0,
     ) -> PageDecoder: ...
     def read_into(
         self, first: int, n_rows: int, rows: Any, out: Any

@@ -7,6 +7,8 @@ More than 400 lines because `PageDecoder`, which reads a column chunk, is one cl
 Source: Parquet format specification, "Data Pages", "Encodings" (plain, RLE / bit-packing hybrid, dictionary).
 """
 
+import os
+
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -16,6 +18,9 @@ from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char* data, Py_ssize_t size, const char* errors)
+
+cdef extern from "unistd.h" nogil:
+    int close(int descriptor)
 
 cdef extern from "simd.h" nogil:
     int pf_choose_level()
@@ -32,10 +37,23 @@ cdef extern from "page_memory.h" nogil:
     ctypedef struct pf_page_memory:
         pf_grown page
         pf_grown dictionary
+        pf_grown window
     void pf_use_zstd(uintptr_t create, uintptr_t release, uintptr_t decompress)
     int pf_decompress(int codec, pf_page_memory* memory, const uint8_t* data, size_t size, size_t n_raw, pf_grown* out)
+    int pf_grow(pf_grown* buffer, size_t n)
     void pf_keep_small(pf_page_memory* memory)
     void pf_free_memory(pf_page_memory* memory)
+
+cdef extern from "page_window.h" nogil:
+    ctypedef struct pf_window:
+        const uint8_t* data
+        size_t first
+        size_t stop
+        size_t n_bytes
+        int file
+        int64_t start
+    const uint8_t* pf_reach_header(pf_window* window, pf_grown* own, size_t at)
+    const uint8_t* pf_reach_page(pf_window* window, pf_grown* own, size_t at, size_t n)
 
 cdef extern from "column_page.h" nogil:
     enum:
@@ -118,6 +136,34 @@ cdef class PageMemory:
         pf_free_memory(&self.of)
 
 
+cdef class LocalFile:
+    """A local file that column chunks are read from; it stays open as long as one of them needs it.
+
+    Args:
+        descriptor: of the open file, which is duplicated.
+    """
+
+    cdef int descriptor
+
+    def __cinit__(self, int descriptor):
+        self.descriptor = -1
+        self.descriptor = os.dup(descriptor)
+
+    def __dealloc__(self):
+        if self.descriptor >= 0:
+            close(self.descriptor)
+
+    cdef bytes read(self, int64_t start, int64_t n_bytes):
+        """Reads bytes; raises ValueError if the file has fewer."""
+        parts, left = [], n_bytes
+        while left and (part := os.pread(self.descriptor, left, start + n_bytes - left)):
+            parts.append(part)
+            left -= len(part)
+        if left:
+            raise ValueError(f"{n_bytes - left} bytes at {start}; expected {n_bytes}")
+        return b"".join(parts)
+
+
 cdef list idle = []  # page memories that no decoder uses
 
 
@@ -168,10 +214,12 @@ def page_header(data, size_t start):
 
 
 cdef class PageDecoder:
-    """The pages of a column chunk, read in order. Memory: the chunk as stored, its dictionary and one page.
+    """The pages of a column chunk, read in order. Memory: the chunk as stored unless it is read from a file, its
+    dictionary and one page.
 
     Args:
-        data: the column chunk.
+        data: the column chunk; a `LocalFile` with codec `UNCOMPRESSED`, `SNAPPY` or `ZSTD` and no byte strings: its
+            pages are read when they are needed.
         decompress: called with the stored bytes of a page and its declared number of bytes; returns its bytes.
         n_rows: number of rows of the row group.
         most_bytes: the column chunk's declared number of bytes without compression.
@@ -183,6 +231,7 @@ cdef class PageDecoder:
             loaded without `decompress`, and all pages of a call share one release of the interpreter's lock. `OTHER`:
             call `decompress` for each page.
         path, column, start: as for `PageSums`.
+        n_bytes: of the column chunk in a `LocalFile`.
 
     What `decompress` raises is passed on. A page with another CRC-32 than its header states is a CorruptDataError, and
     everything else that is wrong another ValueError.
@@ -197,24 +246,36 @@ cdef class PageDecoder:
     cdef size_t _at, _body            # where the next header starts, and the stored bytes of the page
     cdef int _codec
     cdef PageMemory _memory           # what `try_load` decompressed
-    cdef const uint8_t* _chunk        # belongs to _source
-    cdef size_t _chunk_bytes
+    cdef pf_window _chunk             # its `data` belongs to _source or _memory
     cdef Buffer _source, _entries, _values
-    cdef object _bytes, _decompress, _texts, _dictionary_texts, _path, _column_name
+    cdef object _bytes, _file, _decompress, _texts, _dictionary_texts, _path, _column_name
     cdef int64_t _start               # of the chunk in the file
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
-                  int conversion, bint is_optional, int codec=0, path=None, column=None, int64_t start=0):
+                  int conversion, bint is_optional, int codec=0, path=None, column=None, int64_t start=0, int64_t n_bytes=0):
         cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
         if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
             raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
         self._column.stored, self._column.width, self._column.conversion = stored, width, conversion
         self._column.is_text, self._column.is_optional = stored == 0 and width == 16, is_optional
-        self._source, self._bytes, self._decompress = buffer_of(data), memoryview(data), decompress
-        self._chunk, self._chunk_bytes, self._codec = self._source.data, self._source.size, codec
+        self._decompress, self._codec = decompress, codec
+        self._chunk.start = start
+        if isinstance(data, LocalFile):
+            if n_bytes < 0 or start < 0 or codec == PF_CODEC_OTHER or self._column.is_text:
+                raise ValueError("expected a column chunk whose pages the kernel decompresses")
+            self._file, self._chunk.file, self._chunk.n_bytes = data, (<LocalFile>data).descriptor, <size_t>n_bytes
+        else:
+            self.hold(data)
         self._n_rows, self._most_bytes, self._dictionary_texts = n_rows, most_bytes, b""
         self._is_loaded, self._memory = True, free_memory()
         self._path, self._column_name, self._start = path, column, start
+
+    cdef int hold(self, data) except -1:
+        """Reads the column chunk from memory."""
+        self._source, self._bytes = buffer_of(data), memoryview(data)
+        self._chunk.data, self._chunk.first, self._chunk.file = self._source.data, 0, -1
+        self._chunk.stop = self._chunk.n_bytes = self._source.size
+        return 0
 
     def __dealloc__(self):
         pf_close_page(&self._page)
@@ -309,11 +370,15 @@ cdef class PageDecoder:
         """Loads the page of a row; False leaves it to `load_page_of`: texts, pages of other codecs, and pages that are
         not as expected."""
         cdef int64_t header[PF_HEADER_WORDS]
+        cdef const uint8_t* data
         cdef size_t body
         if self._codec == PF_CODEC_OTHER or self._column.is_text:
             return False
         while row >= self._first + self._page.n_rows:
-            if pf_page_header(self._chunk + self._at, self._chunk_bytes - self._at, header) < 0:
+            if self._chunk.file >= 0:
+                self._is_loaded = False  # the page that was decoded may be in the memory that is read to
+            data = pf_reach_header(&self._chunk, &self._memory.of.window, self._at)
+            if data == NULL or pf_page_header(data, self._chunk.stop - self._at, header) < 0:
                 return False
             body = self._at + <size_t>header[PF_HEADER_BYTES]
             if not self.fits(header, body):
@@ -330,18 +395,23 @@ cdef class PageDecoder:
     cdef bint try_load_dictionary(self, const int64_t* header, size_t body) noexcept nogil:
         """Loads a dictionary of numbers as `load_dictionary` does; False if that has to do it."""
         cdef int64_t stored = self._column.stored, n_raw = header[PF_RAW_BYTES]
-        cdef const uint8_t* data = self._chunk + body
         cdef size_t n_stored = <size_t>header[PF_STORED_BYTES]
+        cdef const uint8_t* data = pf_reach_page(&self._chunk, &self._memory.of.window, body, n_stored)
         cdef uint32_t found
         if not self.may_have_dictionary() or stored == 0 or self._column.conversion == PF_BIG_ENDIAN_TO_INT128:
             return False
         if header[PF_ENCODING] not in (PF_PLAIN, PF_PLAIN_DICTIONARY) or header[PF_N_VALUES] > n_raw // stored:
             return False
-        if not is_sound(header, data, &found):
+        if data == NULL or not is_sound(header, data, &found):
             return False
         if self._codec == PF_CODEC_NONE:
             if <int64_t>n_stored != n_raw:
                 return False
+            if self._chunk.file >= 0:
+                if pf_grow(&self._memory.of.dictionary, n_stored) < 0:
+                    return False
+                memcpy(self._memory.of.dictionary.data, data, n_stored)
+                data = self._memory.of.dictionary.data
         elif pf_decompress(self._codec, &self._memory.of, data, n_stored, <size_t>n_raw, &self._memory.of.dictionary) < 0:
             return False
         else:
@@ -357,7 +427,7 @@ cdef class PageDecoder:
 
     cdef bint fits(self, const int64_t* header, size_t body) noexcept nogil:
         """Whether the numbers of bytes and of values of a page do not exceed those of the column chunk."""
-        cdef int64_t left = <int64_t>(self._chunk_bytes - body)
+        cdef int64_t left = <int64_t>self._chunk.n_bytes - <int64_t>body
         return (0 <= header[PF_STORED_BYTES] <= left and 0 <= header[PF_RAW_BYTES] <= self._most_bytes
                 and 0 <= header[PF_N_VALUES] <= self._n_rows)
 
@@ -372,11 +442,12 @@ cdef class PageDecoder:
     cdef bint try_load_values(self) noexcept nogil:
         """Loads the page as `load` does; False if that has to do it, which also says what is wrong."""
         cdef int64_t n_levels = pf_page_levels(self._header), n_raw = self._header[PF_RAW_BYTES] - n_levels
-        cdef const uint8_t* levels = self._chunk + self._body
+        cdef const uint8_t* levels = pf_reach_page(&self._chunk, &self._memory.of.window, self._body,
+                                                   <size_t>self._header[PF_STORED_BYTES])
         cdef const uint8_t* data
         cdef size_t n_stored = <size_t>(self._header[PF_STORED_BYTES] - n_levels)
         cdef uint32_t found
-        if n_levels < 0 or not is_sound(self._header, levels, &found):
+        if levels == NULL or n_levels < 0 or not is_sound(self._header, levels, &found):
             return False
         data = levels + n_levels
         if not pf_is_stored_raw(self._header) and self._codec != PF_CODEC_NONE:
@@ -393,14 +464,16 @@ cdef class PageDecoder:
         cdef int64_t header[PF_HEADER_WORDS]
         cdef int64_t kind
         cdef size_t body
+        if self._chunk.file >= 0:
+            self.hold((<LocalFile>self._file).read(self._start, <int64_t>self._chunk.n_bytes))
         while row >= self._first + self._page.n_rows:
-            checked(pf_page_header(self._chunk + self._at, self._chunk_bytes - self._at, header))
+            checked(pf_page_header(self._chunk.data + self._at, self._chunk.n_bytes - self._at, header))
             body = self._at + <size_t>header[PF_HEADER_BYTES]
             kind = header[PF_TYPE]
             if not self.fits(header, body):
                 raise ValueError(
                     f"{header[PF_STORED_BYTES]} bytes and {header[PF_N_VALUES]} values of a page; the chunk has"
-                    f" {self._chunk_bytes - body} more bytes, and the row group {self._n_rows} rows"
+                    f" {self._chunk.n_bytes - body} more bytes, and the row group {self._n_rows} rows"
                 )
             if kind == 2 and self.may_have_dictionary():
                 memcpy(self._header, header, sizeof(self._header))
@@ -415,7 +488,7 @@ cdef class PageDecoder:
         return 0
 
     cdef int check_page(self) except -1:
-        return check_sum(self._header, self._chunk + self._body, self._path, self._column_name,
+        return check_sum(self._header, self._chunk.data + self._body, self._path, self._column_name,
                          self._start + <int64_t>self._body - self._header[PF_HEADER_BYTES])
 
     cdef object decompressed(self, size_t start, int64_t n_bytes):
@@ -463,7 +536,7 @@ cdef class PageDecoder:
         """Decompresses the page, and decodes which of its rows are null."""
         cdef int64_t* header = self._header
         cdef int64_t n_levels = pf_page_levels(header), n_raw
-        cdef const uint8_t* levels = self._chunk + self._body
+        cdef const uint8_t* levels = self._chunk.data + self._body
         cdef int status
         self.check_page()
         if n_levels < 0:

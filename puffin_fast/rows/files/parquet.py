@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 
 from puffin_fast._io import is_remote, open_source
 from puffin_fast._kernels.parquet.footers import CONTRADICTION
+from puffin_fast._kernels.parquet.pages import LocalFile
 from puffin_fast._run.interrupt import suppressed
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.column_layout import Layout
-from puffin_fast.parquet.column_pages import ColumnPages, Rows
+from puffin_fast.parquet.column_pages import ColumnPages, Rows, reads_pages
 from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.rows.files.files import BatchColumns, open_input, reading
@@ -126,6 +127,7 @@ class ParquetReader:
     ) -> None:
         self._io, self.location = io, location
         self._is_remote = is_remote(location, io)
+        self._local: LocalFile | None = None
         with reading(location):
             self._source, data = _open(io, location, footer, size, is_local=not self._is_remote)
             if footer is None and data:
@@ -205,6 +207,11 @@ class ParquetReader:
             chunk = footer.chunk(group, leaf)
             if chunk.is_known and chunk.n_values == n_rows and chunk.start >= 4 and chunk.n_bytes > 0:
                 found.append((chunk.start, chunk.start + chunk.n_bytes, name, layout, chunk))
+        result: dict[str, ColumnPages] = {}
+        if (file := self._local_file()) is not None:
+            for _, _, name, layout, chunk in [item for item in found if reads_pages(*item[3:])]:
+                result[name] = ColumnPages(layout, chunk, file, n_rows, path=self.location, name=name)
+            found = [item for item in found if item[2] not in result]
         found.sort(key=lambda item: item[:2])
         spans: list[list[int]] = []  # start, stop, and the index of the first column chunk after
         for at, (start, stop, *_) in enumerate(found):
@@ -212,7 +219,6 @@ class ParquetReader:
                 spans[-1][1:] = max(spans[-1][1], stop), at + 1
             else:
                 spans.append([start, stop, at + 1])
-        result: dict[str, ColumnPages] = {}
         first = 0
         for (begin, _, after), data in zip(spans, self._read(spans), strict=True):
             for start, stop, name, layout, chunk in found[first:after]:
@@ -221,6 +227,13 @@ class ParquetReader:
                     result[name] = ColumnPages(layout, chunk, part, n_rows, path=self.location, name=name)
             first = after
         return result
+
+    def _local_file(self) -> LocalFile | None:
+        """The file, for reading from it in the kernel."""
+        file = None if self._is_remote else self._source.for_arrow()
+        if self._local is None and isinstance(file, pa.OSFile):
+            self._local = LocalFile(file.fileno())
+        return self._local
 
     def _read(self, spans: Sequence[Sequence[int]]) -> Iterator[pa.Buffer]:
         """The bytes of each span; none of one that ends after the file, and PyArrow says what is wrong with it."""
