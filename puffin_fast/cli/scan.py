@@ -25,6 +25,8 @@ from puffin_fast.cli.table import case_option
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from puffin_fast.rows.scan.explain import Explanation
+
 SHOWN = 20
 """Maximum number of rows that `scan` prints if ``--limit`` is not given."""
 
@@ -47,6 +49,9 @@ to_option = click.option(
     help=f"Maximum number of rows. Default: {SHOWN}; no limit with --to, --count or --output csv.",
 )
 @click.option("--count", is_flag=True, help="Prints only the number of rows.")
+@click.option(
+    "--explain", is_flag=True, help="Prints what is read, and what each step leaves out, not the rows."
+)
 @to_option
 def scan(
     table: Table | PathTable,
@@ -55,6 +60,7 @@ def scan(
     case_insensitive: bool,
     limit: int | None,
     count: bool,
+    explain: bool,
     to: str | None,
     threads: int | None,
     **snapshot: Any,
@@ -65,6 +71,8 @@ def scan(
     """
     name = name_of(table)
     as_csv = chosen_output() == "csv" and not count and to in (None, "-")
+    if explain and (count or to is not None):
+        raise click.UsageError("--explain prints no rows: expected it without --count and --to")
     if limit is None and to is None and not count and not as_csv:
         limit = SHOWN
     to = "-" if as_csv else to
@@ -77,6 +85,8 @@ def scan(
         threads=threads,
         **snapshot,
     )
+    if explain:
+        return _explained(name, found.explain())
     if to is not None:
         return written(name, found, to)
     if count:
@@ -101,6 +111,11 @@ def scan(
         ).count()
         counted = f"{len(rows):,} of {total:,} rows"
     return Answer(rows, [shown, counted])
+
+
+def _explained(name: str, found: Explanation) -> Answer:
+    rows = found.rows()
+    return Answer(rows, [grid(rows, title=name, one_line=True), *found.notes])
 
 
 def check_target(to: str | None) -> None:

@@ -48,6 +48,7 @@ with imports_of_extra("iceberg"):
     from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
     from puffin_fast.rows.findings import Findings
+    from puffin_fast.rows.scan.explain import Explanation
 
 if TYPE_CHECKING:
     from puffin_fast.delta.maintenance.from_iceberg import from_iceberg as to_delta
@@ -57,6 +58,7 @@ __all__ = [
     "Changes",
     "DeleteResult",
     "ExpireSnapshotsResult",
+    "Explanation",
     "FileTask",
     "Finding",
     "Findings",

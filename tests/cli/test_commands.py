@@ -185,3 +185,13 @@ def test_positions_come_from_standard_input(catalog_options: Options) -> None:
     done = subprocess.run(command, input=rows, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert count(catalog_options) == 998
+
+
+def test_scan_explains_what_it_reads_and_what_not(run: Run, catalog_options: Options) -> None:
+    found = run("scan", "ns.t", "--row-filter", "id = 7", "--explain", "--output", "json", *catalog_options)
+    rows = {row["step"]: row for row in json.loads(found.stdout)}
+    assert rows["table"]["rows"] == 1000
+    assert rows["read"]["data_files"] == 1
+    text = run("scan", "ns.t", "--explain", *catalog_options)
+    assert "read" in text.stdout
+    assert run("scan", "ns.t", "--explain", "--count", *catalog_options).exit_code == 2

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_texts
@@ -19,11 +20,11 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.read.row_scan import TableScan
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import column_names
+from puffin_fast.rows.scan.explain import Explanation, Part
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
     from pyiceberg.expressions import BooleanExpression
 
 _COLUMNS = {name: METADATA_COLUMNS[name] for name in ("_file", "_pos")}
@@ -70,6 +71,9 @@ class DeltaScan(TableScan):
     def _with(self, **changes: Any) -> Self:
         return type(self)(self.snapshot, **(self._arguments | {"limit": self._limit} | changes))
 
+    def _state(self) -> str:
+        return repr(self.snapshot)
+
     def __repr__(self) -> str:
         row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!r}"
         limit = "" if self._limit is None else f", limit={self._limit}"
@@ -106,6 +110,19 @@ class DeltaScan(TableScan):
                 offset.
         """
         return self._tasks.to_arrow()
+
+    def explain(self) -> Explanation:
+        """Returns what the scan reads, and what each step of it leaves out and why.
+
+        As `puffin_fast.iceberg.Scan.explain`.
+
+        Raises:
+            CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
+        """
+        tasks, files = self._tasks, self.snapshot.files
+        n_rows = tasks.all_rows
+        n_bytes = pc.sum(files["size"]).as_py() or 0
+        return self._explained(Part("table", files.num_rows, None, n_rows, n_bytes), tasks)
 
     def count(self) -> int:
         """Returns the number of rows; as `puffin_fast.iceberg.Scan.count`."""

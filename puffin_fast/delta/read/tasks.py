@@ -141,6 +141,12 @@ class DeltaTasks(Sequence[DeltaTask]):
         self._made: dict[int, list[DeltaTask]] = {}
         self._lock = threading.Lock()
 
+    @property
+    def all_rows(self) -> int | None:
+        """The number of rows of all data files of the version; None if the log does not have it."""
+        n_rows = self._statistics.n_rows
+        return None if (n_rows == UNKNOWN).any() else int(n_rows.sum())
+
     @cached_property
     def locations(self) -> pa.Array:
         """The locations of the data files, as large strings."""

@@ -32,6 +32,7 @@ from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.manifest import (
     DATA,
     ManifestEntry,
+    ManifestFile,
     read_manifests,
 )
 from puffin_fast.iceberg.manifest.reader import Columns, EntrySelector
@@ -63,12 +64,14 @@ class Plan:
         schema: the schema to read with: the current schema for a branch, else the schema of the snapshot.
         tasks: the data files that may have matching rows, in the order of the manifests.
         delete_files: the delete files of all manifests that were read, whether they apply to a task or not.
+        data_manifests: the manifests of data files, whether they were read or not.
     """
 
     snapshot: Snapshot | None
     schema: Schema
     tasks: list[FileTask] = field(default_factory=list)
     delete_files: list[ManifestEntry] = field(default_factory=list)
+    data_manifests: list[ManifestFile] = field(default_factory=list, repr=False)
 
     def __repr__(self) -> str:
         snapshot = "no snapshot" if self.snapshot is None else f"snapshot {self.snapshot.snapshot_id}"
@@ -273,7 +276,9 @@ def plan_snapshot(
         return plan
     pruning = SnapshotPruning(metadata, schema, row_filter, case_sensitive)
     files = files_of(snapshot)
-    manifests = [manifest for manifest in files.manifests(table.io) if pruning.may_match_manifest(manifest)]
+    known = files.manifests(table.io)
+    plan.data_manifests = [manifest for manifest in known if manifest.content == DATA]
+    manifests = [manifest for manifest in known if pruning.may_match_manifest(manifest)]
     data_manifests = [manifest for manifest in manifests if manifest.content == DATA]
     oldest = min((manifest.min_sequence_number for manifest in data_manifests), default=0)
     specs = table.specs()

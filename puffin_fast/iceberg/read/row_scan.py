@@ -22,6 +22,7 @@ from puffin_fast.errors import NotFoundError
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.rows.filters.filters import RowFilter, both_filters
 from puffin_fast.rows.filters.rewriters import check_names
+from puffin_fast.rows.scan.explain import Explanation, Part, explained
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import jobs_of
 from puffin_fast.rows.tasks import Task
@@ -127,6 +128,12 @@ class RowScan:
             UnsupportedError: the format of a file is not supported.
         """
         return self._batches(self.file_reader)
+
+    def _explained(self, table: Part, planned: Sequence[Task], notes: Sequence[str] = ()) -> Explanation:
+        """What the scan reads; `planned` are the data files that partitions and bounds leave."""
+        row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!s}"
+        name = f"{self._state()}{row_filter}"
+        return explained(name, table, planned, self.tasks(), self.file_reader(), self._threads, notes)
 
     def count(self) -> int:
         """Returns the number of rows.

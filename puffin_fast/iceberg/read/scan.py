@@ -20,6 +20,7 @@ from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
 from puffin_fast.iceberg.read.row_scan import TableScan
+from puffin_fast.rows.scan.explain import Explanation, Part
 from puffin_fast.rows.scan.file_reader import FileReader
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
+
+    from puffin_fast.iceberg.manifest import ManifestFile
 
 
 class Scan(TableScan):
@@ -107,10 +110,35 @@ class Scan(TableScan):
             self._row_filter,
             case_sensitive=self._case_sensitive,
         )
+        self._planned, self._notes = plan.tasks, list[str]()
         plan.tasks = narrowed(
-            self._table.io, self._table.metadata, self._snapshot, self._row_filter.equalities(), plan.tasks
+            self._table.io,
+            self._table.metadata,
+            self._snapshot,
+            self._row_filter.equalities(),
+            plan.tasks,
+            notes=self._notes,
         )
         return plan
+
+    def explain(self) -> Explanation:
+        """Returns what the scan reads, and what each step of it leaves out and why.
+
+        The scan is planned, and its data files are opened, as if their rows were read; of Parquet files only the
+        footers are read. A limit is not considered.
+
+        Raises:
+            CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
+
+        Examples:
+            >>> found = pf.iceberg.scan(table, "id = 5").explain()
+            >>> found.table.rows, found.read.data_files
+            (100, 1)
+        """
+        manifests = self.plan.data_manifests
+        n_files = _sum(manifests, "added_files_count", "existing_files_count")
+        n_rows = _sum(manifests, "added_rows_count", "existing_rows_count")
+        return self._explained(Part("table", n_files, None, n_rows, None), self._planned, self._notes)
 
     def reader(self, metadata: TableMetadata) -> Callable[..., FileReader]:
         """`reader_of` with the table's FileIO."""
@@ -142,6 +170,12 @@ class Scan(TableScan):
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid):  # text as views in one file only; PyIceberg raises this
             return pa.concat_tables([_in_schema(table, self.schema) for table in tables])
+
+
+def _sum(manifests: Sequence[ManifestFile], *names: str) -> int | None:
+    """The sum of counts of manifests; None if one has none."""
+    counts = [getattr(manifest, name) for manifest in manifests for name in names]
+    return None if None in counts else sum(counts)
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -177,6 +177,21 @@ class ParquetReader:
         check_status(self._footer.status, self.location)
         return self._file.metadata
 
+    def bytes_of(self, group: int, names: Collection[str] | None = None) -> int | None:
+        """Returns the bytes of the column chunks of some top-level columns, by default all; None if not known."""
+        footer = self._footer
+        if footer.places is None:
+            return None
+        leaves = None
+        if names is not None:
+            paths = [footer.metadata.schema.column(at).path for at in range(footer.metadata.num_columns)]
+            leaves = [
+                at
+                for at, path in enumerate(paths)
+                if path in names or any(path.startswith(f"{name}.") for name in names)
+            ]
+        return sum(n_bytes for _, n_bytes in footer.places.ranges([group], leaves))
+
     def batches(
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
     ) -> Iterator[pa.RecordBatch]:

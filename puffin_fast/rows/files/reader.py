@@ -160,6 +160,7 @@ class OpenedFile:
         schema: its columns by field id.
         constants: the values of its identity partition fields, by source field id.
         row_groups: number, first row and row count of each.
+        excluded: the numbers of row groups whose statistics exclude a match.
     """
 
     path: str
@@ -171,6 +172,26 @@ class OpenedFile:
     _filter: Leaves
     _keys: Leaves
     _live: LiveRows | None
+    excluded: frozenset[int] = frozenset()
+
+    def groups_of(self, columns: Sequence[str]) -> Iterator[tuple[int, int, int | None, int | None]]:
+        """Yields all row groups of the file: what of each is read, if it is.
+
+        Args:
+            columns: as for `batches`.
+
+        Yields:
+            Its number, its live rows, the bytes of the columns, and those of all columns; None if not known.
+        """
+        names = {*columns, *(top for top, _ in (*self._filter.values(), *self._keys.values()) if top)}
+        first = 0
+        for number, n_rows in enumerate(self._reader.group_rows):
+            n_live = n_rows if self._live is None else self._live.count(first, n_rows)
+            sizes: tuple[int | None, int | None] = (None, None)
+            if isinstance(self._reader, ParquetReader):
+                sizes = self._reader.bytes_of(number, names), self._reader.bytes_of(number)
+            yield number, n_live, *sizes
+            first += n_rows
 
     def part(self, number: int, count: int) -> OpenedFile:
         """Returns one of `count` parts with about equally many row groups, to be read by another thread.
@@ -328,9 +349,11 @@ class DataFiles:
         with reading(path, entry.file_format):
             known, filter = self._schema_of(file, path)
             keys = {field.field_id: known.leaf(field) for field in fields}
-            groups = tuple(self._row_groups(file, known, live))
+            groups, excluded = self._row_groups(file, known, live)
         constants = self._constants(entry)
-        return OpenedFile(path, entry.file_format, known, constants, groups, file, filter, keys, live)
+        return OpenedFile(
+            path, entry.file_format, known, constants, groups, file, filter, keys, live, excluded
+        )
 
     def _schema_of(self, file: FormatReader, path: str) -> tuple[FileSchema, Leaves]:
         """The columns of files of one schema, and those of the filter; cached by schema."""
@@ -347,16 +370,19 @@ class DataFiles:
 
     def _row_groups(
         self, file: FormatReader, known: FileSchema, live: LiveRows | None
-    ) -> Iterator[tuple[int, int, int]]:
-        wanted: Iterable[int] = range(len(file.group_rows))
+    ) -> tuple[tuple[tuple[int, int, int], ...], frozenset[int]]:
+        """The row groups to read, and the numbers of those whose statistics exclude a match."""
+        excluded: frozenset[int] = frozenset()
         if len(file.group_rows) > 1 and self._may_match is not None:
             ids = [field.field_id for field in self._fields]
-            wanted = set(file.groups_that_may_match(known, self._schema, ids, self._may_match))
-        first = 0
+            wanted = file.groups_that_may_match(known, self._schema, ids, self._may_match)
+            excluded = frozenset(range(len(file.group_rows))).difference(wanted)
+        found, first = [], 0
         for number, n_rows in enumerate(file.group_rows):
-            if n_rows and number in wanted and (live is None or live.count(first, n_rows)):
-                yield number, first, n_rows
+            if n_rows and number not in excluded and (live is None or live.count(first, n_rows)):
+                found.append((number, first, n_rows))
             first += n_rows
+        return tuple(found), excluded
 
     def _constants(self, entry: DataFile) -> dict[int, Any]:
         spec = self._specs[entry.spec_id]

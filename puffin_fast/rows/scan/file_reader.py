@@ -21,6 +21,7 @@ from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
 from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
+from puffin_fast.rows.scan.explain import COLUMNS, DELETES, KEY_INDEX, READ, STATISTICS, Part
 from puffin_fast.rows.scan.splits import threads_of
 
 if TYPE_CHECKING:
@@ -176,6 +177,29 @@ class FileReader:
         if task.chosen is not None:
             return len(task.chosen)
         return task.data.record_count - len(self._deletes.of(task))
+
+    def parts_of(self, task: Task) -> list[Part]:
+        """Opens a data file as `read` does; returns what of it is read, and what is left out by each step."""
+        data, left = task.data, task.data.record_count if task.candidates is None else len(task.candidates)
+        opened = self._open(task, None)
+        if opened is None:
+            return [Part(DELETES, 1, None, left, data.file_size_in_bytes)]
+        file, chosen = opened.file, {number for number, *_ in opened.file.row_groups}
+        parts = [Part(READ, int(bool(chosen)))]
+        by_rows = KEY_INDEX if task.candidates is not None else DELETES
+        n_live = 0
+        for number, n_rows, needed, whole in file.groups_of(opened.output.columns):
+            n_live += n_rows
+            if number in chosen:
+                parts.append(Part(READ, 0, 1, n_rows, data.file_size_in_bytes if needed is None else needed))
+                if needed is not None and whole is not None:
+                    parts.append(Part(COLUMNS, 0, 0, 0, whole - needed))
+            else:
+                parts.append(Part(STATISTICS if number in file.excluded else by_rows, 0, 1, n_rows, whole))
+        parts.append(Part(DELETES, 0, 0, left - n_live, 0))
+        if not chosen:
+            parts.append(Part(STATISTICS if file.excluded else by_rows, 1))
+        return parts
 
     def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
         """Yields the batches of several splits, grouped to about `BATCH_ROWS` rows, fewer if they are wide.

@@ -1,0 +1,161 @@
+"""`explain` counts what a scan does: the row groups that it reads, and all others by the step that leaves them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from puffin_fast import delta, iceberg
+from puffin_fast.iceberg.index import lookup
+from puffin_fast.rows.files.parquet import ParquetReader
+from tests.iceberg.conftest import RacingCatalog, local, racing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyiceberg.table import Table
+
+__all__ = ["racing"]
+
+N, EACH, GROUP = 6, 500, 100
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()), NestedField(2, "part", LongType()), NestedField(3, "s", StringType())
+)
+SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+
+
+def rows(start: int, stop: int, part: int) -> pa.Table:
+    names = pa.array([f"x{i * 7919 % 3000}" for i in range(start, stop)])
+    return pa.table({"id": range(start, stop), "part": [part] * (stop - start), "s": names})
+
+
+@pytest.fixture
+def table(racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """Six data files of five row groups in two partitions; two files have deletes, one of all rows of a row group."""
+    monkeypatch.setattr(lookup, "ROWS_PER_CANDIDATE", 0)
+    properties = {"format-version": "2", "write.parquet.row-group-limit": str(GROUP)}
+    found = racing.create_table("n.t", SCHEMA, partition_spec=SPEC, properties=properties)
+    for at in range(N):
+        iceberg.append(found, rows(at * EACH, (at + 1) * EACH, at % 2))
+    iceberg.delete(found, "id < 150 or (id >= 700 and id < 710)")
+    iceberg.index_keys(found, "s")
+    return found
+
+
+FILTERS = {
+    "true": lambda id, part, s: True,
+    "part = 1": lambda id, part, s: part == 1,
+    "id >= 2450": lambda id, part, s: id >= 2450,
+    "id < 170": lambda id, part, s: id < 170,
+    "id < 10": lambda id, part, s: id < 10,
+    "s = 'x77'": lambda id, part, s: s == "x77",
+    "s in ('x77', 'x1011', 'x12') and part = 1": lambda id, part, s: s in ("x77", "x1011", "x12") and part == 1,
+    "s = 'nobody'": lambda id, part, s: False,
+    "id = 705 or s = 'x3'": lambda id, part, s: id == 705 or s == "x3",
+}  # fmt: skip
+
+
+def read_by(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
+    """The row groups of which columns are read."""
+    found: set[tuple[str, int]] = set()
+    inner = ParquetReader.columns
+
+    def watched(self: ParquetReader, group: int, *rest: Any, **options: Any) -> Any:
+        found.add((self.location, group))
+        return inner(self, group, *rest, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ParquetReader, "columns", watched)
+        work()
+    return found
+
+
+@pytest.mark.parametrize("row_filter", FILTERS)
+def test_what_is_read_is_what_the_scan_reads(
+    table: Table, monkeypatch: pytest.MonkeyPatch, row_filter: str
+) -> None:
+    found = iceberg.scan(table, row_filter, ["id"]).explain()
+    groups = read_by(lambda: iceberg.scan(table, row_filter, ["id"]).to_arrow(), monkeypatch)
+    data = {task.data.file_path for task in iceberg.plan_files(table).tasks}
+    groups = {(path, group) for path, group in groups if path in data}  # not of position-delete files
+    assert (found.read.row_groups, found.read.data_files) == (len(groups), len({path for path, _ in groups}))
+    live = [row for row in iceberg.scan(table).to_pylist() if FILTERS[row_filter](*row.values())]
+    assert found.read.rows is not None
+    assert found.read.rows >= len(live)
+
+
+@pytest.mark.parametrize("row_filter", FILTERS)
+def test_files_and_rows_of_all_steps_are_those_of_the_table(table: Table, row_filter: str) -> None:
+    found = iceberg.scan(table, row_filter).explain()
+    parts = (*found.left_out, found.read)
+    assert sum(part.data_files or 0 for part in parts) == found.table.data_files == N
+    assert sum(part.rows or 0 for part in parts) == found.table.rows == N * EACH
+
+
+def test_each_step_says_what_it_leaves_out(table: Table) -> None:
+    def steps(row_filter: str) -> dict[str, tuple[Any, ...]]:
+        found = iceberg.scan(table, row_filter, ["id"]).explain()
+        return {part.step: (part.data_files, part.row_groups, part.rows) for part in found.left_out[:4]}
+
+    assert steps("part = 1")["partitions and bounds"] == (3, None, 3 * EACH)
+    assert steps("id < 170") == {
+        "partitions and bounds": (5, None, 5 * EACH),
+        "deletes": (0, 1, 150),
+        "row group statistics": (0, 3, 3 * GROUP),
+        "columns": (0, 0, 0),
+    }
+    assert steps("s = 'x77'")["key index"] == (5, 4, N * EACH - 1)
+    found = iceberg.scan(table, "id = 705").explain()
+    assert found["key index"].rows == 0
+    assert found["columns"].n_bytes == 0  # all are selected
+
+
+def test_an_unusable_index_is_named(table: Table) -> None:
+    from pathlib import Path
+
+    for statistics in table.metadata.statistics:
+        Path(local(statistics.statistics_path)).unlink()
+    found = iceberg.scan(table, "s = 'x77'").explain()
+    assert found["key index"].data_files == 0
+    assert len(found.notes) == 1
+    assert found.notes[0] in repr(found)
+
+
+def test_the_text_and_the_page_have_the_numbers(table: Table) -> None:
+    found = iceberg.scan(table, "s = 'x77'").explain()
+    lines = repr(found).splitlines()
+    assert lines[0].endswith("row_filter=s = 'x77'")
+    assert [line.split("  ")[0] for line in lines[2:]] == [row["step"] for row in found.rows()]
+    assert "3,000" in lines[2]
+    assert "<td class=number>3,000</td>" in found._repr_html_()
+
+
+def test_a_table_without_snapshots_reads_nothing(racing: RacingCatalog) -> None:
+    found = iceberg.scan(racing.create_table("n.none", SCHEMA)).explain()
+    assert (found.table.rows, found.read.data_files, found.left_out) == (0, 0, ())
+
+
+def test_delta_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "t")
+    delta.create_table(path, rows(0, 1, 0).schema, partition_columns=["part"])
+    for at in range(N):
+        delta.append(path, rows(at * EACH, (at + 1) * EACH, at % 2))
+    delta.delete(path, "id < 150")
+    for row_filter in ("true", "part = 1", "id < 170", "id < 10", "s = 'x77'"):
+        found = delta.scan(path, row_filter).explain()
+        groups = read_by(lambda given=row_filter: delta.scan(path, given).to_arrow(), monkeypatch)  # type: ignore[misc]
+        assert (found.read.row_groups, found.read.data_files) == (
+            len(groups),
+            len({name for name, _ in groups}),
+        )
+        parts = (*found.left_out, found.read)
+        assert sum(part.data_files or 0 for part in parts) == found.table.data_files == N
+        assert sum(part.rows or 0 for part in parts) == found.table.rows == N * EACH
+        assert found.table.n_bytes is not None
