@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.changes.copies import LINEAGE
 from puffin_fast.rows.changes.lines import ChangeReader, commit_fields
 from puffin_fast.rows.changes.pairing import Pairing, Stage
+from puffin_fast.rows.changes.shared_rows import SharedRows
 from puffin_fast.rows.changes.states import CommitChanges, FileStates
 from puffin_fast.rows.files.conversion import arrow_type
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
@@ -114,12 +114,14 @@ class ChangeScan(RowScan):
         ]
         if self._keys and self._updates:
             stages.append(Stage((*range(1 + shown, 1 + shown + keys),), True))
+        shared = SharedRows()
         return ChangeReader(
             partial(FileStates, self._io, known, **self._options),
             self._reader_of(metadata=known),
-            self._reader_of(self._keys, [_ROW_ID], known),
+            self._reader_of(self._keys, [_ROW_ID, shared.column], known),
             self._lineage_reader(known),
             self._feed_reader(),
+            shared,
             Pairing(tuple(stages), (*values,), KEY_BYTES.of(self._io), self._updates),
             shown,
             keys,
@@ -184,7 +186,7 @@ class ChangeScan(RowScan):
             UnsupportedError: the format of a file is not supported.
         """
         reader = self.change_reader()
-        yield from first_rows(chain.from_iterable(map(reader.lines, self.plan)), self._limit)
+        yield from first_rows(reader.lines(self.plan), self._limit)
 
     def count(self) -> int:
         """Returns the number of lines.
@@ -195,7 +197,7 @@ class ChangeScan(RowScan):
             CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
         """
         reader = self.change_reader()
-        n_lines = sum(map(reader.count, self.plan))
+        n_lines = reader.count(self.plan)
         return n_lines if self._limit is None else min(n_lines, self._limit)
 
     def to_arrow(self) -> pa.Table:

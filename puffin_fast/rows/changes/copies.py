@@ -77,7 +77,7 @@ def _ids_of(read: Read, tasks: Sequence[Task], threads: int | None) -> _Ids | No
     n_rows = 0
     for ids, numbers, _ in _lineage(read, tasks, threads):
         n_rows += len(ids)
-        for number, own in _groups(numbers):
+        for number, own in groups_of(numbers):
             found.setdefault(number, []).append(PositionBitmap.from_positions(ids[own]))
     united = {number: PositionBitmap.union(parts) for number, parts in found.items()}
     return united if sum(map(len, united.values())) == n_rows else None
@@ -90,7 +90,7 @@ def _left(read: Read, task: Task, copied: _Ids) -> list[Task]:
     n_rows, parts = 0, [np.empty(0, np.int64)]
     for ids, numbers, positions in _lineage(read, [task], 1):
         is_left = np.ones(len(ids), np.bool_)
-        for number, own in _groups(numbers):
+        for number, own in groups_of(numbers):
             if number in copied:
                 is_left[own] = ~copied[number].contains(ids[own])
         n_rows += len(ids)
@@ -101,8 +101,8 @@ def _left(read: Read, task: Task, copied: _Ids) -> list[Task]:
     return [TaskOf(task.data, chosen=PositionBitmap.from_positions(chosen))] if len(chosen) else []
 
 
-def _groups(numbers: _Numbers) -> Iterator[tuple[int, slice | _Numbers]]:
-    """Yields the different numbers, each with its rows."""
+def groups_of(numbers: _Numbers) -> Iterator[tuple[int, slice | _Numbers]]:
+    """Yields the different numbers of an array that is not empty, each with its rows, ascending."""
     if (numbers == numbers[0]).all():
         yield int(numbers[0]), slice(None)
         return

@@ -2,7 +2,8 @@
 
 ```
 plain layout    shown columns | requested metadata columns                          where nothing pairs
-paired layout   shown columns | key columns | requested metadata columns | _row_id  where a commit deletes and inserts
+paired layout   shown columns | key columns | requested metadata columns | _row_id | _side
+                                                        where a commit deletes and inserts, or commits share rows
 lineage layout  _row_id | _last_updated_sequence_number | _pos                      the same, of whole files
 feed layout     shown columns | key columns | _change_type                          files of changes that a commit wrote
 ```
@@ -26,6 +27,7 @@ from puffin_fast._run.streams import in_order
 from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.rows.changes.copies import without_copies
 from puffin_fast.rows.changes.pairing import DELETE, INSERT, KIND, POSTIMAGE, PREIMAGE, Pairing, Stage
+from puffin_fast.rows.changes.shared_rows import HELD_BYTES, HeldRows, SharedRows, Side, held_bytes
 from puffin_fast.rows.changes.states import ChangedRows, Commit, CommitChanges, FileStates
 from puffin_fast.rows.files.metadata_columns import MetadataColumn
 from puffin_fast.rows.scan.file_reader import FileReader
@@ -47,6 +49,12 @@ FEED_COLUMN = MetadataColumn(CHANGE_TYPE, 2147483545, pa.string(), False, _no_ki
 """The column of the kind of change in feed files, by its id in Iceberg's specification ("Reserved Field IDs")."""
 
 _TIME = pa.timestamp("us", "UTC")
+
+Kinds: TypeAlias = "npt.NDArray[np.int8]"
+"""The kinds of rows, by their place in `WORDS`."""
+
+_Window: TypeAlias = list[tuple[CommitChanges, ChangedRows]]
+"""Commits that are read together, with their rows."""
 
 MakeReader: TypeAlias = Callable[[], FileReader]
 """Makes the reader of a table's data files for one layout; can be pickled."""
@@ -83,7 +91,7 @@ def read_tasks(
         list(jobs_of(tasks, threads)), reader.read_all, threads, capacity=ahead, label="reading changes"
     )
     for batches in found:
-        yield from batches
+        yield batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,7 @@ class ChangeReader:
     Attributes:
         make_states: makes what compares states of data files; can be pickled.
         plain, paired, lineage, feed: make readers of the layouts; `feed` is None for formats without feed files.
+        shared: divides rows that several commits need; the last column of the paired layout is its.
         pairing: how rows are paired; its places count the column `KIND`.
         shown: number of shown columns.
         keys: number of key columns of the paired layout.
@@ -108,6 +117,7 @@ class ChangeReader:
     paired: MakeReader
     lineage: MakeReader
     feed: MakeReader | None
+    shared: SharedRows
     pairing: Pairing
     shown: int
     keys: int
@@ -117,49 +127,86 @@ class ChangeReader:
     is_filtered: bool
     threads: int | None
 
-    def lines(self, changes: CommitChanges) -> Iterator[pa.RecordBatch]:
-        """Yields the lines of a commit; no batch is empty.
+    def lines(self, plan: Iterable[CommitChanges]) -> Iterator[pa.RecordBatch]:
+        """Yields the lines of commits, one after the other; no batch is empty.
 
         Raises:
-            NotFoundError: a file of the state before or after the commit does not exist.
+            NotFoundError: a file of the state before or after a commit does not exist.
         """
-        with _needed_by(changes.commit):
-            for batch, kinds in self._lines_of(changes):
-                if batch.num_rows:
-                    yield self._line(batch, kinds, changes.commit)
+        for commit, batch, kinds in chain.from_iterable(map(self._read, self._windows(plan))):
+            if batch.num_rows:
+                yield self._line(batch, kinds, commit)
 
     def changed_rows(self, changes: CommitChanges) -> ChangedRows:
         """Returns the deleted and the inserted rows of a commit, without those that are copies by their lineage."""
         found = self.states.changed_rows(changes.files, self.threads)
         return without_copies(partial(read_tasks, self.lineage), found, self.threads)
 
-    def count(self, changes: CommitChanges) -> int:
+    def count(self, plan: Iterable[CommitChanges]) -> int:
         """Returns the number of lines; rows are read only if they may pair, are filtered, or deleted by equality."""
-        with _needed_by(changes.commit):
-            if changes.feed:
-                return sum(batch.num_rows for batch, _ in self._feed_lines(changes.feed))
-            rows = self.changed_rows(changes)
-            tasks = rows.deleted or rows.inserted
-            one_side = not (rows.deleted and rows.inserted) and not self.is_filtered
-            if one_side and not any(task.equality_deletes for task in tasks):
-                return sum(map(self._counter.n_live, tasks))
-            return sum(batch.num_rows for batch, _ in self._row_lines(rows))
+        n_lines = 0
+        for window in self._windows(plan):
+            read = []
+            for changes, rows in window:
+                tasks = rows.deleted or rows.inserted
+                one_side = not (rows.deleted and rows.inserted) and not (self.is_filtered or changes.feed)
+                if one_side and not any(task.equality_deletes for task in tasks):
+                    with _needed_by(changes.commit):
+                        n_lines += sum(map(self._counter.n_live, tasks))
+                else:
+                    read.append((changes, rows))
+            n_lines += sum(batch.num_rows for _, batch, _ in self._read(read))
+        return n_lines
+
+    def _windows(self, plan: Iterable[CommitChanges]) -> Iterator[_Window]:
+        """Groups commits, so that the rows that one reads for others have limited memory."""
+        window: _Window = []
+        known: set[str] = set()
+        filled = 0
+        for changes in plan:
+            with _needed_by(changes.commit):
+                rows = self.changed_rows(changes)
+            tasks = [task for side in (rows.deleted, rows.inserted) for task in side]
+            size = sum(held_bytes(task) for task in tasks if task.data.file_path in known)
+            size += sum(task.chosen.n_bytes for task in tasks if task.chosen is not None)
+            if window and filled + size > self._held_bytes:
+                yield window
+                window, filled = [], 0
+                known.clear()
+            window.append((changes, rows))
+            known.update(task.data.file_path for task in tasks)
+            filled += size
+        if window:
+            yield window
 
     @cached_property
     def states(self) -> FileStates:
         """Compares states of data files."""
         return self.make_states()
 
+    @property
+    def _held_bytes(self) -> int:
+        return min(self.pairing.limit, HELD_BYTES)
+
     @cached_property
     def _counter(self) -> FileReader:
         return self.plain()
 
-    def _lines_of(self, changes: CommitChanges) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
-        if changes.feed:
-            return self._feed_lines(changes.feed)
-        return self._row_lines(self.changed_rows(changes))
+    def _read(self, window: _Window) -> Iterator[tuple[Commit, pa.RecordBatch, Kinds]]:
+        """Yields the rows of commits that remain after pairing, with their kinds."""
+        sides = self.shared.divide([side for _, rows in window for side in (rows.deleted, rows.inserted)])
+        with HeldRows(self.shared, len(sides), self._held_bytes) as held:
+            for number, (changes, rows) in enumerate(window):
+                with _needed_by(changes.commit):
+                    if changes.feed:
+                        found = self._feed_lines(changes.feed)
+                    else:
+                        is_paired = bool(rows.deleted and rows.inserted)
+                        found = self._row_lines(sides[2 * number :][:2], held, is_paired=is_paired)
+                    for batch, kinds in found:
+                        yield changes.commit, batch, kinds
 
-    def _feed_lines(self, tasks: Sequence[Task]) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
+    def _feed_lines(self, tasks: Sequence[Task]) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """The lines of feed files. The images of an update that changes no shown value cancel each other."""
         assert self.feed is not None
         image = 1 + self.shown + self.keys
@@ -172,24 +219,39 @@ class ChangeReader:
         )
         yield from self._paired(rows, replace(self.pairing, stages=tuple(stages)), image)
 
-    def _row_lines(self, rows: ChangedRows) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
-        if rows.deleted and rows.inserted:
-            sides = ((DELETE, rows.deleted), (INSERT, rows.inserted))
-            both = (
+    def _row_lines(
+        self, sides: Sequence[Side], held: HeldRows, *, is_paired: bool
+    ) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
+        """The lines of the deleted and the inserted rows of a commit."""
+
+        def read(side: Side) -> Iterator[pa.RecordBatch]:
+            return held.own(side, read_tasks(self.paired, side.tasks, self.threads))
+
+        both = [*zip((DELETE, INSERT), sides, strict=True)]
+        if is_paired:
+            rows = (
                 _with_kind(batch, np.full(batch.num_rows, kind, np.int8))
-                for kind, tasks in sides
-                for batch in read_tasks(self.paired, tasks, self.threads)
+                for kind, side in both
+                for batch in read(side)
             )
-            yield from self._paired(both, self.pairing)
+            yield from self._paired(rows, self.pairing)
             return
-        tasks, kind = (rows.deleted, DELETE) if rows.deleted else (rows.inserted, INSERT)
-        if tasks:
-            for batch in read_tasks(self.plain, tasks, self.threads):
+        for kind, side in both:
+            batches: Iterator[pa.RecordBatch]
+            if held.concern(side):
+                batches = (_batch(self._shown(batch.columns), batch.num_rows) for batch in read(side))
+            else:
+                batches = read_tasks(self.plain, side.tasks, self.threads)
+            for batch in batches:
                 yield batch, np.full(batch.num_rows, kind, np.int8)
+
+    def _shown(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """The shown columns and the requested metadata columns of the paired or the feed layout."""
+        return [*columns[: self.shown], *columns[self.shown + self.keys :][: self.extra]]
 
     def _paired(
         self, tables: Iterable[pa.Table], pairing: Pairing, image: int | None = None
-    ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
+    ) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """Pairs rows; `image` is the column of feed files that says which rows are images of updates."""
         iterator = iter(tables)
         first = next(iterator, None)
@@ -197,16 +259,13 @@ class ChangeReader:
             return
         for table in pairing.lines(chain([first], iterator)):
             for batch in table.to_batches():
-                columns = batch.columns[1:]
-                chosen = [*columns[: self.shown], *columns[self.shown + self.keys :][: self.extra]]
-                names = [*map(str, range(len(chosen)))]
                 kinds = batch.column(0).to_numpy()
                 if image is not None and pairing.updates:
                     is_left = (batch.column(image).to_numpy() == 1) & (kinds <= INSERT)
                     kinds = np.where(is_left, kinds + PREIMAGE, kinds).astype(np.int8)
-                yield _batch(chosen, names, batch.num_rows), kinds
+                yield _batch(self._shown(batch.columns[1:]), batch.num_rows), kinds
 
-    def _line(self, batch: pa.RecordBatch, kinds: npt.NDArray[np.int8], commit: Commit) -> pa.RecordBatch:
+    def _line(self, batch: pa.RecordBatch, kinds: Kinds, commit: Commit) -> pa.RecordBatch:
         n_rows = batch.num_rows
         added = [
             pa.array(WORDS, pa.string()).take(pa.array(kinds)),
@@ -232,13 +291,13 @@ def _needed_by(commit: Commit) -> Iterator[None]:
         ) from error
 
 
-def _batch(columns: Sequence[pa.Array], names: Sequence[str], n_rows: int) -> pa.RecordBatch:
+def _batch(columns: Sequence[pa.Array], n_rows: int) -> pa.RecordBatch:
     if columns:
-        return pa.RecordBatch.from_arrays(list(columns), names=list(names))
+        return pa.RecordBatch.from_arrays(list(columns), names=[*map(str, range(len(columns)))])
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), n_rows, [None]))
 
 
-def _with_kind(batch: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.Table:
+def _with_kind(batch: pa.RecordBatch, kinds: Kinds) -> pa.Table:
     names = [KIND, *map(str, range(batch.num_columns))]
     return pa.Table.from_arrays([pa.array(kinds), *batch.columns], names=names)
 

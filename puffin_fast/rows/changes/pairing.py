@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ import pyarrow.compute as pc
 
 from puffin_fast.columns.plain_types import one_array
 from puffin_fast.columns.row_parts import Division, in_parts
-from puffin_fast.columns.temporary_rows import read_rows, rows_writer
+from puffin_fast.rows.changes.spool import Spool
 from puffin_fast.rows.keys.key_hash import key_hashes
 from puffin_fast.rows.match.same_values import same_values
 
@@ -82,7 +80,7 @@ class Pairing:
         """
         with ExitStack() as held:
             for stage in self.stages:
-                left = held.enter_context(_Spool(self.limit))
+                left = held.enter_context(Spool(self.limit))
                 with in_parts(rows, self._division(stage), lambda part: part, "changes") as parts:
                     for part in parts:
                         yield from self._paired(stage, part, left)
@@ -98,7 +96,7 @@ class Pairing:
 
         return Division(hashes, lambda rows: _COPIES * int(rows.nbytes), self.limit)
 
-    def _paired(self, stage: Stage, rows: pa.Table, left: _Spool) -> Iterator[pa.Table]:
+    def _paired(self, stage: Stage, rows: pa.Table, left: Spool) -> Iterator[pa.Table]:
         """Yields the updates of a part; rows that do not belong together are added to `left`."""
         kinds = rows.column(0).to_numpy()
         eligible = np.ones(len(rows), np.bool_)
@@ -242,42 +240,3 @@ def _codes(column: Any) -> Rows:
 
 def _is_nested(kind: pa.DataType) -> bool:
     return pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) or pa.types.is_null(kind)
-
-
-class _Spool:
-    """Rows that were added, in memory up to a limit, then in a temporary file. It is read once."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._tables, self._size = limit, [], 0  # type: ignore[var-annotated]
-        self._held = ExitStack()
-        self._path: Path | None = None
-        self._writer: Any = None
-
-    def __enter__(self) -> _Spool:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._held.close()
-
-    def __bool__(self) -> bool:
-        return bool(self._tables) or self._path is not None
-
-    def add(self, rows: pa.Table) -> None:
-        self._tables.append(rows)
-        self._size += rows.nbytes
-        if self._size > self._limit:
-            if self._path is None:
-                folder = self._held.enter_context(TemporaryDirectory(prefix="puffin_fast-changes-"))
-                self._path = Path(folder) / "rows"
-                self._writer = self._held.enter_context(rows_writer(self._path, rows.schema))
-            for table in self._tables:
-                self._writer.write_table(table)
-            self._tables, self._size = [], 0
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        tables, self._tables = self._tables, []
-        if self._path is not None:
-            self._writer.close()
-            for batch in read_rows(self._path):
-                yield pa.Table.from_batches([batch])
-        yield from tables

@@ -69,7 +69,6 @@ def lines_of(changes: Iterable[CommitChanges], reader: bytes) -> Iterator[pa.Rec
     """
     read: ChangeReader = unpack(reader)
     steps = [converter(field.type) for field in read.schema]
-    for one in changes:
-        for batch in read.lines(one):
-            columns = [c if s is None else s(c) for c, s in zip(batch.columns, steps, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, read.schema.names)
+    for batch in read.lines(changes):
+        columns = [c if s is None else s(c) for c, s in zip(batch.columns, steps, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, read.schema.names)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.rows.changes.lines import WORDS
+from puffin_fast.rows.files import reader
 from tests.iceberg.changelog.states import lines_of
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.test_convert import delete_by_file
@@ -199,6 +202,32 @@ def test_copied_rows_are_found_by_their_lineage_before_they_are_read(table: Tabl
         (0, 1, "d", "a"),
         (0, 2, "d", "a"),
     ]
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("limit", [None, "300"])
+def test_a_data_file_of_which_several_commits_chose_rows_is_read_once(
+    table: Table, monkeypatch: pytest.MonkeyPatch, limit: str | None, filtered: bool
+) -> None:
+    start = head(table)
+    iceberg.delete(table, "id in (1, 5)")
+    iceberg.update(table, "id = 2", {"s": "b"})
+    iceberg.append(table, rows([9, 10, 11]))
+    iceberg.delete(table, "id in (3, 9)")
+    iceberg.update(table, "id = 10", {"s": "c"})
+    if limit is not None:
+        table.io.properties["puffin-fast.limit.key-bytes"] = limit
+    options: dict[str, Any] = {"row_filter": "id > 1 and s = 'a'"} if filtered else {}
+    ids = [start, *(one.snapshot_id for one in table.metadata.snapshots[2:])]
+    apart = [short(iceberg.changes(table, *ends, **options)) for ends in pairwise(ids)]
+    opened: Counter[str] = Counter()
+    real = reader.open_format
+    monkeypatch.setattr(reader, "open_format", lambda io, e: (opened.update([e.file_path]), real(io, e))[1])
+    found = iceberg.changes(table, start, **options)
+    assert short(found) == [(at, *line) for at, lines in enumerate(apart) for _, *line in lines]
+    assert len(opened) == 5
+    assert (max(opened.values()) == 1) == (limit is None)
+    assert found.count() == sum(map(len, apart))
 
 
 def test_position_delete_files_of_several_data_files_and_twice_deleted_rows(table2: Table) -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -37,6 +40,17 @@ def expired(table: Table, first: int) -> bool:
     return False
 
 
+@contextmanager
+def limited(table: Table, limit: str | None) -> Iterator[None]:
+    """Limits the memory of held rows, and of rows that are paired."""
+    if limit is None:
+        yield
+        return
+    table.io.properties["puffin-fast.limit.key-bytes"] = limit
+    yield
+    del table.io.properties["puffin-fast.limit.key-bytes"]
+
+
 def check_history(table: Table, chance: random.Random) -> None:
     """Compares the changes of each snapshot of each branch, and between pairs of snapshots."""
     known = {s.snapshot_id: s for s in table.metadata.snapshots}
@@ -51,13 +65,20 @@ def check_history(table: Table, chance: random.Random) -> None:
         if parent is None and not expired(table, first):
             chain.append(None)
         chain.reverse()
+        each: Counter[tuple[str, Row]] = Counter()
         for before, after in pairwise(chain):
             found = iceberg.changes(table, before, after)
             lines = lines_of(found)
             wanted = expected(states[before], states[after])
             assert lines == wanted, (name, before, after, lines - wanted, wanted - lines)
             assert found.count() == lines.total()
-        whole = lines_of(iceberg.changes(table, chain[0], chain[-1]))
+            each += lines
+        for limit in (None, "20000"):
+            with limited(table, limit):
+                found = iceberg.changes(table, chain[0], chain[-1])
+                whole = lines_of(found)
+                assert whole == each, (name, limit, whole - each, each - whole)
+                assert found.count() == each.total()
         assert signed(whole) == signed(expected(states[chain[0]], states[chain[-1]]))
     ends = [*states]
     for _ in range(6):
