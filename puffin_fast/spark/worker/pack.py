@@ -1,8 +1,9 @@
 """On executors: the deletion vectors of a task are written to files of a target size.
 
-A file is ``{job}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, or ``.parquet`` where it holds position deletes
-of a table of format version 2. A retried or speculative task has another attempt id and writes other files. Only
-the files that are named in rows which the driver received are committed. Files of the driver are ``{job}-driver-…``.
+A file is ``{job}-{partition:05d}-{taskAttemptId}-{8 hex digits}-{n:04d}.puffin``, or ``.parquet`` where it holds
+position deletes of a table of format version 2. A retried or speculative task has another attempt id and writes other
+files. The hex digits are random: Spark may run the two sides of a union in one task, and both write. Only the files
+that are named in rows which the driver received are committed. Files of the driver are ``{job}-driver-…``.
 
 A Delta table names its files by UUIDs, ``deletion_vector_{uuid}.bin``; they lie in a folder of the run alone, so that
 the driver finds those that it did not receive.
@@ -47,12 +48,13 @@ class Place:
     records: bool = False
 
     def paths(self, suffix: str) -> Callable[[int], str]:
-        """A function from the number of a file to its path, for this attempt of the task, or for the driver."""
+        """A function from the number of a file to its path, which no other call returns."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         by = "driver" if context is None else f"{context.partitionId():05d}-{context.taskAttemptId()}"
-        return lambda number: f"{self.location}/{self.job}-{by}-{number:04d}{suffix}"
+        stem = f"{self.location}/{self.job}-{by}-{uuid.uuid4().hex[:8]}"
+        return lambda number: f"{stem}-{number:04d}{suffix}"
 
 
 def write_files(

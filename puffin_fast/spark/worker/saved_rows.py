@@ -1,6 +1,6 @@
 """On executors: rows of a DataFrame are written to files of the run, and read again.
 
-A file is a compressed stream of Arrow IPC, ``{run}-{partition:05d}-{taskAttemptId}-{n:04d}.arrow``.
+A file is a compressed stream of Arrow IPC, named as `Place.paths` does.
 """
 
 from __future__ import annotations

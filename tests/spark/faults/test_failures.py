@@ -41,6 +41,7 @@ def test_a_jobs_files_are_found_and_removed_by_name(spark: SparkSession, tmp_pat
     kept = set(report["path"].to_pylist())
     dead = "nightly-0123456789ab-00000-99-0000.puffin"
     strays = {tmp_path / dead, tmp_path / f".{dead}.0123456789abcdef.tmp"}
+    strays |= {tmp_path / f"nightly-0123456789ab-{by}-89abcdef-0000.puffin" for by in ("00000-99", "driver")}
     others = {
         tmp_path / "nightly-00001-0123456789ab-00000-99-0000.puffin",  # of a job named nightly-00001
         tmp_path / f"{dead}.crc",
