@@ -41,10 +41,10 @@ def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any
     with errors_of(folder):
         if kind == "local":
             try:
-                entries = list(os.scandir(key))
+                found = list(os.scandir(key))
             except (FileNotFoundError, NotADirectoryError):
-                entries = []
-            names = [e.name for e in entries if (e.is_dir(follow_symlinks=False) if folders else e.is_file())]
+                found = []
+            names = [e.name for e in found if (e.is_dir(follow_symlinks=False) if folders else e.is_file())]
         elif kind == "arrow":
             from pyarrow.fs import FileSelector, FileType
 
@@ -53,9 +53,8 @@ def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any
             names = [info.base_name for info in found if info.type == wanted]
         elif kind == "fsspec":
             wanted = "directory" if folders else "file"
-            names = [
-                name for name, info in _entries(handle, key.rstrip("/")).items() if info["type"] == wanted
-            ]
+            entries = _entries(handle, handle._strip_protocol(key).rstrip("/"))
+            names = [name for name, info in entries.items() if info["type"] == wanted]
         else:
             raise _cannot_list(folder, handle)
     return sorted(name for name in names if name.startswith(prefix))

@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +222,13 @@ def test_a_folder_whose_name_is_not_utf8_is_refused_by_all_formats() -> None:
     for verb in verbs:
         with pytest.raises(errors.InvalidInputError, match="expected UTF-8"):
             verb("/folder/\udcff")
+
+
+def test_a_table_in_memory_needs_no_filesystem() -> None:
+    table = f"memory:///{uuid.uuid4()}/t"
+    delta.create_table(table, pa.schema([("id", pa.int64())]))
+    delta.append(table, pa.table({"id": [1, 2]}))
+    delta.delete(table, "id = 1")
+    assert delta.scan(table).to_arrow()["id"].to_pylist() == [2]
+    assert not delta.verify(table)
+    assert not delta.orphan_files(table, older_than=timedelta(0))
