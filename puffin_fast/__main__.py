@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 
 INTERRUPTED = 130
+
+YOUNG_OBJECTS = 50_000
+"""New objects before Python looks for cycles: imports make hundreds of thousands of objects and few cycles."""
 
 
 class _WithoutPandas:
@@ -34,6 +39,8 @@ def _omit_pandas() -> None:
 
 def main() -> None:
     """Imports and runs the command line. An interrupt (Ctrl-C) of the import prints no traceback."""
+    gc.set_threshold(YOUNG_OBJECTS)
+    atexit.register(gc.freeze)  # or Python looks through all objects of all modules before it ends
     try:
         if "--spark" not in sys.argv and "demo" not in sys.argv:
             _omit_pandas()

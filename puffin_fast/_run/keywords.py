@@ -20,6 +20,7 @@ MOST_BITS = 1000
 """Of an integer argument: floats have no larger ones, and Python does not show those of thousands of digits."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Class = TypeVar("Class", bound=type)
 
 _OTHER_NAMES = {
     "row_filter": (
@@ -95,13 +96,15 @@ def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
 
 
-def name_keywords(owner: Any, names: Iterable[str]) -> None:
-    """Replaces public functions of a module, or methods of a class, by `named_keywords`."""
-    module = owner.__module__ if inspect.isclass(owner) else owner.__name__
-    for name in names:
-        value = getattr(owner, name, None) if inspect.isclass(owner) else vars(owner).get(name)
-        if inspect.isfunction(value):
-            setattr(owner, name, named_keywords(value, module))
+def named_methods(*names: str) -> Callable[[Class], Class]:
+    """Replaces public methods of the decorated class by `named_keywords`."""
+
+    def decorate(owner: Class) -> Class:
+        for name in names:
+            setattr(owner, name, named_keywords(getattr(owner, name), owner.__module__))
+        return owner
+
+    return decorate
 
 
 def named_keywords(function: Function, module: str) -> Function:

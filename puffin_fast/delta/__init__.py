@@ -5,13 +5,11 @@ A table is a path, a URI or deltalake's `DeltaTable`. Needs the extra ``delta``.
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from puffin_fast._run.keywords import name_keywords, no_attribute
-from puffin_fast._run.packages import imports_of_extra
+from puffin_fast._run.lazy_names import lazy_names, need_table_packages
 
-with imports_of_extra("delta"):
+if TYPE_CHECKING:
     from puffin_fast.delta.changelog.changes import DeltaChanges, changes
     from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
     from puffin_fast.delta.dml.overwrite import (
@@ -85,14 +83,53 @@ __all__ = [
     "verify",
 ]
 
+_HOMES = {
+    "AppendResult": "delta.dml.overwrite",
+    "DeleteResult": "delta.dml.delete",
+    "DeltaChanges": "delta.changelog.changes",
+    "DeltaScan": "delta.read.scan",
+    "MaintainResult": "delta.maintenance.maintain",
+    "MaintenancePolicy": "delta.maintenance.maintain",
+    "OverwriteResult": "delta.dml.overwrite",
+    "PurgeResult": "delta.maintenance.purge",
+    "RemoveOrphanFilesResult": "delta.maintenance.orphan_files",
+    "RewriteDataFilesResult": "delta.maintenance.rewrite_data_files",
+    "Snapshot": "delta.log.snapshot",
+    "Transaction": "delta.dml.transaction",
+    "UpdateResult": "delta.dml.update",
+    "UpsertResult": "delta.dml.upsert",
+    "append": "delta.dml.overwrite",
+    "changes": "delta.changelog.changes",
+    "create_table": "delta.dml.tables",
+    "delete": "delta.dml.delete",
+    "delete_keys": "delta.dml.delete",
+    "delete_positions": "delta.dml.delete",
+    "deletes": "delta.maintenance.list_deletes",
+    "dynamic_partition_overwrite": "delta.dml.overwrite",
+    "enable": "delta.maintenance.enable",
+    "from_iceberg": "delta.maintenance.from_iceberg",
+    "maintain": "delta.maintenance.maintain",
+    "orphan_files": "delta.maintenance.orphan_files",
+    "overwrite": "delta.dml.overwrite",
+    "purge": "delta.maintenance.purge",
+    "remove_orphan_files": "delta.maintenance.orphan_files",
+    "report": "delta.maintenance.report",
+    "rewrite_data_files": "delta.maintenance.rewrite_data_files",
+    "scan": "delta.read.scan",
+    "snapshot": "delta.log.snapshot",
+    "to_iceberg": "delta.maintenance.to_iceberg",
+    "transaction": "delta.dml.transaction",
+    "update": "delta.dml.update",
+    "upsert": "delta.dml.upsert",
+    "vectors": "delta.read.vectors",
+    "verify": "delta.maintenance.verify",
+}
+"""The module of each public name; tests compare it with the imports above."""
 
-name_keywords(sys.modules[__name__], __all__)
-name_keywords(DeltaScan, ("count", "to_arrow"))
+need_table_packages(extra="delta")
 
 if not TYPE_CHECKING:  # type checkers see the names above, and no others
-
-    def __getattr__(name: str) -> Any:
-        raise no_attribute(__name__, name, __all__)
+    __getattr__ = lazy_names(__name__, _HOMES, extra="delta")
 
 
 def __dir__() -> list[str]:

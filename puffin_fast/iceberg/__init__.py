@@ -5,14 +5,12 @@ Tables and catalogs are PyIceberg's objects. Needs the extra ``iceberg``.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._run.keywords import name_keywords, no_attribute
-from puffin_fast._run.packages import imports_of_extra
+from puffin_fast._run.lazy_names import lazy_names, need_table_packages
 
-with imports_of_extra("iceberg"):
+if TYPE_CHECKING:
     from puffin_fast._run.patches import Acceleration
     from puffin_fast.iceberg.changelog.changes import Changes, changes
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
@@ -50,7 +48,7 @@ with imports_of_extra("iceberg"):
     from puffin_fast.rows.findings import Findings
     from puffin_fast.rows.scan.explain import Explanation
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # another name of a function of a package that imports this one
     from puffin_fast.delta.maintenance.from_iceberg import from_iceberg as to_delta
 
 __all__ = [
@@ -113,19 +111,73 @@ __all__ = [
     "verify",
 ]
 
+_HOMES = {
+    "Acceleration": "_run.patches",
+    "Changes": "iceberg.changelog.changes",
+    "DeleteResult": "iceberg.dml.delete",
+    "ExpireSnapshotsResult": "iceberg.maintenance.expire_snapshots",
+    "Explanation": "rows.scan.explain",
+    "FileTask": "iceberg.plan.delete_index",
+    "Finding": "iceberg.maintenance.finding",
+    "Findings": "rows.findings",
+    "KeyIndexResult": "iceberg.index.build",
+    "MaintainResult": "iceberg.maintenance.maintain",
+    "MaintenancePolicy": "iceberg.maintenance.maintain",
+    "NdvOverlap": "iceberg.statistics.read",
+    "NdvResult": "iceberg.statistics.collect",
+    "OverwriteResult": "iceberg.dml.overwrite",
+    "Plan": "iceberg.plan.files",
+    "RemoveOrphanFilesResult": "iceberg.maintenance.orphan_files",
+    "Report": "iceberg.maintenance.report",
+    "RewriteDataFilesResult": "iceberg.maintenance.rewrite_job",
+    "RewriteResult": "iceberg.maintenance.rewrite",
+    "Scan": "iceberg.read.scan",
+    "Transaction": "iceberg.dml.transaction",
+    "UpdateResult": "iceberg.dml.update",
+    "UpsertResult": "iceberg.dml.upsert",
+    "accelerate": "iceberg.patches.accelerate",
+    "append": "iceberg.dml.tables",
+    "changes": "iceberg.changelog.changes",
+    "collect_ndv": "iceberg.statistics.collect",
+    "compact": "iceberg.maintenance.compact",
+    "convert_equality_deletes": "iceberg.maintenance.convert",
+    "convert_position_deletes": "iceberg.maintenance.convert",
+    "create_table": "iceberg.dml.tables",
+    "delete": "iceberg.dml.delete",
+    "delete_keys": "iceberg.dml.delete",
+    "delete_positions": "iceberg.dml.delete",
+    "deletes": "iceberg.maintenance.list_deletes",
+    "dynamic_partition_overwrite": "iceberg.dml.overwrite",
+    "expire_snapshots": "iceberg.maintenance.expire_snapshots",
+    "index_keys": "iceberg.index.build",
+    "load_table": "iceberg.compat.working_table",
+    "maintain": "iceberg.maintenance.maintain",
+    "ndv": "iceberg.statistics.read",
+    "ndv_overlap": "iceberg.statistics.read",
+    "orphan_files": "iceberg.maintenance.orphan_files",
+    "overwrite": "iceberg.dml.overwrite",
+    "plan_files": "iceberg.plan.files",
+    "remove_orphan_files": "iceberg.maintenance.orphan_files",
+    "repair": "iceberg.maintenance.repair",
+    "report": "iceberg.maintenance.report",
+    "rewrite_data_files": "iceberg.maintenance.rewrite_data_files",
+    "scan": "iceberg.read.scan",
+    "transaction": "iceberg.dml.transaction",
+    "update": "iceberg.dml.update",
+    "upgrade": "iceberg.dml.tables",
+    "upsert": "iceberg.dml.upsert",
+    "v3_metadata": "iceberg.compat.table_metadata",
+    "verify": "iceberg.maintenance.verify",
+}
+"""The module of each public name; tests compare it with the imports above."""
 
-name_keywords(sys.modules[__name__], __all__)
-name_keywords(Transaction, __all__)
-for _scan in (Scan, Changes):
-    name_keywords(_scan, ("count", "to_arrow"))
+need_table_packages(extra="iceberg")
 
 if not TYPE_CHECKING:  # type checkers see the names above, and no others
+    _load = lazy_names(__name__, _HOMES, extra="iceberg")
 
     def __getattr__(name: str) -> Any:
-        """Loads `to_delta`, another name of `delta.from_iceberg`, when it is used: ``delta`` imports this package."""
-        if name == "to_delta":
-            return import_module("puffin_fast.delta").from_iceberg
-        raise no_attribute(__name__, name, __all__)
+        return import_module("puffin_fast.delta").from_iceberg if name == "to_delta" else _load(name)
 
 
 def __dir__() -> list[str]:

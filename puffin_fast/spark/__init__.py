@@ -7,9 +7,9 @@ on Spark Connect. Importing this package does not import PySpark; its functions 
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from puffin_fast._run.keywords import named_keywords
+from puffin_fast._run.lazy_names import lazy_names
 from puffin_fast.spark.dataframe import functions
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from puffin_fast.spark.dataframe.transforms import (
@@ -80,21 +80,8 @@ _ON_TABLES = {
 
 
 if not TYPE_CHECKING:  # type checkers see the names above, and no others
-
-    def __getattr__(name: str) -> Any:
-        """Imports jobs on tables when they are first used, because they need PyIceberg."""
-        if name not in _ON_TABLES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        from puffin_fast.errors import MissingExtraError
-
-        try:
-            module = import_module(f"puffin_fast.spark.table.{_ON_TABLES[name]}")
-        except ModuleNotFoundError as error:
-            raise MissingExtraError((error.name or "pyiceberg").partition(".")[0], extra="iceberg") from error
-        found = globals()[name] = named_keywords(getattr(module, name), __name__)
-        return found
+    _homes = {name: f"spark.table.{module}" for name, module in _ON_TABLES.items()}
+    __getattr__ = lazy_names(__name__, _homes, extra="iceberg")  # jobs on tables need PyIceberg
 
 
 def __dir__() -> list[str]:

@@ -27,6 +27,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._run.keywords import named_methods
 from puffin_fast.columns.arrow_rows import arrow_reader, arrow_rows
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import Filter
@@ -46,6 +47,16 @@ Upserted = TypeVar("Upserted")
 Overwritten = TypeVar("Overwritten")
 
 
+@named_methods(
+    "append",
+    "delete",
+    "delete_keys",
+    "delete_positions",
+    "dynamic_partition_overwrite",
+    "overwrite",
+    "update",
+    "upsert",
+)
 class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
     """A context manager whose methods are the verbs; made by `transaction`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import pkgutil
@@ -49,3 +50,29 @@ def test_no_name_is_a_function_and_a_package() -> None:
     for module in (pf, pf.iceberg, pf.delta, pf.paimon, pf.lance, pf.spark, pf.dv, pf.puffin):
         for name in {found.name for found in pkgutil.iter_modules(module.__path__)} & set(dir(module)):
             assert inspect.ismodule(getattr(module, name)), f"{module.__name__}.{name}"
+
+
+@pytest.mark.parametrize("package", ["iceberg", "delta", "spark"])
+def test_what_type_checkers_see_is_what_is_loaded(package: str) -> None:
+    module = getattr(pf, package)
+    tree = ast.parse(Path(module.__file__).read_text())
+    typed = next(node for node in tree.body if isinstance(node, ast.If))
+    homes = {
+        alias.name: str(statement.module).removeprefix("puffin_fast.")
+        for statement in typed.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert homes == (module._homes if package == "spark" else module._HOMES)
+    assert homes.keys() <= set(module.__all__)
+    for name in homes:
+        assert getattr(module, name).__name__ == name
+    assert set(dir(module)) == set(module.__all__)
+
+
+def test_a_package_loads_only_what_is_used() -> None:
+    code = "import sys, puffin_fast as pf; pf.iceberg.Finding; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert not {"pyiceberg.table", "puffin_fast.iceberg.dml", "puffin_fast.iceberg.read"} & set(
+        loaded.split()
+    )

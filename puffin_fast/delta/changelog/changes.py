@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._run.keywords import named_methods
 from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.changelog.plan import ChangePlanner
 from puffin_fast.delta.changelog.versions import Ends, Versions
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
 
+@named_methods("count", "to_arrow")
 class DeltaChanges(ChangeScan):
     """The changes between two versions, created by `changes`. Commits are read when they are requested."""
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_texts
+from puffin_fast._run.keywords import named_methods
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _COLUMNS = {name: METADATA_COLUMNS[name] for name in ("_file", "_pos")}
 
 
+@named_methods("count", "to_arrow")
 class DeltaScan(TableScan):
     """A scan of one version. Made by `scan`.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._run.keywords import named_methods
 from puffin_fast.iceberg.changelog.change_scan import ChangeScan
 from puffin_fast.iceberg.changelog.history import Ends, History
 from puffin_fast.iceberg.changelog.plan import plan_changes
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
+@named_methods("count", "to_arrow")
 class Changes(ChangeScan):
     """The changes between two snapshots, created by `changes`. Metadata is read when they are requested."""
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import SnapshotRefType
 
+from puffin_fast._run.keywords import named_methods
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.compat.path_table import as_table
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestFile
 
 
+@named_methods("count", "to_arrow")
 class Scan(TableScan):
     """A scan of one snapshot, created by `scan`."""
 
