@@ -87,7 +87,7 @@ def report(
     if html is not None:
         found.to_html(html)
     answer = {"table": found.name, "totals": found.totals, "advice": found.advice}
-    tables = ("files", "partitions", "snapshots", "ndv")
+    tables = ("files", "partitions", "snapshots", "ndv", "key_indexes")
     return Answer({**answer, **{name: getattr(found, name).to_pylist() for name in tables}}, [found])
 
 

@@ -28,6 +28,8 @@ from puffin_fast._text import printable
 from puffin_fast.errors import MissingExtraError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.compat.table_properties import target_file_size
+from puffin_fast.iceberg.compat.working_table import with_history
+from puffin_fast.iceberg.maintenance.report_indexes import KEY_INDEXES, key_indexes
 from puffin_fast.iceberg.maintenance.report_tables import (
     PARTITIONS,
     SNAPSHOTS,
@@ -97,6 +99,10 @@ class Report:
             ``committed_at`` timestamp[ms, UTC], null outside of the years 1 to 9999; ``snapshot_id`` int64,
             ``operation`` string, and from its summary the totals ``delete_files`` (a deletion vector counts as one)
             and ``position_deletes``, int64.
+        key_indexes: a row for each key index that plans use: ``columns`` string, separated by commas; ``snapshot_id``
+            and ``committed_at`` of the snapshot that it was built for; ``snapshots_since``, the number of later ones;
+            ``segments``, ``n_bytes``; ``data_files`` and ``rows`` that it covers, and their shares of the snapshot's,
+            ``share_of_files`` and ``share_of_rows``, double.
     """
 
     name: str
@@ -106,6 +112,7 @@ class Report:
     ndv: pa.Table = field(default_factory=NDV_SCHEMA.empty_table)
     partitions: pa.Table = field(default_factory=PARTITIONS.empty_table)
     snapshots: pa.Table = field(default_factory=SNAPSHOTS.empty_table)
+    key_indexes: pa.Table = field(default_factory=KEY_INDEXES.empty_table)
 
     def __repr__(self) -> str:
         advice = "".join(f"\n- {printable(sentence)}" for sentence in self.advice)
@@ -123,6 +130,7 @@ class Report:
         if self._is_partitioned():
             yield from _grid(self.partitions, "partitions")
         yield from _grid(self._ndv_counts(), "columns with NDV statistics")
+        yield from _grid(self.key_indexes.drop_columns(["committed_at"]), "key indexes")
         yield from (Text(f"- {printable(sentence)}") for sentence in self.advice)
 
     def _repr_html_(self) -> str:
@@ -159,6 +167,7 @@ class Report:
         texts = (*self._snapshot(), *self.advice)
         yield html_fields(self.name, self.totals) + "".join(f"<p>{escape(text)}</p>" for text in texts)
         tables = [(self.files, "Data files with deletes"), (self._ndv_counts(), "Distinct values")]
+        tables.append((self.key_indexes, "Key indexes"))
         if self._is_partitioned():
             tables.insert(1, (self.partitions, "Partitions"))
         for rows, title in tables:
@@ -296,7 +305,7 @@ def report(
     as_of: int | str | datetime | None = None,
     share: float = MIN_DELETED,
 ) -> Report:
-    """Reports what deletes cost the data files of a table, from the manifests, and its NDV statistics.
+    """Reports what deletes cost the data files of a table, from the manifests; its NDV statistics and key indexes.
 
     Args:
         table: a PyIceberg table of format version 1 to 3, or a path as in `scan`.
@@ -333,9 +342,23 @@ def report(
             counts = ndv(table, **selected)
         except PuffinFastError as error:
             advice.append(f"collect_ndv: the statistics cannot be read: {error}")
+    indexes = KEY_INDEXES.empty_table()
+    if snapshot is not None:
+        notes: list[str] = []
+        data = [file.data for file in found.files]
+        history = with_history(table, snapshot)
+        indexes = key_indexes(table.io, history, table.schema(), snapshot, data, notes)
+        advice += [f"index_keys: a part of an index cannot be read: {note}" for note in notes]
+        advice += [
+            f"index_keys: {left:,} data files came after the index of {row['columns']}"
+            for row in indexes.to_pylist()
+            if (left := len(data) - row["data_files"])
+        ]
     deleted = {row["data_file"]: row["deleted"] for row in rows}
     partitions = by_partition(table.metadata, found, deleted)
-    return Report(name, files, totals, tuple(advice), counts, partitions, over_snapshots(table, snapshot))
+    return Report(
+        name, files, totals, tuple(advice), counts, partitions, over_snapshots(table, snapshot), indexes
+    )
 
 
 def _has_deletes(file: FileDeletes) -> bool:

@@ -43,7 +43,7 @@ SNAPSHOTS = pa.schema(
 )
 """Columns of `Report.snapshots`; `snapshot_id` is uint64 if an id is above 2^63."""
 
-_TIMES = range(-62_135_596_800_000, 253_402_300_800_000)
+TIMES = range(-62_135_596_800_000, 253_402_300_800_000)
 """Milliseconds of the years 1 to 9999, which Python and Matplotlib can show."""
 
 
@@ -79,7 +79,7 @@ def over_snapshots(table: Table, snapshot: Snapshot | None) -> pa.Table:
         stated = {} if summary is None else summary.additional_properties
         rows.append(
             {
-                "committed_at": known.timestamp_ms if known.timestamp_ms in _TIMES else None,
+                "committed_at": known.timestamp_ms if known.timestamp_ms in TIMES else None,
                 "snapshot_id": known.snapshot_id,
                 "operation": None if summary is None else summary.operation.value,
                 "delete_files": stated_count(stated.get("total-delete-files")),

@@ -233,6 +233,33 @@ def test_distinct_values_are_reported(racing: SqlCatalog) -> None:
     assert iceberg.report(table, snapshot_id=first).ndv.num_rows == 0
 
 
+def test_key_indexes_are_reported_with_age_size_and_what_they_cover(racing: SqlCatalog) -> None:
+    table = made(racing, 2)
+    assert iceberg.report(table).key_indexes.num_rows == 0
+    n_rows = iceberg.scan(table).count()
+    built = iceberg.index_keys(table, "id")
+    (whole,) = iceberg.report(table).key_indexes.to_pylist()
+    assert (whole["columns"], whole["snapshot_id"], whole["snapshots_since"]) == ("id", built.snapshot_id, 0)
+    assert (whole["n_bytes"], whole["segments"]) == (built.n_bytes, 1)
+    assert (whole["data_files"], whole["rows"], whole["share_of_rows"]) == (built.data_files, n_rows, 1.0)
+    assert whole["committed_at"].timestamp() * 1000 == table.metadata.snapshots[-1].timestamp_ms
+    iceberg.append(table, iceberg.scan(table).to_arrow())
+    iceberg.delete(table, "id = 5")
+    found = iceberg.report(table)
+    (part,) = found.key_indexes.to_pylist()
+    assert (part["rows"], part["share_of_rows"], part["snapshots_since"]) == (n_rows, 0.5, 2)
+    assert part["share_of_files"] == built.data_files / found.totals["data_files"]
+    assert [sentence for sentence in found.advice if "index_keys: 1 data files came after" in sentence]
+    text = io.StringIO()
+    Console(file=text, width=240).print(found)
+    assert "share_of_rows" in text.getvalue()
+    assert "Key indexes" in found._repr_html_()
+    local(table.metadata.statistics[-1].statistics_path).unlink()
+    lost = iceberg.report(table)
+    assert lost.key_indexes.num_rows == 0
+    assert [sentence for sentence in lost.advice if "index_keys: a part of an index" in sentence]
+
+
 def test_a_table_without_columns_to_count_is_refused_by_name(racing: SqlCatalog) -> None:
     kinds = pa.schema([("l", pa.list_(pa.int64())), ("m", pa.map_(pa.string(), pa.int64()))])
     table = iceberg.create_table(racing, "n.nested", kinds)
