@@ -28,6 +28,9 @@ MAX_RANGE = 2**31 - 1
 MAX_SPAN = 16 << 20
 """Neighbouring ranges are joined into reads of at most this many bytes."""
 
+LOCAL_SPAN = 1 << 20
+"""The same for a local file: what is read stays in a cache of the processor."""
+
 REMOTE_GAP = 64 << 10
 """On an object store, ranges are joined if at most this many bytes lie between them: it saves a request."""
 
@@ -48,12 +51,14 @@ class Source:
         path: the path for error messages, None for a file object without name.
         is_local: whether a small read is cheap.
         gap: ranges are joined if at most this many bytes lie between them.
+        span: and if their read has at most this many.
         n_requests: the number of reads that run at the same time.
     """
 
     path: str | None
     is_local = False
     gap = REMOTE_GAP
+    span = MAX_SPAN
     n_requests = 1
 
     def __init__(self, path: str | None, size: int | None = None) -> None:
@@ -116,7 +121,7 @@ class Source:
 
         Yields:
             (index of the range, its bytes), in the order of the file. Memory holds at most `2 * n_requests` reads
-            (one for a local file), each of at most `MAX_SPAN` bytes or one larger range.
+            (one for a local file), each of at most `span` bytes or one larger range.
         """
         ranges = list(ranges)
         reads = list(self._joined(ranges))
@@ -140,7 +145,7 @@ class Source:
             while last < len(order):
                 offset, length = ranges[order[last]]
                 far = max(end, offset + length)
-                if offset - end > self.gap or far - start > max(MAX_SPAN, end - start):
+                if offset - end > self.gap or far - start > max(self.span, end - start):
                     break
                 end = far
                 last += 1
@@ -192,6 +197,7 @@ class _LocalSource(Source):
 
     is_local = True
     gap = LOCAL_GAP
+    span = LOCAL_SPAN
 
     def __init__(self, path: str, size: int | None) -> None:
         with errors_of(path if os.path.isabs(path) else f"{path} (in {os.getcwd()})"):

@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -57,11 +58,15 @@ MAX_ROWS = (1 << 32) - 1
 CHECKED_BYTES = 16 << 20
 """About the bytes of blocks that are checked at a time."""
 
-_WHOLE = 4
-"""A segment is read whole if at least one in so many blocks is wanted."""
+_WHOLE = 16
+"""All blocks are read, in pieces, if there is a key for at least one in so many of them."""
+
+PIECE_BYTES = 1 << 20
+"""About the bytes of such a piece."""
 
 Ordinals = npt.NDArray[np.uint32]
 Words = npt.NDArray[np.uint64]
+Numbers = TypeVar("Numbers", Ordinals, Words)
 Read = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, bytes]]]
 """Reads ranges (offset, length) of a segment; yields the index of each range, and its bytes."""
 
@@ -366,7 +371,7 @@ class Segment:
         return len(kinds) == len(self.kinds) and all(map(canonical.may_hold, self.kinds, kinds))
 
     def find(self, read: Read, columns: Sequence[pa.Array]) -> Ordinals:
-        """Returns the ordinals of the rows that may have one of the keys, in any order; they may repeat.
+        """Returns the ordinals of the rows that may have one of the keys, ascending and distinct.
 
         Args:
             read: reads ranges of the segment.
@@ -378,11 +383,10 @@ class Segment:
         has_null = False
         if (valid := canonical.not_null(columns)) is not None:
             has_null, columns = True, [column.filter(valid) for column in columns]
-        wanted = np.unique(self._hashes_of(columns))
-        found = [np.empty(0, np.uint32), *self._blocks(read, wanted)]
+        found = [np.empty(0, np.uint32), *self._blocks(read, _distinct(self._hashes_of(columns)))]
         if has_null:
             found.append(self.nulls.to_numpy().astype(np.uint32))
-        return np.concatenate(found)
+        return _distinct(np.concatenate(found))
 
     def _hashes_of(self, columns: Sequence[pa.Array]) -> Words:
         b, t, r, *_ = self._form
@@ -399,20 +403,23 @@ class Segment:
         return words
 
     def _blocks(self, read: Read, wanted: Words) -> Iterable[Ordinals]:
+        """The ordinals of ascending hashes; if they are many, neighboring blocks are read and searched at once."""
         b, t, r, *_ = self._form
-        shift = np.uint64(t + r)
-        numbers = (wanted >> shift) if t + r < 64 else np.zeros(len(wanted), np.uint64)
-        some, firsts = np.unique(numbers, return_index=True)
-        if len(some) * _WHOLE >= 1 << b:
-            if len(wanted):
-                size = int(self._starts[-1])
-                yield self._found(_one(read, self._blocks_at, size), 0, wanted)
-            return
-        places = [(int(self._starts[n]), int(self._starts[n + 1])) for n in some.astype(np.int64)]
-        parts = np.split(wanted, firsts[1:])
-        ranges = [(self._blocks_at + start, stop - start) for start, stop in places]
+        numbers = np.zeros(len(wanted), np.int64)
+        if t + r < 64:
+            numbers = (wanted >> np.uint64(t + r)).astype(np.int64)
+        if len(wanted) * _WHOLE >= 1 << b:
+            ends = np.arange(0, int(self._starts[-1]), PIECE_BYTES, dtype=np.uint64)
+            groups = np.append(np.searchsorted(self._starts, ends), 1 << b)
+        else:
+            groups = np.unique(np.concatenate([numbers, numbers + 1]))
+        cuts = np.searchsorted(numbers, groups)
+        places = self._starts[groups].tolist()
+        some = np.flatnonzero(cuts[1:] > cuts[:-1]).tolist()
+        ranges = [(self._blocks_at + places[at], places[at + 1] - places[at]) for at in some]
         for index, data in read(ranges):
-            yield self._found(data, places[index][0], parts[index])
+            at = some[index]
+            yield self._found(data, places[at], wanted[cuts[at] : cuts[at + 1]])
 
     def _found(self, data: bytes, base: int, wanted: Words) -> Ordinals:
         wrong, _, ordinals = kernel.find(data, base, self._before, wanted, self._form, self.n_rows)
@@ -428,6 +435,28 @@ class Segment:
         """Returns the index of the data file of each row, and its position there."""
         file = np.searchsorted(self._firsts, ordinals, "right") - 1
         return file, ordinals.astype(np.int64) - self._firsts[file]
+
+    def positions(self, ordinals: Ordinals) -> dict[int, npt.NDArray[np.int64]]:
+        """Returns the positions of rows by the index of their data file.
+
+        Args:
+            ordinals: ascending.
+        """
+        stops = np.searchsorted(ordinals, self._firsts)
+        some = np.flatnonzero(stops[1:] > stops[:-1])
+        wide = ordinals.astype(np.int64)
+        firsts, starts, ends = (
+            values.tolist() for values in (self._firsts[some], stops[some], stops[some + 1])
+        )
+        return {
+            number: wide[start:end] - first
+            for number, first, start, end in zip(some.tolist(), firsts, starts, ends, strict=True)
+        }
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The index of each data file, by its location."""
+        return {file.location: number for number, file in enumerate(self.files)}
 
     def check(self, read: Read) -> None:
         """Reads all blocks, and compares their checksums; memory holds one part of them at a time.
@@ -502,6 +531,14 @@ def _is_file(file: CoveredFile) -> bool:
     return type(file.location) is str and all(type(n) is int and 0 <= n < 1 << 63 for n in numbers)
 
 
+def _distinct(values: Numbers) -> Numbers:
+    """The distinct values in order, like `np.unique`, whose hash table is slower than a sort."""
+    ordered: Numbers = np.sort(values)
+    is_new = np.append(ordered[:1] == ordered[:1], ordered[1:] != ordered[:-1])
+    distinct: Numbers = ordered if is_new.all() else ordered[is_new]
+    return distinct
+
+
 def _one(read: Read, offset: int, length: int) -> bytes:
     ((_, data),) = read([(offset, length)])
     return data
@@ -527,8 +564,7 @@ def lookup(blob: bytes, columns: Sequence[pa.Array]) -> Ordinals:
     kinds = [canonical.kind_of(column.type) for column in columns]
     if not segment.may_hold(kinds):
         raise InvalidInputError(f"columns: expected {', '.join(segment.kinds)}, found {', '.join(kinds)}")
-    found: Ordinals = np.unique(segment.find(in_memory(blob), columns))
-    return found
+    return segment.find(in_memory(blob), columns)
 
 
 def merge(

@@ -221,7 +221,7 @@ def test_an_open_arrow_file_is_read_without_closing_it(tmp_path: Path, small_fil
 
 
 def test_joined_reads_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("puffin_fast._io.source.MAX_SPAN", 1000)
+    monkeypatch.setattr("puffin_fast._io.source.Source.span", 1000)
 
     class Spans(io.BytesIO):
         longest = 0

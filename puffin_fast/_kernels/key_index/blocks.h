@@ -95,9 +95,14 @@ PF_BODY uint64_t pf_take_bits(const uint8_t *at, size_t size, uint64_t bit, int 
     const int shift = (int)(bit & 7);
     uint64_t words[2] = {0, 0};
     if (n == 0 || byte >= size) return 0;
-    memcpy(words, at + byte, size - byte < 9 ? size - byte : 9);
+    if (size - byte >= 9) {
+        words[0] = pf_get64(at + byte);
+        words[1] = at[byte + 8];
+    } else {
+        for (size_t i = 0; i < size - byte; i++) words[0] |= (uint64_t)at[byte + i] << (8 * i & 63);
+    }
     uint64_t found = words[0] >> shift;
-    if (shift != 0) found |= words[1] << (64 - shift);
+    if (shift + n > 64) found |= words[1] << (64 - shift);
     return found & pf_low_bits(n);
 }
 
@@ -212,20 +217,30 @@ static int pf_key_add_hit(pf_key_hits *hits, uint32_t key, uint32_t ordinal) {
     return 0;
 }
 
+/* The index of the `count`th set bit, from 1 on, of a word that has so many. */
+PF_BODY int pf_nth_bit(uint64_t word, uint64_t count) {
+    int at = 0;
+    for (int half = 32; half >= 8; half /= 2) {
+        const uint64_t here = pf_ones(word & pf_low_bits(half));
+        if (here < count) {
+            count -= here;
+            word >>= half;
+            at += half;
+        }
+    }
+    for (; count > 1; count--) word &= word - 1;
+    return at + __builtin_ctzll(word);
+}
+
 /* The bit after the `count`th 0 from `bit` on, before `end`; `end` + 1 if there are fewer. */
-static uint64_t pf_key_after_zeros(const uint8_t *block, size_t size, uint64_t bit, uint64_t end, uint64_t count) {
+PF_BODY uint64_t pf_key_after_zeros(const uint8_t *block, size_t size, uint64_t bit, uint64_t end, uint64_t count) {
     while (count > 0) {
         if (bit >= end) return end + 1;
         const int some = end - bit < 64 ? (int)(end - bit) : 64;
-        uint64_t zeros = ~pf_take_bits(block, size, bit, some) & pf_low_bits(some);
-        const uint64_t here = (uint64_t)__builtin_popcountll(zeros);
-        if (here < count) {
-            count -= here;
-            bit += (uint64_t)some;
-            continue;
-        }
-        for (; count > 1; count--) zeros &= zeros - 1;
-        return bit + (uint64_t)__builtin_ctzll(zeros) + 1;
+        const uint64_t zeros = ~pf_take_bits(block, size, bit, some) & pf_low_bits(some), here = pf_ones(zeros);
+        if (here >= count) return bit + (uint64_t)pf_nth_bit(zeros, count) + 1;
+        count -= here;
+        bit += (uint64_t)some;
     }
     return bit;
 }
@@ -233,8 +248,8 @@ static uint64_t pf_key_after_zeros(const uint8_t *block, size_t size, uint64_t b
 enum { PF_KEY_DAMAGED = 1, PF_KEY_NO_MEMORY = 2 };
 
 /* Adds the ordinals of entries of a block with a hash, of which `rest` is the part after the block's bits. */
-static int pf_key_find(const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t rest,
-                       uint32_t key, uint64_t n_rows, pf_key_hits *hits) {
+PF_BODY int pf_key_find_body(const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t rest,
+                             uint32_t key, uint64_t n_rows, pf_key_hits *hits) {
     const uint64_t n_slots = 1ull << form->t, slot = rest >> form->r, end = PF_SUM_BITS + n + n_slots;
     const uint64_t wanted = rest & pf_low_bits(form->r), ordinals = end + n * (uint64_t)form->r;
     const uint64_t from = pf_key_after_zeros(block, size, PF_SUM_BITS, end, slot);
@@ -250,6 +265,11 @@ static int pf_key_find(const pf_key_form *form, const uint8_t *block, size_t siz
     }
     return 0;
 }
+
+PF_LEVELS(int, pf_key_find,
+          (const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t rest, uint32_t key,
+           uint64_t n_rows, pf_key_hits *hits),
+          (form, block, size, n, rest, key, n_rows, hits))
 
 /* All entries of a block: hashes of p bits and ordinals. */
 static int pf_key_unpack(const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t number,

@@ -80,57 +80,54 @@ def _narrowed(
     notes: list[str],
 ) -> list[FileTask]:
     kinds = [kind_of(column.type) for column in columns]
-    places = {
-        file.location: (at, number)
-        for at, stored in reversed(list(enumerate(segments)))
-        if stored.segment.may_hold(kinds)
-        for number, file in enumerate(stored.segment.files)
-    }
-    covering = [_covering(places, segments, task) for task in tasks]
-    found = {at: _find(segments[at], columns, notes) for at in {place[0] for place in covering if place}}
+    usable = [stored for stored in segments if stored.segment.may_hold(kinds)]
+    places: dict[str, tuple[StoredSegment, int]] = {}
+    for stored in reversed(usable):
+        places |= {path: (stored, number) for path, number in stored.segment.numbers.items()}
+    covering = [_covering(places, task) for task in tasks]
+    found = {}
+    for stored in usable:
+        if any(place is not None and place[0] is stored for place in covering):
+            found[id(stored)] = _find(stored, columns, notes)
     result: list[FileTask] = []
     for task, place in zip(tasks, covering, strict=True):
-        rows = None if place is None else found[place[0]]
+        rows = None if place is None else found[id(place[0])]
         if place is None or rows is None:
             result.append(task)
             continue
-        candidates = rows.get(place[1])
-        if candidates is not None:
-            match = exact and segments[place[0]].segment.exact
-            few = len(candidates) * ROWS_PER_CANDIDATE <= task.data.record_count
-            narrow = replace(task, candidates=candidates, candidates_match=match)
-            result.append(narrow if few or match else task)
+        positions = rows.get(place[1])
+        if positions is not None:
+            match = exact and place[0].segment.exact
+            few = len(positions) * ROWS_PER_CANDIDATE <= task.data.record_count
+            if few or match:
+                candidates = PositionBitmap.from_positions(positions)
+                task = replace(task, candidates=candidates, candidates_match=match)
+            result.append(task)
     return result
 
 
 def _covering(
-    places: Mapping[str, tuple[int, int]], segments: Sequence[StoredSegment], task: FileTask
-) -> tuple[int, int] | None:
+    places: Mapping[str, tuple[StoredSegment, int]], task: FileTask
+) -> tuple[StoredSegment, int] | None:
     """The segment that covers a data file, and the file's number there."""
     data = task.data
     place = places.get(data.file_path)
     if place is None:
         return None
-    file = segments[place[0]].segment.files[place[1]]
+    file = place[0].segment.files[place[1]]
     same = (file.n_bytes, file.n_rows) == (data.file_size_in_bytes, data.record_count)
     return place if same else None
 
 
 def _find(
     stored: StoredSegment, columns: Sequence[pa.Array], notes: list[str]
-) -> Mapping[int, PositionBitmap] | None:
-    """The rows that may have a key, by the number of their data file; None if the segment cannot be read."""
+) -> Mapping[int, np.ndarray] | None:
+    """The positions that may have a key, by the number of their data file; None if the segment cannot be read."""
     try:
-        ordinals = np.unique(stored.segment.find(stored.read, columns))
+        ordinals = stored.segment.find(stored.read, columns)
     except (PuffinFastError, OSError) as error:
         if is_from_outside(error):
             raise
         notes.append(str(error))
         return None
-    file, position = stored.segment.places(ordinals)
-    numbers, starts = np.unique(file, return_index=True)
-    parts: Iterable[np.ndarray] = np.split(position, starts[1:])
-    return {
-        int(number): PositionBitmap.from_positions(part)
-        for number, part in zip(numbers, parts, strict=bool(len(numbers)))
-    }
+    return stored.segment.positions(ordinals)
