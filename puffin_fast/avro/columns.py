@@ -1,193 +1,246 @@
-"""Reads columns of an Avro file as lists, with Polars if it is installed and the file is large, else with fastavro.
+"""Columns of the records of an Avro file, which a kernel decodes by need.
 
-Polars decodes manifests ten times as fast as fastavro, and skips columns at no cost. It receives all blocks of a file
-as one block, because each block has a cost, and a schema of types that Polars and fastavro read alike. It only reads
-files for which `avro.fits` has checked that the records of each block take exactly the bytes of the block: on other
-files Polars panics, prints a message, or shifts all later values. Other files are read by fastavro, which reports the
-errors.
+The kernel walks the records of all blocks once and gathers the wanted fields. A column is decoded from there: to
+arrays, or for some of the records to Python objects. Schemas that the kernel does not know, and wrong bytes, are read
+by fastavro, which reports the errors; what it reads is encoded again, for the kernel.
 """
 
 from __future__ import annotations
 
-import sys
 from array import array
-from collections.abc import Collection, Iterator
-from functools import cache
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from io import BytesIO
+from typing import Any, TypeAlias
 
+import fastavro
 import numpy as np
+import numpy.typing as npt
 
 from puffin_fast._kernels.avro import records as avro
-from puffin_fast._run.interrupt import PARSE_ERRORS, is_from_outside
-from puffin_fast.avro.file import AvroFile, one_block
-from puffin_fast.avro.programs import program, shared_type
+from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast.avro.file import AVRO_ERRORS, AvroFile
+from puffin_fast.avro.programs import is_one_value, kernel_type, program
+from puffin_fast.avro.schema import value_type
 from puffin_fast.errors import CorruptDataError
 
-if TYPE_CHECKING:
-    import polars
-
-MIN_POLARS_BYTES = 1 << 14
-"""Bytes of records from which Polars is faster: about 40 entries with metrics. It takes 0.7 to 3 ms for any file."""
-
-_TO_IMPORT = 16
-"""Polars is imported for this many times as many bytes."""
+Integers: TypeAlias = "npt.NDArray[np.int64]"
+Flags: TypeAlias = "npt.NDArray[np.bool_]"
 
 
-class Nested:
-    """A Polars column of lists or maps, one per record, that are converted to Python when they are read."""
-
-    def __init__(self, column: polars.Series) -> None:
-        self._column = column
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(_values(self._column))
-
-    def where(self, mask: np.ndarray) -> list[Any]:
-        """The values of the records that a mask selects."""
-        return _values(self._column.filter(mask))
-
-    def bounds(self, field_id: int) -> tuple[np.ndarray, polars.Series] | None:
-        """Reads one key of a column of maps from field id to bytes.
-
-        Returns:
-            the numbers of the records that have the key, and its values; None if the column is of another type.
-        """
-        import polars
-
-        if self._column.dtype != polars.List(polars.Struct({"key": polars.Int64, "value": polars.Binary})):
-            return None
-        sizes = self._column.list.len().fill_null(0)
-        pairs = self._column.filter(sizes > 0).explode()
-        found = (pairs.struct.field("key") == field_id).fill_null(False)
-        rows = np.repeat(np.arange(len(sizes)), sizes.to_numpy())
-        return rows[found.to_numpy()], pairs.struct.field("value").filter(found)
-
-
-def read_columns(file: AvroFile, names: Collection[str], *, lazy: bool = False) -> dict[str, Any]:
-    """Reads the values of some fields, each as a list with an item per record.
-
-    Iceberg stores a map as an Avro array of records of ``key`` and ``value``; it becomes a dict.
+class Records:
+    """Records that are decoded by column.
 
     Args:
-        file: an Avro file.
-        names: the fields to read; fields that the file does not have are omitted.
-        lazy: whether lists and maps are `Nested` if Polars reads them.
+        data: their bytes.
+        kinds: the types of their fields by name, in the order of the bytes, by `kernel_type`.
+        starts: the offset of each record in `data`.
+        places: the offsets of the values of some fields.
+        constants: fields that take no bytes, and their only value.
+    """
+
+    def __init__(
+        self,
+        data: bytes | bytearray,
+        kinds: Mapping[str, Any],
+        starts: Integers,
+        places: Mapping[str, Integers],
+        constants: Mapping[str, Any],
+    ) -> None:
+        self.data, self._kinds, self._starts = data, kinds, starts
+        self._places, self._constants = dict(places), constants
+
+    @classmethod
+    def of(cls, file: AvroFile, names: Collection[str], located: Iterable[str] = ()) -> Records:
+        """Gathers some fields of a file's records.
+
+        Args:
+            file: an Avro file.
+            names: the fields; those that the file does not have are left out.
+            located: those of `names` that are decoded at once for all records. Others may be decoded, too.
+
+        Raises:
+            CorruptDataError: the bytes are not records of the schema.
+        """
+        names = {*names, *file.plain.branches}
+        fields, located = file.schema["fields"], {*located, *file.plain.branches}
+        constants = {name: value for name, value in file.plain.constants.items() if name in names}
+        found = _gathered(file, fields, names, located, constants)
+        if found is None:
+            found = _encoded(file, [field for field in fields if field["name"] in names], constants)
+        for name, branch in file.plain.branches.items():
+            values, _ = found.integers(name)
+            if (values != branch).any():
+                raise CorruptDataError(
+                    "data_file of a manifest entry", path=file.path, expected="a record", found="null"
+                )
+        return found
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a field of this name whose values can be decoded."""
+        return name in self._constants or (name in self._kinds and is_one_value(self._kinds[name]))
+
+    def take(self, rows: npt.NDArray[Any]) -> Records:
+        """Returns some of the records, by index or by mask."""
+        places = {name: found[rows] for name, found in self._places.items()}
+        return Records(self.data, self._kinds, self._starts[rows], places, self._constants)
+
+    def with_places(self, names: Collection[str]) -> Records:
+        """Returns the same records; values of other fields are located again when they are decoded."""
+        places = {name: found for name, found in self._places.items() if name in names}
+        return Records(self.data, self._kinds, self._starts, places, self._constants)
+
+    def integers(self, name: str) -> tuple[Integers, Flags]:
+        """Decodes a field of integers: the values, 0 for null, and whether they are valid."""
+        values, valid = np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
+        if name not in self._constants:
+            avro.longs(self.data, self._located(name), self._program(name), values, valid.view(np.uint8))
+        return values, valid
+
+    def spans(self, name: str) -> tuple[Integers, Integers]:
+        """Finds the bytes of a field of strings or bytes: offsets in `data`, and sizes, -1 for null."""
+        if name in self._constants:
+            return np.zeros(len(self), np.int64), np.full(len(self), -1, np.int64)
+        return self._spans(self._located(name), self._program(name))
+
+    def entries_of(self, name: str, key: int) -> tuple[Integers, Integers] | None:
+        """Finds the bytes of the value of a key in a field of maps from integers to bytes.
+
+        Returns:
+            as `spans`, -1 also for maps without the key; None if the field is of another type.
+        """
+        if name not in self._kinds or value_type(self._kinds[name]) != "map<long, bytes>":
+            return None
+        words = array("q", self._program(name))
+        at = 3 if words[0] == avro.OPTIONAL else 0
+        if words[at] != avro.MAP or words[at + 2] != avro.LONG:
+            return None
+        found = np.empty(len(self), np.int64)
+        avro.values_of(self.data, self._located(name), words, key, found)
+        return self._spans(found, words[at + 3 :])
+
+    def same(self, names: Sequence[str]) -> tuple[Integers, Integers]:
+        """Finds the bytes of neighboring fields together; equal bytes are equal values."""
+        names = [name for name in self._kinds if name in names]
+        if not names:
+            return np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
+        every = list(self._kinds)
+        first, last = every.index(names[0]), every.index(names[-1])
+        if last - first + 1 != len(names) or last + 1 == len(every):
+            raise ValueError("expected neighboring fields, and one after them")
+        starts, ends = self._locate([names[0], every[last + 1]])
+        return starts, ends - starts
+
+    def values(self, names: Iterable[str]) -> dict[str, list[Any]]:
+        """Decodes fields to Python objects, a list for each field; maps become dicts. Other names are left out."""
+        names = set(names)
+        wanted = [name for name in self._kinds if name in names and name in self]
+        missing = [name for name in wanted if name not in self._places]
+        places = dict(zip(missing, self._locate(missing), strict=True)) if missing else {}
+        found = {
+            name: avro.values(self.data, places.get(name, self._places.get(name)), self._program(name))
+            for name in wanted
+        }
+        return found | {name: [value] * len(self) for name, value in self._constants.items() if name in names}
+
+    def _spans(self, places: Integers, words: array[int]) -> tuple[Integers, Integers]:
+        starts, sizes = np.empty(len(places), np.int64), np.empty(len(places), np.int64)
+        avro.spans(self.data, places, words, starts, sizes)
+        return starts, sizes
+
+    def _program(self, name: str) -> array[int]:
+        return array("q", program(self._kinds[name]))
+
+    def _located(self, name: str) -> Integers:
+        found = self._places.get(name)
+        return self._locate([name])[0] if found is None else found
+
+    def _locate(self, names: Sequence[str]) -> list[Integers]:
+        words, sizes, left = array("q"), array("q"), set(names)
+        for name, kind in self._kinds.items():
+            own = program(kind)
+            words.extend(own)
+            sizes.append(len(own) if name in left else -len(own))
+            left.discard(name)
+            if not left:
+                break
+        places = np.empty((len(names), len(self)), np.int64)
+        avro.locate(self.data, self._starts, words, sizes, places)
+        ordered = [name for name in self._kinds if name in names]
+        return [places[ordered.index(name)] for name in names]
+
+
+def _gathered(
+    file: AvroFile,
+    fields: Sequence[dict[str, Any]],
+    names: Collection[str],
+    located: Collection[str],
+    constants: Mapping[str, Any],
+) -> Records | None:
+    """Gathers fields by the kernel; None if fastavro must read the file."""
+    kinds = {field["name"]: kernel_type(field["type"]) for field in fields}
+    if None in kinds.values():
+        return None
+    words, sizes, flags = array("q"), array("q"), bytearray()
+    for name, kind in kinds.items():
+        own = program(kind)
+        words.extend(own)
+        sizes.append(len(own) if name in names else -len(own))
+        flags.append(name in names and name in located)
+    starts = np.empty(file.n_records, np.int64)
+    places = np.empty((sum(flags), len(starts)), np.int64)
+    blocks, counts = [block.data for block in file.blocks], [block.n_records for block in file.blocks]
+    data = avro.gather(blocks, counts, words, sizes, flags, starts, places)
+    if data is None:
+        return None
+    where = [name for name, flag in zip(kinds, flags, strict=True) if flag]
+    own_kinds = {name: kind for name, kind in kinds.items() if name in names}
+    return Records(data, own_kinds, starts, dict(zip(where, places, strict=True)), constants)
+
+
+_ENCODED = ("boolean", "long", "double", "bytes", "string")
+
+
+def _encoded(file: AvroFile, fields: Sequence[dict[str, Any]], constants: Mapping[str, Any]) -> Records:
+    """Reads fields by fastavro and encodes them in types that the kernel knows; others are left out.
 
     Raises:
         CorruptDataError: the bytes are not records of the schema.
-        UnsupportedError: the codec is not supported.
     """
-    names = {*names, *file.plain.branches}
-    wanted = {field["name"]: field["type"] for field in file.schema["fields"] if field["name"] in names}
-    found = _read_with_polars(file, wanted, lazy)
-    if found is None:
-        records = list(file.records(wanted))
-        found = {name: [record[name] for record in records] for name in wanted}
-        for name, kind in wanted.items():
-            if _is_map(kind):
-                found[name] = [_dict(pairs) for pairs in found[name]]
-    for name, branch in file.plain.branches.items():
-        if not {branch}.issuperset(found.pop(name)):
-            raise CorruptDataError(
-                "data_file of a manifest entry", path=file.path, expected="a record", found="null"
-            )
-    constants = {
-        name: [value] * file.n_records for name, value in file.plain.constants.items() if name in names
+    kinds = {field["name"]: _encoded_type(field["name"], field["type"]) for field in fields}
+    kinds = {name: kind for name, kind in kinds.items() if kind is not None}
+    schema = {
+        "type": "record",
+        "name": "fields",
+        "fields": [{"name": name, "type": kind} for name, kind in kinds.items()],
     }
-    return found | constants
+    parsed, out = fastavro.parse_schema(schema), BytesIO()
+    starts = np.empty(file.n_records, np.int64)
+    for row, record in enumerate(file.records()):
+        starts[row] = out.tell()
+        try:
+            fastavro.schemaless_writer(out, parsed, {name: record[name] for name in kinds})
+        except AVRO_ERRORS as error:
+            if is_from_outside(error):
+                raise
+            raise CorruptDataError(f"records of an Avro file: {error!r}", path=file.path) from error
+    return Records(out.getvalue(), kinds, starts, {}, constants)
 
 
-def _dict(pairs: list[dict[str, Any]] | None) -> dict[Any, Any] | None:
-    return None if pairs is None else {pair["key"]: pair["value"] for pair in pairs}
-
-
-def _is_map(kind: Any) -> bool:
-    for part in kind if isinstance(kind, list) else [kind]:
-        if isinstance(part, dict) and part["type"] == "array":
-            items = part["items"] if isinstance(part["items"], list) else [part["items"]]
-            records = [item for item in items if isinstance(item, dict)]
-            return any(
-                {f["name"] for f in record.get("fields", ())} == {"key", "value"} for record in records
-            )
-    return False
-
-
-# Polars ----------------------------------------------------------------------------------------------------
-
-
-@cache
-def _polars() -> ModuleType | None:
-    try:
-        import polars
-    except ImportError:  # fastavro has the same result, but is slower
-        return None
-    return polars
-
-
-def _read_with_polars(file: AvroFile, names: Collection[str], lazy: bool = False) -> dict[str, Any] | None:
-    """Reads columns with Polars; None if fastavro must read the file."""
-    least = MIN_POLARS_BYTES if "polars" in sys.modules else MIN_POLARS_BYTES * _TO_IMPORT
-    if sum(len(block.data) for block in file.blocks) < least:
-        return None
-    if (polars := _polars()) is None:
-        return None
-    fields = [{"name": field["name"], "type": shared_type(field["type"])} for field in file.schema["fields"]]
-    columns = [field["name"] for field in fields if field["name"] in names]
-    if not columns or any(field["type"] is None for field in fields):
-        return None
-    schema, n_records = {**file.schema, "fields": fields}, file.n_records
-    words = array("q", [word for field in fields for word in program(field["type"])])
-    if not all(avro.fits(data, n, words) for n, data in file.blocks):
-        return None
-    try:
-        frame = polars.read_avro(
-            one_block(schema, n_records, [data for _, data in file.blocks]), columns=columns
-        )
-        if frame.height != n_records:
-            return None
-        result: dict[str, Any] = {
-            column.name: Nested(column) if lazy and _is_nested(column) else _values(column)
-            for column in frame.get_columns()
+def _encoded_type(name: str, kind: Any) -> Any:
+    found = value_type(kind)
+    if found in _ENCODED:
+        return ["null", found]
+    if found.startswith("list<") and found[5:-1] in _ENCODED:
+        return ["null", {"type": "array", "items": found[5:-1]}]
+    key, _, value = found[4:-1].partition(", ")
+    if found.startswith("map<") and key in _ENCODED and value in _ENCODED:
+        pair = {
+            "type": "record",
+            "name": f"pair_{name}",
+            "fields": [{"name": "key", "type": key}, {"name": "value", "type": value}],
         }
-    except (polars.exceptions.PolarsError, *PARSE_ERRORS) as error:
-        if is_from_outside(error):
-            raise
-        return None
-    return {name: result.get(name, [None] * n_records) for name in names}
-
-
-def _values(column: polars.Series) -> list[Any]:
-    """Converts a column to Python values."""
-    if column.null_count() == len(column):
-        return [None] * len(column)
-    if not _is_nested(column):
-        return column.to_list()
-    lengths = column.list.len()
-    sizes = lengths.to_list()
-    items = column.filter(lengths > 0).explode()
-    if {field.name for field in getattr(items.dtype, "fields", ())} != {"key", "value"}:
-        return _split(items.to_list(), sizes)
-    keys, values = (items.struct.field(name).to_list() for name in ("key", "value"))
-    pairs = _split(list(zip(keys, values, strict=True)), sizes)
-    return [None if some is None else dict(some) for some in pairs]
-
-
-def _is_nested(column: polars.Series) -> bool:
-    return hasattr(column.dtype, "inner") and column.null_count() < len(column)
-
-
-def _split(items: list[Any], sizes: list[int | None]) -> list[Any]:
-    """Splits items into lists of the given sizes; None for a size of None."""
-    found: list[Any] = []
-    at = 0
-    for size in sizes:
-        if size is None:
-            found.append(None)
-        else:
-            found.append(items[at : at + size])
-            at += size
-    return found
+        return ["null", {"type": "array", "items": pair}]
+    return None

@@ -9,7 +9,7 @@ read, the schema of the header is replaced by a plain schema with canonical name
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -38,7 +38,6 @@ except ImportError as error:  # pragma: no cover - installed with the extra
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast.avro.blocks import SYNC_BYTES, Block, as_long, read_blocks
-from puffin_fast.avro.programs import cut_fields
 from puffin_fast.avro.schema import PlainSchema
 
 if TYPE_CHECKING:
@@ -67,9 +66,6 @@ AVRO_ERRORS = (*PARSE_ERRORS, SchemaParseException, SchemaResolutionError, Unkno
 
 READ_BYTES = 16 << 20
 """Number of bytes per read from a stream of unknown length."""
-
-MIN_BYTES_TO_SKIP = 1000
-"""From this number of bytes per record, unwanted fields are cut out before fastavro decodes the others."""
 
 CODECS = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "snappy": "snappy"}
 """Values of Iceberg's property ``write.avro.compression-codec``, and the codec names of Avro."""
@@ -103,24 +99,14 @@ class AvroFile:
         """The number of records in all blocks."""
         return sum(block.n_records for block in self.blocks)
 
-    def records(self, names: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+    def records(self) -> Iterator[dict[str, Any]]:
         """Yields the records; decodes one block at a time.
-
-        Args:
-            names: the fields to decode, all by default. A record may have other fields, too.
 
         Raises:
             CorruptDataError: the bytes of a block are not records of the schema, or bytes remain after them.
         """
-        blocks, written = self.blocks, self.plain.array()
-        if (
-            names is not None
-            and sum(len(block.data) for block in blocks) > MIN_BYTES_TO_SKIP * self.n_records
-        ):
-            cut = cut_fields(self.schema["fields"], names, blocks)
-            if cut is not None:
-                blocks, written = cut, self.plain.array(names)
-        for n_records, data in blocks:
+        written = self.plain.array
+        for n_records, data in self.blocks:
             source = BytesIO(b"".join((as_long(n_records), data, b"\0")) if n_records else b"\0" + data)
             try:
                 records: Any = fastavro.schemaless_reader(source, written, None)
@@ -137,15 +123,6 @@ class AvroFile:
                 )
             for record in records:
                 yield record | self.plain.constants if self.plain.constants else record
-
-
-def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) -> BytesIO:
-    """Makes an Avro file of one uncompressed block from the bytes of records, which may be of many blocks."""
-    head, sync = BytesIO(), bytes(SYNC_BYTES)
-    metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
-    fastavro.schemaless_writer(head, HEADER, {"magic": MAGIC, "meta": metadata, "sync": sync})
-    sizes = as_long(n_records), as_long(sum(map(len, parts)))
-    return BytesIO(b"".join([head.getvalue(), *sizes, *parts, sync]))
 
 
 def to_avro_schema(schema: Schema, name: str) -> Any:

@@ -87,22 +87,12 @@ class PlainSchema:
                 self.constants[field["name"]] = None if field["type"] == "null" else b""
         fields = [field for field in plain["fields"] if field["name"] not in self.constants]
         self.record: dict[str, Any] = {**plain, "fields": fields}
-        self._arrays: dict[frozenset[str] | None, Any] = {}
         self.parsed = fastavro.parse_schema(self.record)
 
-    def array(self, names: Iterable[str] | None = None) -> Any:
-        """Returns the parsed schema of an array of records, with which all records of a block are decoded at once.
-
-        Args:
-            names: the fields of the records; None: all.
-        """
-        key = None if names is None else frozenset(names)
-        if key not in self._arrays:
-            fields = [field for field in self.record["fields"] if key is None or field["name"] in key]
-            self._arrays[key] = fastavro.parse_schema(
-                {"type": "array", "items": {**self.record, "fields": fields}}
-            )
-        return self._arrays[key]
+    @cached_property
+    def array(self) -> Any:
+        """The parsed schema of an array of records, with which all records of a block are decoded at once."""
+        return fastavro.parse_schema({"type": "array", "items": self.record})
 
     @cached_property
     def value_types(self) -> dict[str, str]:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 from pyiceberg.transforms import VoidTransform
 
 from puffin_fast._run.gc_pause import paused_gc
@@ -33,7 +32,7 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_manifests,
 )
-from puffin_fast.iceberg.manifest.reader import Columns
+from puffin_fast.iceberg.manifest.columns import FileColumns, Mask, Paths
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask
 from puffin_fast.rows.changes.states import FileChange
 from puffin_fast.rows.deletes.position_files import read_position_deletes
@@ -135,7 +134,9 @@ class _Planner:
     def plan(self, pairs: Sequence[tuple[Snapshot | None, Snapshot | None]]) -> list[list[FileChange]]:
         with paused_gc():
             steps = [self._step(before, after) for before, after in pairs]
-            data = self._shared(steps, self._data_manifests, _selected_data)
+            data = self._shared(
+                steps, self._data_manifests, lambda all: Paths(all.paths).among if all.by_path else None
+            )
             found = [self._data_of(step, data) for step in steps]
             deletes = self._shared_deletes(steps, found)
             return [self._changes(step, states, deletes) for step, states in zip(steps, found, strict=True)]
@@ -199,7 +200,7 @@ class _Planner:
         self,
         steps: Sequence[_Step],
         needed: Callable[[_Step], Iterable[ManifestFile]],
-        select: Callable[[_Wanted], Callable[[Columns], np.ndarray] | None],
+        select: Callable[[_Wanted], Callable[[FileColumns], Mask] | None],
     ) -> dict[str, list[ManifestEntry]]:
         """Reads the manifests that steps need, each once; returns their entries by its path."""
         manifests: dict[str, ManifestFile] = {}
@@ -255,7 +256,7 @@ class _Planner:
                     yield manifest
 
         paths = {entry.file_path for states in found for entries in states for entry in entries}
-        return self._shared(steps, needed, lambda _: _selected_deletes(paths))
+        return self._shared(steps, needed, lambda _: Paths(paths).referenced)
 
     # Tasks of both states --------------------------------------------------------------------------------------
 
@@ -319,25 +320,3 @@ def _may_apply(entry: ManifestEntry, paths: set[str]) -> bool:
     if named is None and entry.content != EQUALITY_DELETES and not entry.is_vector:
         named = single_data_file(entry)
     return named is None or named in paths
-
-
-def _selected_data(wanted: _Wanted) -> Callable[[Columns], np.ndarray] | None:
-    """Selects data files by path before their entries are made; all, if partitions are wanted."""
-    if not wanted.by_path:
-        return None
-
-    def select(columns: Columns) -> np.ndarray:
-        paths = columns["file_path"]
-        return np.fromiter((path in wanted.paths for path in paths), np.bool_, len(paths))
-
-    return select
-
-
-def _selected_deletes(paths: set[str]) -> Callable[[Columns], np.ndarray]:
-    """Selects delete files that reference one of the data files, or do not reference a single data file."""
-
-    def select(columns: Columns) -> np.ndarray:
-        named = columns.get("referenced_data_file") or [None] * len(columns["status"])
-        return np.fromiter((path is None or path in paths for path in named), np.bool_, len(named))
-
-    return select

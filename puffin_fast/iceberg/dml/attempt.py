@@ -107,7 +107,7 @@ class IcebergAttempt(Attempt):
         tasks = self._tasks(RowFilter.bind(AlwaysTrue(), self.schema), metrics=False)
         return {task.data.file_path: task for task in tasks}.get
 
-    def _tasks(self, matcher: Matcher, *, metrics: bool) -> list[FileTask]:
+    def _tasks(self, matcher: Matcher, *, metrics: bool) -> Sequence[FileTask]:
         head = self._base
         if self.changes:
             head = StagedSnapshot.on(self._base, self.metadata, self.changes.added, self.changes.removed)

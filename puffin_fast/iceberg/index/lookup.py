@@ -37,11 +37,11 @@ def narrowed(
     metadata: TableMetadata,
     snapshot: Snapshot | None,
     equalities: Iterable[Mapping[int, pa.Array]],
-    tasks: list[FileTask],
+    tasks: Sequence[FileTask],
     *,
     exact: bool = False,
     notes: list[str] | None = None,
-) -> list[FileTask]:
+) -> Sequence[FileTask]:
     """Returns the data files that may have one of the keys, with the rows that may have one.
 
     Args:

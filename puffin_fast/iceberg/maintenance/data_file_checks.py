@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from puffin_fast._io import open_source
 from puffin_fast._run.threads import on_threads
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
+from puffin_fast.iceberg.manifest.columns import Paths
 from puffin_fast.rows.files.files import reading
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
@@ -29,8 +27,6 @@ from puffin_fast.rows.filters.bounds import TRUNCATED, decode_bound
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-    from puffin_fast.iceberg.manifest.reader import Columns
 
 MANIFESTS = 8
 """Manifests whose entries are held in memory at the same time, with their metrics."""
@@ -59,7 +55,7 @@ def check_data_files(
     if snapshot is None or not paths:
         return found
     manifests = [m for m in manifests_of(table.io, snapshot) if m.content == DATA]
-    select, check = partial(_in_paths, paths), partial(_check, table)
+    select, check = Paths(paths).among, partial(_check, table)
     for first in range(0, len(manifests), MANIFESTS):
         some = manifests[first : first + MANIFESTS]
         for _, entries in read_manifests(table.io, some, table.specs(), select=select):
@@ -69,10 +65,6 @@ def check_data_files(
                 if findings:
                     found[entry.file_path] += findings
     return found
-
-
-def _in_paths(paths: Set[str], columns: Columns) -> npt.NDArray[np.bool_]:
-    return np.fromiter((path in paths for path in columns["file_path"]), np.bool_)
 
 
 def _check(table: Table, data: ManifestEntry) -> list[Finding]:

@@ -29,9 +29,11 @@ from puffin_fast.iceberg.manifest.entries import (
 )
 from puffin_fast.iceberg.manifest.reader import (
     manifests_of,
+    read_columns,
     read_manifest,
     read_manifest_list,
     read_manifests,
+    read_many,
 )
 from puffin_fast.iceberg.manifest.writer import (
     can_write,
@@ -59,6 +61,8 @@ __all__ = [
     "key_of",
     "manifests_of",
     "partition_type",
+    "read_columns",
+    "read_many",
     "read_manifest",
     "read_manifest_list",
     "read_manifests",

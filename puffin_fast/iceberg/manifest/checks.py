@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from puffin_fast._kernels.rows.texts import Texts
 from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.iceberg.manifest.columns import Column
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,
@@ -20,6 +23,7 @@ from puffin_fast.iceberg.manifest.entries import (
 )
 
 if TYPE_CHECKING:
+    from puffin_fast.avro.columns import Records
     from puffin_fast.avro.file import AvroFile
 
 DELETE_FORMATS = ("PUFFIN", "PARQUET", "AVRO", "ORC")
@@ -51,44 +55,100 @@ def check_partition_types(file: AvroFile) -> None:
             )
 
 
-def check_entries(columns: dict[str, Any], manifest: ManifestFile) -> None:
-    """Checks required fields, contents and statuses; adds the columns that version 1 does not have."""
+_INTEGERS = (
+    "status",
+    "content",
+    "record_count",
+    "file_size_in_bytes",
+    "snapshot_id",
+    "sequence_number",
+    "file_sequence_number",
+    "first_row_id",
+)
+LOCATED = (*_INTEGERS, "file_path", "file_format", "referenced_data_file")
+"""The fields that are decoded of all entries."""
+
+
+def integer_columns(records: Records) -> dict[str, Column]:
+    """Decodes the fields of integers that are checked. Those that the file does not have are null."""
+    return {
+        name: Column(*records.integers(name)) if name in records else Column.of(None, len(records))
+        for name in _INTEGERS
+    }
+
+
+def path_at(records: Records, row: int) -> str:
+    """The ``file_path`` of an entry."""
+    found: str = records.take(np.array([row])).values(["file_path"])["file_path"][0]
+    return found
+
+
+def check_entries(
+    records: Records, columns: dict[str, Column], manifest: ManifestFile
+) -> tuple[list[str], Column]:
+    """Checks required fields, contents and statuses; adds the contents that version 1 does not have.
+
+    Returns:
+        the distinct file formats in upper case, and the number of that of each file.
+    """
     for name in _REQUIRED:
-        if name not in columns or None in columns[name]:
+        if name in columns:
+            missing = name not in records or not columns[name].valid.all()
+        else:
+            missing = name not in records or bool((records.spans(name)[1] < 0).any())
+        if missing:
             raise CorruptDataError("entry of a manifest", path=manifest.path, expected=name, found="none")
-    n_entries = len(columns["status"])
-    for n_rows in (min(columns["record_count"], default=0), max(columns["record_count"], default=0)):
-        if not 0 <= n_rows <= _MAX_ROWS:
-            path = columns["file_path"][columns["record_count"].index(n_rows)]
+    n_rows = columns["record_count"].values
+    for row in (int(n_rows.argmin()), int(n_rows.argmax())) if len(records) else ():
+        if not 0 <= n_rows[row] <= _MAX_ROWS:
             raise CorruptDataError(
-                f"record_count of {path}", path=manifest.path, expected=f"0 to {_MAX_ROWS}", found=n_rows
+                f"record_count of {path_at(records, row)}",
+                path=manifest.path,
+                expected=f"0 to {_MAX_ROWS}",
+                found=int(n_rows[row]),
             )
-    columns.setdefault("content", [DATA] * n_entries)
-    for name in ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id"):
-        columns.setdefault(name, [None] * n_entries)
-    formats = {name: name.upper() for name in set(columns["file_format"])}
-    columns["file_format"] = list(map(formats.__getitem__, columns["file_format"]))
-    allowed: dict[str, Sequence[Any]] = {"content": (DATA,), "status": (ADDED, EXISTING, DELETED)}
-    if manifest.content == DELETES:
-        allowed |= {"content": (POSITION_DELETES, EQUALITY_DELETES), "file_format": DELETE_FORMATS}
+    if "content" not in records:
+        columns["content"] = Column.of(DATA, len(records))
+    content = (POSITION_DELETES, EQUALITY_DELETES) if manifest.content == DELETES else (DATA,)
+    allowed = {"content": content, "status": (ADDED, EXISTING, DELETED)}
     for name, known in allowed.items():
-        for found in set(columns[name]).difference(known):
-            path = columns["file_path"][columns[name].index(found)]
-            expected = " or ".join(map(str, known))
-            if name == "file_format":  # of a later version of the specification, perhaps
-                raise UnsupportedError(
-                    f"{manifest.path}: file_format of {path}: expected {expected}, found {found}"
-                )
-            raise CorruptDataError(f"{name} of {path}", path=manifest.path, expected=expected, found=found)
+        wrong = ~columns[name].valid | ~np.isin(columns[name].values, known)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise CorruptDataError(
+                f"{name} of {path_at(records, row)}",
+                path=manifest.path,
+                expected=" or ".join(map(str, known)),
+                found=columns[name].take(np.array([row])).to_list()[0],
+            )
+    return _formats(records, manifest)
 
 
-def check_counts(status: Sequence[int], manifest: ManifestFile, file_size: int) -> None:
+def _formats(records: Records, manifest: ManifestFile) -> tuple[list[str], Column]:
+    known, numbers = Texts(), np.empty(len(records), np.int64)
+    known.add(records.data, *records.spans("file_format"), numbers)
+    rows = [int((numbers == number).argmax()) for number in range(len(known))]
+    names = [
+        name.upper() for name in records.take(np.array(rows, np.int64)).values(["file_format"])["file_format"]
+    ]
+    for name, row in zip(names, rows, strict=True):
+        if (
+            manifest.content == DELETES and name not in DELETE_FORMATS
+        ):  # of a later version of the specification
+            raise UnsupportedError(
+                f"{manifest.path}: file_format of {path_at(records, row)}: expected {' or '.join(DELETE_FORMATS)}, "
+                f"found {name}"
+            )
+    return names, Column(numbers, np.ones(len(records), np.bool_))
+
+
+def check_counts(status: Column, manifest: ManifestFile, file_size: int) -> None:
     """Checks that no entry is lost. Other wrong counts are read, as other engines do.
 
     Entries may be lost if the counts differ and the file is shorter than the manifest list states. Of deletes, whose
     rows would come back, they may be lost if there are fewer and the length is another one.
     """
-    found = Counter(status)
+    found = np.bincount(status.values, minlength=len(STATUSES))
     for state, name in STATUSES.items():
         expected = getattr(manifest, f"{name}_files_count")
         if expected == found[state]:
@@ -100,22 +160,21 @@ def check_counts(status: Sequence[int], manifest: ManifestFile, file_size: int) 
             )
 
 
-def check_sequence_numbers(columns: dict[str, Any], manifest: ManifestFile) -> None:
+def check_sequence_numbers(columns: dict[str, Column], records: Records, manifest: ManifestFile) -> None:
     """Checks data sequence numbers against those of the manifest list: a delete file of a wrong one does not apply.
 
     If a number is below the list's minimum and is also that of the file, the minimum is wrong, and nothing needs it.
     """
-    states, numbers = columns["status"], columns["sequence_number"]
+    live = columns["status"].values != DELETED
+    numbers, of_files = columns["sequence_number"].values, columns["file_sequence_number"]
     low, high = manifest.min_sequence_number, manifest.sequence_number
-    live = [number for number, state in zip(numbers, states, strict=True) if state != DELETED]
-    if not live or low <= min(live) <= max(live) <= high:
-        return
-    of_files = columns["file_sequence_number"]
-    for at, (number, state) in enumerate(zip(numbers, states, strict=True)):
-        if state != DELETED and (number > high or (number < low and number != of_files[at])):
-            raise CorruptDataError(
-                f"data sequence number of {columns['file_path'][at]}",
-                path=manifest.path,
-                expected=f"{low} to {high} (manifest list)",
-                found=number,
-            )
+    same = of_files.valid & (of_files.values == numbers)
+    wrong = live & ((numbers > high) | ((numbers < low) & ~same))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise CorruptDataError(
+            f"data sequence number of {path_at(records, row)}",
+            path=manifest.path,
+            expected=f"{low} to {high} (manifest list)",
+            found=int(numbers[row]),
+        )

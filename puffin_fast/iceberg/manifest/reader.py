@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import accumulate, compress, repeat
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
-from pyiceberg.utils.decimal import bytes_to_decimal
 
 from puffin_fast._io import is_remote
 from puffin_fast._run.groups import filled_groups
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.streams import in_order
-from puffin_fast.avro.columns import Nested, read_columns
+from puffin_fast.avro.columns import Records
 from puffin_fast.avro.file import parse_avro, read_avro, read_together
 from puffin_fast.avro.schema import PartitionColumn
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest.checks import (
+    LOCATED,
     check_counts,
     check_entries,
     check_partition_types,
     check_sequence_numbers,
     check_types,
+    integer_columns,
+    path_at,
 )
+from puffin_fast.iceberg.manifest.columns import Column, FileColumns, Mask
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,
@@ -49,15 +50,11 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.snapshots import Snapshot
 
-Columns: TypeAlias = "dict[str, Any]"
-"""The values of a manifest's entries by canonical field name, with an item per entry."""
-
-EntrySelector: TypeAlias = "Callable[[Columns], npt.NDArray[np.bool_]]"
-"""Returns a mask of the wanted entries of a manifest; it may select more than those."""
-
 ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
 BOUNDS = ("lower_bounds", "upper_bounds")
 TO_PRUNE = tuple(name for name in METRICS if name != "column_sizes")
+MATCHED = ("file_path", "referenced_data_file")
+INHERITED = ("content", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
 _THREADS = 8
 _TOGETHER_BYTES = 1 << 20
@@ -138,9 +135,22 @@ def read_manifest(
     data: bytes | None = None,
     live_only: bool = True,
     metrics: bool = True,
-    select: EntrySelector | None = None,
 ) -> list[ManifestEntry]:
-    """Reads the entries of a manifest and fills in inherited values.
+    """Reads the entries of a manifest; see `read_columns`."""
+    return read_columns(io, manifest, specs, data=data, live_only=live_only, metrics=metrics).entries()
+
+
+def read_columns(
+    io: FileIO,
+    manifest: ManifestFile,
+    specs: Mapping[int, PartitionSpec] | None = None,
+    *,
+    data: bytes | None = None,
+    live_only: bool = True,
+    metrics: bool = True,
+    bounds: bool = False,
+) -> FileColumns:
+    """Reads a manifest by columns and fills in inherited values.
 
     Args:
         io: PyIceberg's file access.
@@ -151,9 +161,8 @@ def read_manifest(
         data: the bytes of the manifest, if they were read already.
         live_only: whether entries with status deleted are omitted.
         metrics: whether the entries have the six maps of metrics. False is faster, but the entries must not be
-            written back. They still have the maps that name a delete file's data file or that `select` needs.
-        select: selects the wanted entries by their columns, before the entries are made. The columns include the
-            bounds of data files: `Nested` if Polars read them, else dicts.
+            written back. Delete files still have the maps that name their data file.
+        bounds: whether data files have the maps that `TO_PRUNE` names, although `metrics` is False.
 
     Raises:
         CorruptDataError: the file is not a manifest, a required field is missing, or entries are lost: their counts
@@ -171,125 +180,88 @@ def read_manifest(
         names -= set(METRICS)
         if manifest.content == DELETES and file.metadata.get("format-version") != "3":
             names |= set(BOUNDS)
-        if manifest.content == DATA and select is not None:
+        if manifest.content == DATA and bounds:
             names |= set(TO_PRUNE)
     partition = {column.name for column in file.plain.partition}
-    columns: Columns = read_columns(file, names | partition, lazy=select is not None)
     try:
-        check_entries(columns, manifest)
+        records = Records.of(file, names | partition, LOCATED)
+        columns = integer_columns(records)
+        formats = check_entries(records, columns, manifest)
         check_counts(columns["status"], manifest, file.file_size)
-        if not names.issuperset(BOUNDS) and _need_bounds(columns):
-            columns |= read_columns(file, BOUNDS)
-        _inherit(columns, manifest)
-        columns["spec_id"] = repeat(manifest.spec_id)
+        if not names.issuperset(BOUNDS) and _need_bounds(records, columns):
+            records = Records.of(file, names | partition | set(BOUNDS), LOCATED)
+        _inherit(columns, records, manifest)
         if specs is not None and manifest.spec_id not in specs:
             what = f"partition_spec_id of a manifest: expected one of {', '.join(map(str, specs))}"
             raise CorruptDataError(what, path=manifest.path, found=manifest.spec_id)
         spec = None if specs is None else specs[manifest.spec_id]
-        columns["partition"] = _partitions(file.plain.partition, spec, columns)
-        if select is not None:
-            columns = _selected(select(columns), columns)
-        entries = list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in ENTRY_FIELDS)))
+        ordered = _ordered(file.plain.partition, spec)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, CorruptDataError) or is_from_outside(error):
             raise
         raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
-    if live_only and DELETED in columns["status"]:
-        return [entry for entry in entries if entry.is_live]
-    return entries
+    live = columns["status"].values != DELETED
+    kept = {name: columns[name] for name in INHERITED}
+    found = FileColumns(manifest, records.with_places(MATCHED), formats, kept, ordered)
+    return found.take(live) if live_only else found
 
 
-def _selected(mask: npt.NDArray[np.bool_], columns: Columns) -> Columns:
-    """Selects entries of columns. Maps of other entries are not converted to dicts."""
-    if mask.all():
-        return columns
-    flags = mask.tolist()
-    return {
-        name: values.where(mask) if isinstance(values, Nested) else list(compress(values, flags))
-        for name, values in columns.items()
-    }
-
-
-def _need_bounds(columns: Columns) -> bool:
+def _need_bounds(records: Records, columns: Mapping[str, Column]) -> bool:
     """Whether there are position-delete files without ``referenced_data_file``, whose bounds name the data files."""
-    contents, named = columns["content"], columns.get("referenced_data_file")
-    if named is None or None not in named:
-        return named is None and POSITION_DELETES in contents
-    return (None, POSITION_DELETES) in zip(named, contents, strict=True)
+    positions = columns["content"].values == POSITION_DELETES
+    if "referenced_data_file" not in records or not positions.any():
+        return bool(positions.any())
+    _, sizes = records.spans("referenced_data_file")
+    return bool((positions & (sizes < 0)).any())
 
 
-def _inherit(columns: Columns, manifest: ManifestFile) -> None:
-    columns["snapshot_id"] = _filled(columns["snapshot_id"], manifest.added_snapshot_id)
-    status, number = columns["status"], manifest.sequence_number
+def _inherit(columns: dict[str, Column], records: Records, manifest: ManifestFile) -> None:
+    columns["snapshot_id"] = columns["snapshot_id"].filled(manifest.added_snapshot_id)
+    status, number = columns["status"].values, manifest.sequence_number
+    added = status == ADDED
     for name in ("sequence_number", "file_sequence_number"):
-        values = columns[name]
-        if number == 0 or {ADDED}.issuperset(status):
-            columns[name] = _filled(values, number)
-        elif None in values:
-            if name == "sequence_number" and (EXISTING, None) in zip(status, values, strict=True):
-                at = list(zip(status, values, strict=True)).index((EXISTING, None))
-                raise CorruptDataError(
-                    f"sequence number of {columns['file_path'][at]}",
-                    path=manifest.path,
-                    expected="a number (the status is existing)",
-                    found="none",
-                )
-            columns[name] = [
-                number if value is None and state == ADDED else value
-                for value, state in zip(values, status, strict=True)
-            ]
-    check_sequence_numbers(columns, manifest)
+        column = columns[name]
+        if number == 0:
+            columns[name] = column.filled(number)
+            continue
+        missing = ~column.valid & (status == EXISTING)
+        if name == "sequence_number" and missing.any():
+            raise CorruptDataError(
+                f"sequence number of {path_at(records, int(missing.argmax()))}",
+                path=manifest.path,
+                expected="a number (the status is existing)",
+                found="none",
+            )
+        columns[name] = column.filled(number, added)
+    check_sequence_numbers(columns, records, manifest)
+    row_ids = columns["first_row_id"]
     if manifest.content == DATA and manifest.first_row_id is not None:
         columns["first_row_id"] = _row_ids(columns, manifest.first_row_id)
     else:
-        columns["first_row_id"] = [
-            row_id if state == DELETED else None
-            for row_id, state in zip(columns["first_row_id"], status, strict=True)
-        ]
+        columns["first_row_id"] = Column(row_ids.values, row_ids.valid & (status == DELETED))
 
 
-def _filled(values: list[Any], default: Any) -> list[Any]:
-    return [default if value is None else value for value in values] if None in values else values
-
-
-def _row_ids(columns: Columns, next_row_id: int) -> list[int | None]:
+def _row_ids(columns: Mapping[str, Column], first: int) -> Column:
     """The first row id of each data file. Live files without one are assigned ids in order, deleted files none."""
-    if {None}.issuperset(columns["first_row_id"]) and DELETED not in columns["status"]:
-        return list(accumulate(columns["record_count"], initial=next_row_id))[:-1]
-    found = []
-    for state, row_id, n_rows in zip(
-        columns["status"], columns["first_row_id"], columns["record_count"], strict=True
-    ):
-        if row_id is None and state != DELETED:
-            row_id, next_row_id = next_row_id, next_row_id + n_rows
-        found.append(row_id)
-    return found
+    known = columns["first_row_id"]
+    assigned = ~known.valid & (columns["status"].values != DELETED)
+    n_rows = np.where(assigned, columns["record_count"].values, 0)
+    ids = np.cumsum(n_rows) - n_rows + first
+    return Column(np.where(assigned, ids, known.values), known.valid | assigned)
 
 
-def _partitions(
-    found: Sequence[PartitionColumn], spec: PartitionSpec | None, columns: Columns
-) -> Iterable[tuple[Any, ...]]:
-    """The partition values of each file in the order of the spec, found by field id."""
-    ordered: list[PartitionColumn | None] = list(found)
+def _ordered(
+    found: Sequence[PartitionColumn], spec: PartitionSpec | None
+) -> Sequence[PartitionColumn | None]:
+    """The columns of the partition values in the order of the spec, found by field id."""
     if spec is not None:
         by_id = {column.field_id: column for column in found}
         if all(field.field_id in by_id for field in spec.fields):
-            ordered = [by_id[field.field_id] for field in spec.fields]
-        elif None not in by_id:
-            ordered = [by_id.get(field.field_id) for field in spec.fields]
+            return [by_id[field.field_id] for field in spec.fields]
+        if None not in by_id:
+            return [by_id.get(field.field_id) for field in spec.fields]
         # without field ids (version 1) the fields are in the order of the spec
-    if not ordered:
-        return repeat(())
-    nulls = [None] * len(columns["status"])
-    return zip(*(_scaled(column, columns) if column else nulls for column in ordered), strict=True)
-
-
-def _scaled(column: PartitionColumn, columns: Columns) -> Iterable[Any]:
-    values: Iterable[Any]
-    values, scale = columns[column.name], column.scale
-    if scale is None:
-        return values
-    return [None if value is None else bytes_to_decimal(value, scale) for value in values]
+    return found
 
 
 def read_manifests(
@@ -299,9 +271,23 @@ def read_manifests(
     *,
     live_only: bool = True,
     metrics: bool = True,
-    select: EntrySelector | None = None,
+    select: Callable[[FileColumns], Mask] | None = None,
 ) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
-    """Reads many manifests, their bytes on threads; yields them in the given order. See `read_manifest`.
+    """Reads the entries of many manifests; see `read_many`. `select` returns which entries are wanted."""
+    for found in read_many(io, manifests, specs, live_only=live_only, metrics=metrics):
+        yield found.manifest, (found if select is None else found.take(select(found))).entries()
+
+
+def read_many(
+    io: FileIO,
+    manifests: Sequence[ManifestFile],
+    specs: Mapping[int, PartitionSpec] | None = None,
+    *,
+    live_only: bool = True,
+    metrics: bool = True,
+    bounds: bool = False,
+) -> Iterator[FileColumns]:
+    """Reads many manifests by columns, their bytes on threads; yields them in the given order. See `read_columns`.
 
     They are decoded by the caller's thread: it is mostly Python, for which threads would wait for each other.
     Memory: the bytes of 16 manifests, or of 16 MiB of small ones.
@@ -317,7 +303,6 @@ def read_manifests(
     threads = min(_THREADS, len(groups))
     for group, parts in zip(groups, in_order(groups, fetch, threads, capacity=1), strict=True):
         for manifest, data in zip(group, parts, strict=True):
-            entries = read_manifest(
-                io, manifest, specs, data=data, live_only=live_only, metrics=metrics, select=select
+            yield read_columns(
+                io, manifest, specs, data=data, live_only=live_only, metrics=metrics, bounds=bounds
             )
-            yield manifest, entries

@@ -200,11 +200,15 @@ class DeleteIndex:
             if vector is not None and (vector.sequence_number or 0) < (task.data.sequence_number or 0):
                 task.vector = None  # it belongs to an older data file of the same path
         if len(self.entries) != len(self._vectors):
-            positions = self._position_deletes([task.data for task in tasks if task.vector is None])
-            for task in tasks:
-                task.position_deletes = positions.get(id(task.data), NO_DELETES)
-                task.equality_deletes = self._equality_deletes(task.data)
+            self.attach(tasks)
         return tasks
+
+    def attach(self, tasks: Sequence[FileTask]) -> None:
+        """Gives tasks the other delete files that apply, according to whether they have a vector."""
+        positions = self._position_deletes([task.data for task in tasks if task.vector is None])
+        for task in tasks:
+            task.position_deletes = positions.get(id(task.data), NO_DELETES)
+            task.equality_deletes = self._equality_deletes(task.data)
 
     def _position_deletes(self, files: Sequence[ManifestEntry]) -> dict[int, DeleteFiles]:
         """The position-delete files that apply to each data file, by Python's `id` of the data file's entry."""

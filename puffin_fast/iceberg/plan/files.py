@@ -10,12 +10,12 @@ Planning takes linear time, because delete files are found by path or by partiti
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -29,20 +29,11 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundErro
 from puffin_fast.iceberg.compat.definitions import check_definitions
 from puffin_fast.iceberg.compat.path_table import READ_ONLY, as_table, is_metadata_path
 from puffin_fast.iceberg.compat.working_table import complete_metadata
-from puffin_fast.iceberg.manifest import (
-    DATA,
-    ManifestEntry,
-    ManifestFile,
-    read_manifests,
-)
-from puffin_fast.iceberg.manifest.reader import Columns, EntrySelector
-from puffin_fast.iceberg.plan.delete_index import (
-    DeleteIndex,
-    FileTask,
-    unused,
-)
+from puffin_fast.iceberg.manifest import DATA, ManifestEntry, ManifestFile
+from puffin_fast.iceberg.plan.delete_index import FileTask, unused
 from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
 from puffin_fast.iceberg.plan.staged import files_of
+from puffin_fast.iceberg.plan.tasks import Files, tasks_of
 from puffin_fast.iceberg.plan.times import milliseconds_of
 from puffin_fast.rows.filters.filters import Matcher, RowFilter
 
@@ -62,15 +53,16 @@ class Plan:
     Attributes:
         snapshot: None for a table, or a main branch, without snapshots.
         schema: the schema to read with: the current schema for a branch, else the schema of the snapshot.
-        tasks: the data files that may have matching rows, in the order of the manifests.
+        tasks: the data files that may have matching rows, in the order of the manifests. Tasks are made when they
+            are requested.
         delete_files: the delete files of all manifests that were read, whether they apply to a task or not.
         data_manifests: the manifests of data files, whether they were read or not.
     """
 
     snapshot: Snapshot | None
     schema: Schema
-    tasks: list[FileTask] = field(default_factory=list)
-    delete_files: list[ManifestEntry] = field(default_factory=list)
+    tasks: Sequence[FileTask] = field(default_factory=list)
+    delete_files: Sequence[ManifestEntry] = field(default_factory=list)
     data_manifests: list[ManifestFile] = field(default_factory=list, repr=False)
 
     def __repr__(self) -> str:
@@ -281,36 +273,20 @@ def plan_snapshot(
     manifests = [manifest for manifest in known if pruning.may_match_manifest(manifest)]
     data_manifests = [manifest for manifest in manifests if manifest.content == DATA]
     oldest = min((manifest.min_sequence_number for manifest in data_manifests), default=0)
-    specs = table.specs()
-    deletes = DeleteIndex(metadata)
-    found: list[ManifestEntry] = []
+    data, deletes = Files(), Files()
     with paused_gc():
-        read = read_manifests(
-            table.io, data_manifests, specs, metrics=metrics, select=pruning.select_by_bounds
-        )
-        for spec_id, entries in files.live(read, data=True):
-            may_match = pruning.data_file_test(spec_id)
-            found.extend(entries if may_match is None else filter(may_match, entries))
-        select_deletes = _referencing({data.file_path for data in found}) if pruning.filters else None
+        for some in files.live(table, data_manifests, data=True, metrics=metrics, bounds=pruning.filters):
+            data.add(*pruning.data_files(some))
         # the manifest list may be wrong about the oldest data file: a delete manifest would be left out
-        oldest = min((oldest, *(data.sequence_number or 0 for data in found)))
+        oldest = min([oldest, *(part.integers("sequence_number").values.min() for part in data.parts)])
         delete_manifests = [m for m in manifests if m.content != DATA and m.sequence_number >= oldest]
-        if not data_manifests or (select_deletes is not None and not found):
+        if not data_manifests or (pruning.filters and not data):
             delete_manifests = []
-        read = read_manifests(table.io, delete_manifests, specs, metrics=False, select=select_deletes)
-        for spec_id, entries in files.live(read, data=False):
-            may_apply = pruning.delete_file_test(spec_id)
-            deletes.add(entries if may_apply is None else filter(may_apply, entries))
-        plan.tasks = deletes.tasks(found)
-    plan.delete_files = deletes.entries
+        wanted = data.paths() if pruning.filters else None
+        for some in files.live(table, delete_manifests, data=False):
+            if wanted is not None:
+                some = some.take(wanted.referenced(some))
+            deletes.add(pruning.delete_files(some))
+        plan.tasks = tasks_of(metadata, data, deletes)
+    plan.delete_files = deletes
     return plan
-
-
-def _referencing(paths: set[str]) -> EntrySelector:
-    """Selects delete files that reference one of the data files, or do not reference a single data file."""
-
-    def select(columns: Columns) -> np.ndarray:
-        named = columns.get("referenced_data_file") or [None] * len(columns["status"])
-        return np.fromiter((path is None or path in paths for path in named), np.bool_, len(named))
-
-    return select

@@ -18,10 +18,9 @@ from pyiceberg.expressions.visitors import bind, rewrite_not, visit
 from puffin_fast._pyiceberg.set_values import SetVisitor
 
 if TYPE_CHECKING:
-    import polars
     from pyiceberg.schema import Schema
 
-    from puffin_fast.avro.columns import Nested
+    from puffin_fast.iceberg.manifest.columns import FileColumns
 
 Mask = npt.NDArray[np.bool_]
 
@@ -48,46 +47,43 @@ class BoundsPruner:
     def __init__(self, schema: Schema, expression: BooleanExpression, case_sensitive: bool) -> None:
         self._bound = bind(schema, rewrite_not(expression), case_sensitive)
 
-    def may_match(self, lower: Nested, upper: Nested) -> Mask:
-        """Evaluates the filter.
-
-        Args:
-            lower: the lower bounds of each file, by field id.
-            upper: the upper bounds of each file, by field id.
+    def may_match(self, files: FileColumns) -> Mask:
+        """Evaluates the filter on data files with their bounds.
 
         Returns:
             one flag per file, False only if no row can match.
         """
-        return visit(self._bound, _BoundsEvaluator(lower, upper))
+        return visit(self._bound, _BoundsEvaluator(files))
 
 
 class _BoundsEvaluator(SetVisitor):
-    def __init__(self, lower: Nested, upper: Nested) -> None:
-        self._lower, self._upper = lower, upper
+    def __init__(self, files: FileColumns) -> None:
+        self._files = files
 
     def _all(self) -> Mask:
-        return np.ones(len(self._lower), np.bool_)
+        return np.ones(len(self._files), np.bool_)
 
-    def _satisfies(
-        self, bounds: Nested, term: Any, value: Any, compare: Callable[[Any, Any], polars.Series]
-    ) -> Mask:
+    def _satisfies(self, name: str, term: Any, value: Any, compare: Callable[[Any, Any], Any]) -> Mask:
         """Marks the files whose bound satisfies the comparison with `value`, or is unknown."""
-        import polars
-
         found, field = self._all(), term.ref().field
-        known = bounds.bounds(field.field_id) if isinstance(term, BoundReference) else None
+        known = self._files.bounds(name, field.field_id) if isinstance(term, BoundReference) else None
         if known is None:
             return found
-        rows, raw = known
+        data, starts, sizes = known
+        values: Any
         if isinstance(field.field_type, types.StringType):
-            values, value = raw.set(raw.bin.size() == 0, None), value.encode()
-        elif isinstance(field.field_type, _INT32):
-            values = raw.bin.reinterpret(dtype=polars.Int32)
-        elif isinstance(field.field_type, _INT64):
-            values = raw.bin.reinterpret(dtype=polars.Int64)
+            rows, value = np.flatnonzero(sizes > 0), value.encode()
+            values = np.empty(len(rows), object)
+            pairs = zip(starts[rows].tolist(), sizes[rows].tolist(), strict=True)
+            values[:] = [bytes(data[start : start + size]) for start, size in pairs]
+        elif isinstance(field.field_type, _INT32 + _INT64):
+            width = 4 if isinstance(field.field_type, _INT32) else 8
+            rows = np.flatnonzero(sizes == width)
+            places = starts[rows, None] + np.arange(width)
+            values = np.frombuffer(data, np.uint8)[places].view(f"<i{width}").reshape(len(rows))
         else:
             return found
-        found[rows] = compare(values, polars.Series([value], dtype=values.dtype)).fill_null(True).to_numpy()
+        found[rows] = compare(values, value)
         return found
 
     def visit_true(self) -> Mask:
@@ -106,16 +102,16 @@ class _BoundsEvaluator(SetVisitor):
         return left_result | right_result
 
     def visit_less_than(self, term: Any, literal: Any) -> Mask:
-        return self._satisfies(self._lower, term, literal.value, lambda low, value: low < value)
+        return self._satisfies("lower_bounds", term, literal.value, lambda low, value: low < value)
 
     def visit_less_than_or_equal(self, term: Any, literal: Any) -> Mask:
-        return self._satisfies(self._lower, term, literal.value, lambda low, value: low <= value)
+        return self._satisfies("lower_bounds", term, literal.value, lambda low, value: low <= value)
 
     def visit_greater_than(self, term: Any, literal: Any) -> Mask:
-        return self._satisfies(self._upper, term, literal.value, lambda high, value: high > value)
+        return self._satisfies("upper_bounds", term, literal.value, lambda high, value: high > value)
 
     def visit_greater_than_or_equal(self, term: Any, literal: Any) -> Mask:
-        return self._satisfies(self._upper, term, literal.value, lambda high, value: high >= value)
+        return self._satisfies("upper_bounds", term, literal.value, lambda high, value: high >= value)
 
     def visit_equal(self, term: Any, literal: Any) -> Mask:
         return self._between(term, literal.value, literal.value)
@@ -126,8 +122,8 @@ class _BoundsEvaluator(SetVisitor):
 
     def _between(self, term: Any, least: Any, greatest: Any) -> Mask:
         """Marks the files whose bounds are not below or above a range of values."""
-        not_above = self._satisfies(self._lower, term, greatest, lambda low, value: low <= value)
-        return not_above & self._satisfies(self._upper, term, least, lambda high, value: high >= value)
+        not_above = self._satisfies("lower_bounds", term, greatest, lambda low, value: low <= value)
+        return not_above & self._satisfies("upper_bounds", term, least, lambda high, value: high >= value)
 
     def visit_not_in(self, term: Any, literals: Any) -> Mask:
         return self._all()

@@ -6,18 +6,19 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
 
-from puffin_fast.avro.columns import Nested
 from puffin_fast.columns.decimals import exact_decimals
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import ManifestEntry, ManifestFile, partition_type
-from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, EntrySelector
+from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.iceberg.plan.pruning import BoundsPruner
 
 if TYPE_CHECKING:
@@ -89,34 +90,41 @@ class SnapshotPruning:
         spec = self._spec(manifest.spec_id)
         return not self.filters or _checked(spec.manifest, manifest.path)(manifest)
 
-    @property
-    def select_by_bounds(self) -> EntrySelector | None:
-        """A selector of data files by their bounds, if the manifest was read by columns; None without a filter."""
-        pruner = self._pruner
-        if pruner is None:
-            return None
+    def delete_files(self, files: FileColumns) -> FileColumns:
+        """Excludes delete files by partition only: their metrics describe deleted rows, not live rows."""
+        by_partition = self._spec(files.manifest.spec_id).partition if self.filters else None
+        return files if by_partition is None else files.take(_of_partitions(files, by_partition))
 
-        def select(columns: Columns) -> np.ndarray:
-            lower, upper = (columns.get(name) for name in BOUNDS)
-            if isinstance(lower, Nested) and isinstance(upper, Nested):
-                return pruner.may_match(lower, upper)
-            return np.ones(len(columns["status"]), np.bool_)
+    def data_files(self, files: FileColumns) -> tuple[FileColumns, list[ManifestEntry] | None]:
+        """Excludes data files by partition and metrics; also returns the entries of the others, if they were made."""
+        spec = self._spec(files.manifest.spec_id)
+        if self._pruner is None or self._metrics is None:
+            return files, None
+        files = files.take(self._pruner.may_match(files))
+        if spec.partition is not None:
+            files = files.take(_of_partitions(files, spec.partition))
+        entries, may_match = files.entries(), _checked(self._metrics)
+        mask = np.fromiter((may_match(entry) for entry in entries), np.bool_, len(entries))
+        return files.take(mask), list(compress(entries, mask.tolist()))
 
-        return select
 
-    def delete_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
-        """A test of delete files by partition only: their metrics describe deleted rows, not live rows."""
-        by_partition = self._spec(spec_id).partition if self.filters else None
-        return None if by_partition is None else _checked(lambda entry: by_partition(entry.partition))
+def _of_partitions(files: FileColumns, test: Callable[[Any], bool]) -> npt.NDArray[np.bool_]:
+    """Tests each partition once; returns which files are of those that pass."""
+    numbers, partitions = files.partitions()
+    passed = np.empty(len(partitions), np.bool_)
+    for number, partition in enumerate(partitions):
+        try:
+            passed[number] = test(partition)
+        except PuffinFastError:
+            raise
+        except _UNREADABLE as error:
+            (entry,) = files.take(np.flatnonzero(numbers == number)[:1]).entries()
+            raise CorruptDataError(f"partition values or bounds: {error!r}", path=entry.file_path) from error
+    return passed[numbers]
 
-    def data_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
-        by_metrics = self._metrics
-        if by_metrics is None:
-            return None
-        by_partition = self._spec(spec_id).partition
-        if by_partition is None:
-            return _checked(by_metrics)
-        return _checked(lambda entry: by_partition(entry.partition) and by_metrics(entry))
+
+_UNREADABLE = (ArithmeticError, IndexError, TypeError, ValueError, struct.error)
+"""What the evaluators raise for values of another type."""
 
 
 def _checked(test: Callable[[Any], bool], path: str | None = None) -> Callable[[Any], bool]:
@@ -127,7 +135,7 @@ def _checked(test: Callable[[Any], bool], path: str | None = None) -> Callable[[
             return test(tested)
         except PuffinFastError:
             raise
-        except (ArithmeticError, IndexError, TypeError, ValueError, struct.error) as error:
+        except _UNREADABLE as error:
             where = path or tested.file_path
             raise CorruptDataError(f"partition values or bounds: {error!r}", path=where) from error
 

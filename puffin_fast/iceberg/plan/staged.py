@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pydantic import PrivateAttr
 from pyiceberg.table.snapshots import Snapshot
 
-from puffin_fast.iceberg.manifest import DATA, Key, ManifestEntry, ManifestFile, key_of, manifests_of
+from puffin_fast.iceberg.manifest import (
+    DATA,
+    Key,
+    ManifestEntry,
+    ManifestFile,
+    key_of,
+    manifests_of,
+    read_many,
+)
+from puffin_fast.iceberg.manifest.columns import FileColumns, Paths
+from puffin_fast.iceberg.manifest.given import columns_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
 
@@ -35,21 +47,36 @@ class SnapshotFiles:
         return [] if self.base is None else manifests_of(io, self.base)
 
     def live(
-        self, read: Iterable[tuple[ManifestFile, list[ManifestEntry]]], *, data: bool
-    ) -> Iterator[tuple[int, list[ManifestEntry]]]:
-        """Yields live entries with the id of their partition spec.
+        self,
+        table: Table,
+        manifests: Sequence[ManifestFile],
+        *,
+        data: bool,
+        metrics: bool = False,
+        bounds: bool = False,
+    ) -> Iterator[FileColumns]:
+        """Yields the live files of manifests, and those that are added.
 
         Args:
-            read: what `read_manifests` yields for manifests of the committed snapshot.
+            table: whose snapshot it is.
+            manifests: of the committed snapshot.
             data: whether these have data files; delete files otherwise.
+            metrics, bounds: as for `read_columns`.
         """
-        for manifest, entries in read:
-            if self.removed:
-                entries = [entry for entry in entries if key_of(entry) not in self.removed]
-            yield manifest.spec_id, entries
-        for entry in self.added:
-            if (entry.content == DATA) == data:
-                yield entry.spec_id, [entry]
+        removed = Paths(path for path, _ in self.removed)
+        for files in read_many(table.io, manifests, table.specs(), metrics=metrics, bounds=bounds):
+            yield self._remaining(files, removed) if self.removed else files
+        added = [entry for entry in self.added if (entry.content == DATA) == data]
+        for spec_id in dict.fromkeys(entry.spec_id for entry in added):
+            some = [entry for entry in added if entry.spec_id == spec_id]
+            yield columns_of(table.metadata, table.specs()[spec_id], some)
+
+    def _remaining(self, files: FileColumns, removed: Paths) -> FileColumns:
+        rows = np.flatnonzero(removed.among(files))
+        gone = [key_of(entry) in self.removed for entry in files.take(rows).entries()]
+        remains = np.ones(len(files), np.bool_)
+        remains[rows[np.array(gone, np.bool_)]] = False
+        return files.take(remains)
 
 
 class StagedSnapshot(Snapshot):

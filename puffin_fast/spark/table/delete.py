@@ -110,7 +110,7 @@ def delete(
                 dry_run=dry_run,
             )
 
-    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
+    def work(tasks: Sequence[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
         part = job.part(dry_run=dry_run)
         outcomes = searched(session, part, tasks, finder, case_sensitive=case_sensitive)
         return part.changes(outcomes, conflict_filter)

@@ -126,7 +126,7 @@ def delete_keys(
         columns = distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
         keys = Keys.of(job.metadata, fields, columns)
 
-        def search(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
+        def search(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
             part = job.part(dry_run=dry_run)
             return part.changes(searched(session, part, tasks, job.finder(keys)), conflict_filter)
 
@@ -138,7 +138,7 @@ def delete_keys(
     with saved(mapped(rows, normal, spark_schema(fields)), job.part(dry_run=dry_run)) as cached:
         bounds = KeyBounds.between(job.metadata, fields, key_ends(cached, fields))
 
-        def join(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
+        def join(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
             part = job.part(dry_run=dry_run)
             found = _joined(cached, fields, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
             return part.changes(found, conflict_filter)

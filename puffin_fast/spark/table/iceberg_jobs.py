@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"
 """As in `Changes`."""
 
-Work: TypeAlias = "Callable[[list[FileTask], Finder, ConflictFilter], WrittenDeletes]"
+Work: TypeAlias = "Callable[[Sequence[FileTask], Finder, ConflictFilter], WrittenDeletes]"
 """Searches data files for the rows to delete, and writes the deletes."""
 
 
@@ -77,7 +77,7 @@ class DeleteJob:
         """Runs a delete by a row filter; `work` searches the data files that pruning leaves, and writes the deletes."""
         bound = RowFilter.bind(row_filter, self.table.schema(), case_sensitive=case_sensitive)
 
-        def search(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
+        def search(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
             return work(tasks, self.finder(bound, case_sensitive=case_sensitive), conflict_filter)
 
         return self.run_pruned(bound, search, on_conflict, case_sensitive=case_sensitive)
@@ -89,7 +89,7 @@ class DeleteJob:
     def run_pruned(
         self,
         bound: Matcher,
-        work: Callable[[list[FileTask], ConflictFilter], WrittenDeletes],
+        work: Callable[[Sequence[FileTask], ConflictFilter], WrittenDeletes],
         on_conflict: OnConflict,
         *,
         case_sensitive: bool = True,
@@ -111,7 +111,7 @@ class DeleteJob:
         """Whether the table has an index of keys, of some columns."""
         return next(indexed(self.table.metadata, base), None) is not None
 
-    def narrowed(self, tasks: list[FileTask], base: Snapshot, bound: Matcher) -> list[FileTask]:
+    def narrowed(self, tasks: Sequence[FileTask], base: Snapshot, bound: Matcher) -> Sequence[FileTask]:
         """The data files and rows that may match, by an index of keys if the table has one."""
         exact = isinstance(bound, Keys)
         return narrowed(self.table.io, self.table.metadata, base, bound.equalities(), tasks, exact=exact)

@@ -312,7 +312,7 @@ class _Upsert:
             return _Planned()
         part, bounds = run(), KeyBounds.between(table.metadata, given.fields, self.cached.ends)
         schema = table.schema()
-        tasks: list[FileTask] = []
+        tasks: Sequence[FileTask] = []
         if base is not None:
             keys = None
             if self.job.is_indexed(base):
@@ -347,7 +347,7 @@ class _Upsert:
         )
 
     def _report(
-        self, rows: DataFrame, part: Job, tasks: list[FileTask], bounds: KeyBounds, held: ExitStack
+        self, rows: DataFrame, part: Job, tasks: Sequence[FileTask], bounds: KeyBounds, held: ExitStack
     ) -> DataFrame:
         """The Spark job that replaces and inserts, as rows of `REPORT`."""
         given, target = self.given, part.target()
@@ -375,7 +375,7 @@ class _Upsert:
         new = new.join(matches.select(*given.keys), given.keys, "left_anti").select(*given.own)
         return report.unionAll(mapped(new, insert, REPORT))
 
-    def _matches(self, rows: DataFrame, part: Job, tasks: list[FileTask], bounds: KeyBounds) -> DataFrame:
+    def _matches(self, rows: DataFrame, part: Job, tasks: Sequence[FileTask], bounds: KeyBounds) -> DataFrame:
         """The rows of the table that have a given key: the key's columns, and those of `MATCH`."""
         from pyspark.sql import Window, functions
 

@@ -6,10 +6,11 @@ import datetime
 import operator
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, Not, Or
@@ -20,10 +21,9 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import MonthTransform, Transform, YearTransform
 from pyiceberg.types import DateType, NestedField
 
-from puffin_fast.avro import columns as avro_columns
-from puffin_fast.avro.columns import Nested
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.manifest import ManifestEntry
+from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.iceberg.plan import pruning
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_files
@@ -31,14 +31,7 @@ from puffin_fast.iceberg.read.scan import scan
 from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.test_plan import data, equal, positions, table_of, vector
 
-polars = pytest.importorskip("polars")
-
 N = 80
-
-
-@pytest.fixture(autouse=True)
-def by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
 
 
 def metrics(rng: random.Random) -> dict[str, Any]:
@@ -86,7 +79,7 @@ TEXTS = [
 ]  # fmt: skip
 
 
-def outcome(tasks: list[FileTask]) -> list[tuple[Any, ...]]:
+def outcome(tasks: Sequence[FileTask]) -> list[tuple[Any, ...]]:
     return [
         (
             task.data.file_path,
@@ -113,8 +106,8 @@ def test_both_ways_of_pruning_select_the_same_files_and_deletes(
     seen: list[tuple[int, int]] = []
     may_match: Callable[..., Any] = pruning.BoundsPruner.may_match
 
-    def counted(self: Any, lower: Nested, upper: Nested) -> Any:
-        mask = may_match(self, lower, upper)
+    def counted(self: Any, files: FileColumns) -> Any:
+        mask = may_match(self, files)
         seen.append((int(mask.sum()), len(mask)))
         return mask
 
@@ -122,10 +115,8 @@ def test_both_ways_of_pruning_select_the_same_files_and_deletes(
     fast = [outcome(plan_files(table, row_filter=filter).tasks) for filter in filters()]
     assert len(seen) > 30
     assert sum(selected for selected, _ in seen) < sum(n for _, n in seen) * 0.95
-    monkeypatch.setattr(avro_columns, "_polars", lambda: None)
-    seen.clear()
+    monkeypatch.setattr(pruning.BoundsPruner, "may_match", lambda _, files: np.ones(len(files), np.bool_))
     slow = [outcome(plan_files(table, row_filter=filter).tasks) for filter in filters()]
-    assert not seen
     assert fast == slow
     lengths = {len(found) for found in slow}
     assert min(lengths) == 0
@@ -179,11 +170,3 @@ def test_a_filter_may_compare_with_the_first_and_the_last_date(
     wanted = datetime.date.fromisoformat(text.strip("'"))
     tests = {"<": operator.lt, ">": operator.gt, "<=": operator.le, "=": operator.eq}
     assert scan(table, filter).to_arrow()["day"].to_pylist() == [d for d in days if tests[op](d, wanted)]
-
-
-@pytest.mark.parametrize("bound", [{1: 5}, [b"x"], {"k": b"x"}])
-def test_bounds_of_another_avro_type_prune_no_file(bound: Any) -> None:
-    column = polars.Series(
-        [[{"key": k, "value": v} for k, v in bound.items()] if isinstance(bound, dict) else bound]
-    )
-    assert Nested(column).bounds(1) is None

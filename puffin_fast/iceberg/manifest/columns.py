@@ -1,0 +1,213 @@
+"""The entries of a manifest as columns. Entries are made of them by need: they take longer than all else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from itertools import repeat
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pyiceberg.utils.decimal import bytes_to_decimal
+
+from puffin_fast._kernels.rows.texts import Texts
+from puffin_fast.avro.columns import Records
+from puffin_fast.avro.schema import PartitionColumn
+from puffin_fast.iceberg.manifest.entries import ManifestEntry, ManifestFile
+
+Integers: TypeAlias = "npt.NDArray[np.int64]"
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
+
+_ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
+
+
+class Column:
+    """Integers and nulls. Equal values take no memory.
+
+    Args:
+        values: int64, 0 for null.
+        valid: which of them are not null.
+    """
+
+    __slots__ = ("_n", "_valid", "_values")
+
+    def __init__(self, values: Integers, valid: Mask) -> None:
+        self._n = len(values)
+        self._values = _short(values)
+        self._valid = _short(valid)
+
+    def __len__(self) -> int:
+        return self._n
+
+    @classmethod
+    def of(cls, value: int | None, n: int) -> Column:
+        """Returns a column that has one value."""
+        return cls(np.full(n, value or 0), np.full(n, value is not None))
+
+    @property
+    def values(self) -> Integers:
+        """The integers, 0 for null. Read-only if they are equal."""
+        return np.broadcast_to(self._values, self._n) if self._values.size == 1 else self._values
+
+    @property
+    def valid(self) -> Mask:
+        """Which of them are not null. Read-only if all are, or none is."""
+        return np.broadcast_to(self._valid, self._n) if self._valid.size == 1 else self._valid
+
+    def filled(self, default: int | None, where: Mask | None = None) -> Column:
+        """Replaces nulls, or those that a mask selects."""
+        missing = ~self.valid if where is None else where & ~self.valid
+        if default is None or not missing.any():
+            return self
+        return Column(np.where(missing, default, self.values), self.valid | missing)
+
+    def take(self, rows: npt.NDArray[Any]) -> Column:
+        """Returns some of the values, by index or by mask."""
+        return Column(self.values[rows], self.valid[rows])
+
+    def to_list(self) -> list[int | None]:
+        """Converts to Python's int and None."""
+        found: list[int | None] = self.values.tolist()
+        if not self.valid.all():
+            for at in np.flatnonzero(~self.valid).tolist():
+                found[at] = None
+        return found
+
+
+def _short(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Keeps one of equal values."""
+    return values[:1].copy() if values.size and (values == values[0]).all() else values
+
+
+class FileColumns:
+    """Files of a manifest, with inherited values.
+
+    Args:
+        manifest: its record in the manifest list.
+        records: of the file.
+        formats: the distinct file formats, and the number of that of each file.
+        inherited: columns of values that a manifest may leave to the manifest list.
+        partition: the partition columns in the order of the spec; None for a value that is null.
+    """
+
+    def __init__(
+        self,
+        manifest: ManifestFile,
+        records: Records,
+        formats: tuple[Sequence[str], Column],
+        inherited: dict[str, Column],
+        partition: Sequence[PartitionColumn | None],
+    ) -> None:
+        self.manifest = manifest
+        self._records, self._formats, self._inherited, self._partition = (
+            records,
+            formats,
+            inherited,
+            partition,
+        )
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def take(self, rows: npt.NDArray[Any]) -> FileColumns:
+        """Returns some of the files, by index or by mask."""
+        if rows.dtype == np.bool_ and rows.all():
+            return self
+        names, formats = self._formats
+        inherited = {name: column.take(rows) for name, column in self._inherited.items()}
+        taken = self._records.take(rows)
+        return FileColumns(self.manifest, taken, (names, formats.take(rows)), inherited, self._partition)
+
+    def compact(self) -> None:
+        """Forgets where texts are, which takes memory; they are found again when they are decoded."""
+        self._records = self._records.with_places(())
+
+    def integers(self, name: str) -> Column:
+        """Decodes a field of integers."""
+        found = self._inherited.get(name)
+        if found is not None:
+            return found
+        if name not in self._records:
+            return Column.of(None, len(self))
+        return Column(*self._records.integers(name))
+
+    def texts(self, name: str) -> tuple[Any, Integers, Integers]:
+        """Finds the bytes of a field of strings: a buffer, the offset of each in it, and its size, -1 for null."""
+        if name not in self._records:
+            return b"", np.zeros(len(self), np.int64), np.full(len(self), -1, np.int64)
+        return self._records.data, *self._records.spans(name)
+
+    def bounds(self, name: str, field_id: int) -> tuple[Any, Integers, Integers] | None:
+        """Finds the bounds of a column, as `texts`; None if the manifest has bounds of another type, or none."""
+        found = self._records.entries_of(name, field_id)
+        return None if found is None else (self._records.data, *found)
+
+    def has_format(self, name: str) -> Mask:
+        """Which files have this format, in upper case."""
+        names, numbers = self._formats
+        return np.isin(numbers.values, [at for at, known in enumerate(names) if known == name])
+
+    def partitions(self) -> tuple[Integers, list[tuple[Any, ...]]]:
+        """Returns the number of the partition of each file, and the partitions."""
+        starts, sizes = self._records.same([column.name for column in self._partition if column])
+        known, numbers = Texts(), np.empty(len(self), np.int64)
+        known.add(self._records.data, starts, sizes, numbers)
+        first = np.zeros(len(known), np.int64)
+        first[numbers[::-1]] = np.arange(len(self))[::-1]
+        return numbers, self._partitions(self._records.take(first))
+
+    def _partitions(self, records: Records) -> list[tuple[Any, ...]]:
+        if not self._partition:
+            return [()] * len(records)
+        found = records.values(column.name for column in self._partition if column)
+        nulls = [None] * len(records)
+        ordered = [_scaled(column, found[column.name]) if column else nulls for column in self._partition]
+        return list(zip(*ordered, strict=True))
+
+    def entries(self) -> list[ManifestEntry]:
+        """Makes the entries of all files."""
+        if not len(self):
+            return []
+        wanted = [name for name in _ENTRY_FIELDS if name not in self._inherited and name != "file_format"]
+        columns: dict[str, Iterable[Any]] = dict(self._records.values(wanted))
+        columns |= {name: column.to_list() for name, column in self._inherited.items()}
+        names, numbers = self._formats
+        columns["file_format"] = [names[number] for number in numbers.values.tolist()]
+        columns["spec_id"] = repeat(self.manifest.spec_id)
+        columns["partition"] = self._partitions(self._records) if self._partition else repeat(())
+        return list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in _ENTRY_FIELDS)))
+
+
+def _scaled(column: PartitionColumn, values: list[Any]) -> list[Any]:
+    scale = column.scale
+    if scale is None:
+        return values
+    return [None if value is None else bytes_to_decimal(value, scale) for value in values]
+
+
+class Paths:
+    """A set of paths, to find files of manifests without making their entries."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        encoded = [path.encode(errors="surrogatepass") for path in paths]
+        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        self._known = Texts()
+        self._known.add(b"".join(encoded), np.cumsum(sizes) - sizes, sizes, np.empty(len(sizes), np.int64))
+
+    def add(self, files: FileColumns) -> None:
+        """Adds the paths of files."""
+        self._known.add(*files.texts("file_path"), np.empty(len(files), np.int64))
+
+    def among(self, files: FileColumns, name: str = "file_path") -> Mask:
+        """Returns which files have one of the paths in a field."""
+        found = np.empty(len(files), np.int64)
+        self._known.find(*files.texts(name), found)
+        return found >= 0
+
+    def referenced(self, files: FileColumns) -> Mask:
+        """Returns which delete files reference one of the data files, or do not reference a single data file."""
+        found = np.empty(len(files), np.int64)
+        data, starts, sizes = files.texts("referenced_data_file")
+        self._known.find(data, starts, sizes, found)
+        return (found >= 0) | (sizes < 0)
