@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import And, EqualTo, GreaterThan, In
-from pyiceberg.table import Table, Transaction, UpsertResult
+from pyiceberg.table import CreateTableTransaction, Table, Transaction, UpsertResult
+from pyiceberg.table.update.snapshot import ManageSnapshots
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
 import puffin_fast as pf
@@ -150,13 +154,158 @@ def test_a_delete_without_matches_warns_as_pyiceberg_does(tables: tuple[Table, T
         tables[1].delete("id = 1")
 
 
-def test_rows_and_metadata_are_changed_in_transactions_of_their_own(tables: tuple[Table, Table]) -> None:
+def with_note(tx: Transaction) -> None:
+    with tx.update_schema() as update:
+        update.add_column("note", StringType())
+
+
+NOTED = pa.table({"id": [8], "part": ["z"], "word": ["w"], "note": ["n"]})
+
+MIXED = {
+    "schema, then rows": [with_note, lambda tx: tx.append(NOTED), lambda tx: tx.delete("id = 0")],
+    "rows, then schema": [lambda tx: tx.append(CHANGED), with_note],
+    "properties around rows": [
+        lambda tx: tx.set_properties(a="b"),
+        lambda tx: tx.delete("id < 2"),
+        lambda tx: tx.set_properties(c="d"),
+    ],
+    "renamed, then by its name": [
+        lambda tx: tx.update_schema().rename_column("word", "term").commit(),
+        lambda tx: tx.delete("term = 'x'"),
+    ],
+    "spec, then rows": [
+        lambda tx: tx.update_spec().add_field("id", BucketTransform(4)).commit(),
+        lambda tx: tx.append(CHANGED),
+    ],
+    "no rows": [with_note, lambda tx: tx.append(NOTED.slice(0, 0))],
+}
+
+
+@pytest.mark.parametrize("verbs", MIXED.values(), ids=MIXED)
+def test_metadata_and_rows_change_in_one_commit(tables: tuple[Table, Table], verbs: list[Any]) -> None:
+    old, new = tables
+    n_logged = len(new.metadata.metadata_log)
+    for table in tables:
+        run(table, *verbs)
+        assert table.metadata == table.refresh().metadata
+    assert rows_of(new) == rows_of(old)
+    assert [new.schema().column_names, new.properties.get("c")] == [
+        old.schema().column_names,
+        old.properties.get("c"),
+    ]
+    assert new.spec().fields == old.spec().fields
+    assert len(new.metadata.metadata_log) == n_logged + 1
+    assert not pf.iceberg.verify(new, level="rows")
+
+
+def test_metadata_and_rows_are_planned_again_on_a_new_head(
+    tables: tuple[Table, Table], catalog: SqlCatalog
+) -> None:
     _, new = tables
-    verbs = [lambda tx: tx.append(CHANGED), lambda tx: tx.set_properties(a="b")]
-    for order in (verbs, verbs[::-1]):
-        with pytest.raises(pf.UnsupportedError, match="either rows or metadata"):
-            run(new, *order)
-    assert rows_of(new) == ROWS.to_pylist()
+    with new.transaction() as tx:
+        with_note(tx)
+        tx.append(NOTED)
+        pf.iceberg.append(pf.iceberg.load_table(catalog, "shop.new"), CHANGED.slice(1))
+    assert [row["note"] for row in rows_of(new)] == [None] * 6 + ["n", None]
+    assert not pf.iceberg.verify(new, level="rows")
+
+
+def test_metadata_that_another_commit_changed_is_a_conflict(
+    tables: tuple[Table, Table], catalog: SqlCatalog
+) -> None:
+    _, new = tables
+    other = pf.iceberg.load_table(catalog, "shop.new")
+
+    def change_schema(_: Transaction) -> None:
+        with other.update_schema() as update:
+            update.add_column("other", StringType())
+
+    with pytest.raises(pf.ConflictError, match="schema"):
+        run(new, with_note, lambda tx: tx.append(NOTED), change_schema)
+    assert new.refresh().schema().column_names == ["id", "part", "word", "other"]
+    assert pf.iceberg.scan(new).count() == ROWS.num_rows
+    with pytest.raises(pf.PuffinFastError):
+        run(new, with_note, change_schema_back(other), lambda tx: tx.append(NOTED))
+    assert pf.iceberg.scan(new).count() == ROWS.num_rows
+    assert not pf.iceberg.orphan_files(new, older_than=timedelta(0)).num_rows
+
+
+def change_schema_back(other: Table) -> Callable[[Transaction], None]:
+    def change(_: Transaction) -> None:
+        with other.refresh().update_schema() as update:
+            update.delete_column("other")
+
+    return change
+
+
+def test_a_failed_transaction_of_both_changes_nothing(tables: tuple[Table, Table]) -> None:
+    _, new = tables
+    before, location = rows_of(new), new.metadata_location
+    with pytest.raises(pf.NotFoundError, match="nope"):
+        run(new, with_note, lambda tx: tx.append(NOTED), lambda tx: tx.delete("nope = 1"))
+    assert (rows_of(new), new.refresh().metadata_location) == (before, location)
+
+
+def test_what_no_transaction_can_do_is_refused(tables: tuple[Table, Table]) -> None:
+    _, new = tables
+    snapshot_id = new.metadata.snapshots[0].snapshot_id
+    location = new.metadata_location
+    tag = [lambda tx: ManageSnapshots(tx).create_tag(snapshot_id, "t").commit()]
+    append = [lambda tx: tx.append(CHANGED)]
+    for verbs, message in (
+        (tag + append, "a transaction for each"),
+        (append + tag, "a transaction for each"),
+        ([*append, with_note, *append], "rows first or metadata first"),
+    ):
+        with pytest.raises(pf.UnsupportedError, match=f"nothing was committed: expected {message}"):
+            run(new, *verbs)
+    assert new.refresh().metadata_location == location
+
+
+def test_an_upgrade_and_rows_are_one_commit(catalog: SqlCatalog) -> None:
+    with pf.iceberg.accelerate():
+        table = catalog.create_table("shop.t", ROWS.schema)
+        table.append(ROWS)
+        with table.transaction() as tx:
+            tx.upgrade_table_version(3)
+            tx.delete("id = 0")
+            tx.append(CHANGED.slice(1))
+        assert (table.format_version, len(table.snapshots())) == (3, 2)
+        assert [row["id"] for row in rows_of(table)] == [1, 2, 3, 4, 5, 9]
+        assert not pf.iceberg.verify(table, level="rows")
+        only = catalog.create_table("shop.only", ROWS.schema)
+        with only.transaction() as tx:
+            tx.upgrade_table_version(3)
+        assert only.format_version == 3
+        with pytest.raises(ValueError, match="Cannot downgrade"), only.transaction() as tx:
+            tx.upgrade_table_version(2)
+
+
+def test_a_table_is_created_with_its_rows(catalog: SqlCatalog) -> None:
+    def creation(name: str) -> CreateTableTransaction:
+        properties = {"format-version": "3", "owner": "me"}
+        return catalog.create_table_transaction(f"shop.{name}", ROWS.schema, properties=properties)
+
+    def create(name: str, *verbs: Callable[[Transaction], object]) -> None:
+        with creation(name) as tx:
+            for verb in verbs:
+                verb(tx)
+
+    append: Callable[[Transaction], None] = lambda tx: tx.append(ROWS)  # noqa: E731
+    with pf.iceberg.accelerate():
+        create("t", with_note, lambda tx: tx.append(NOTED))
+        create("empty")
+        with pytest.raises(pf.ConflictError, match="already exists"):
+            create("race", append, lambda _: catalog.create_table("shop.race", ROWS.schema))
+        with pytest.raises(ZeroDivisionError):
+            create("no", append, lambda _: 1 / 0)
+    table = catalog.load_table("shop.t")
+    assert (table.format_version, table.properties["owner"], len(table.snapshots())) == (3, "me", 1)
+    assert rows_of(table) == NOTED.to_pylist()
+    assert not pf.iceberg.verify(table, level="rows")
+    assert catalog.load_table("shop.empty").format_version == 3
+    assert catalog.load_table("shop.race").format_version == 2
+    assert not catalog.table_exists("shop.no")
 
 
 def test_without_accelerate_pyiceberg_refuses(catalog: SqlCatalog) -> None:
@@ -215,3 +364,24 @@ def test_catalogs_create_tables_of_version_3(catalog: SqlCatalog) -> None:
     assert not pf.iceberg.verify(table)
     with pytest.raises(NotImplementedError, match="Writing V3"):
         catalog.create_table("shop.u", **description())
+
+
+@pytest.mark.jar
+def test_a_rest_catalog_takes_metadata_and_rows_in_one_request(
+    rest_catalog: RestCatalog, rest_namespace: str
+) -> None:
+    name = f"{rest_namespace}.t"
+    with pf.iceberg.accelerate():
+        properties = {"format-version": "3"}
+        with rest_catalog.create_table_transaction(name, ROWS.schema, properties=properties) as tx:
+            tx.append(ROWS)
+        table = rest_catalog.load_table(name)
+        run(table, with_note, lambda tx: tx.append(NOTED), lambda tx: tx.delete("id = 0"))
+        old = rest_catalog.create_table(f"{rest_namespace}.old", ROWS.schema)
+        old.append(ROWS)
+        run(old, lambda tx: tx.upgrade_table_version(3), lambda tx: tx.delete("id = 0"))
+    assert (table.format_version, len(table.snapshots())) == (3, 2)
+    assert [row["id"] for row in rows_of(table)] == [1, 2, 3, 4, 5, 8]
+    assert not pf.iceberg.verify(table, level="rows")
+    assert (old.format_version, len(rows_of(old))) == (3, 5)
+    assert not pf.iceberg.verify(old, level="rows")

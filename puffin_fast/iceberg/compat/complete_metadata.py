@@ -47,7 +47,8 @@ def read_complete(table: Table) -> TableMetadata:
             f"{'.'.join(table.name())}: the catalog's answer may lack snapshots, as it has {len(known.snapshots)}, and "
             f"the metadata file {path} does not show them: {error}"
         ) from error
-    return found
+    staged = getattr(table.catalog, "with_staged_updates", None)
+    return found if staged is None else staged(found)
 
 
 def by_id(metadata: TableMetadata) -> dict[int, Snapshot]:

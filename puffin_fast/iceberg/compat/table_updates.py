@@ -121,6 +121,10 @@ class UpgradeToV3(UpgradeFormatVersionUpdate):
 def _(
     update: UpgradeToV3, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
 ) -> TableMetadata:
+    if "location" not in base_metadata.model_fields_set:  # of a new table, before its other updates
+        context.add_update(update)
+        new = base_metadata.model_copy(update={"format_version": update.format_version, "next_row_id": 0})
+        return TableMetadataUtil._construct_without_validation(new)
     if isinstance(base_metadata, TableMetadataV1):
         base_metadata = base_metadata.to_v2()
     fields = base_metadata.model_dump()

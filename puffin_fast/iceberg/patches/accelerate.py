@@ -22,14 +22,15 @@ _PATCHES = Patches(f"pyiceberg {pyiceberg.__version__}", lambda: (*PATCHES, *WRI
 def accelerate() -> Acceleration:
     """Makes PyIceberg's own scans load deletion vectors through this package, and its verbs write tables of version 3.
 
-    It applies to this process. Scans: ``table.scan()`` in all its forms (`to_arrow`, `to_arrow_batch_reader`,
-    `to_pandas`, `to_polars`, `to_duckdb`, `count`), and to Polars' ``scan_iceberg`` where it loads deletion
-    vectors through PyIceberg. Scans are faster. They also apply only the vector that the manifest entry
-    references, not superseded ones in the same Puffin file. Plans made before the call should be made again.
+    It applies to this process. The scans are ``table.scan()`` in all its forms (`to_arrow`, `to_arrow_batch_reader`,
+    `to_pandas`, `to_polars`, `to_duckdb`, `count`), and Polars' ``scan_iceberg`` where it loads deletion vectors
+    through PyIceberg. They are faster, and apply only the vector that the manifest entry references, not superseded
+    ones in the same Puffin file. Plans made before the call should be made again.
     ``table.append``, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite` and transactions of these work on
     tables of format version 3, which PyIceberg alone refuses ("Cannot write manifest for table version: 3").
     Arguments and results are PyIceberg's; the commit is this package's: one snapshot for a transaction, with
-    deletion vectors.
+    deletion vectors. A transaction may change metadata before or after rows: the commit has both. It may upgrade the
+    table to version 3, or create it.
     Catalogs load tables that PyIceberg alone refuses, as `load_table` does. ``catalog.create_table`` with the property
     ``format-version`` of 3 creates such a table.
     PyIceberg still raises for features that it does not support, such as equality deletes;

@@ -3,29 +3,51 @@
 They are `append`, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite`, and transactions of these.
 PyIceberg's `Table` runs each verb in a transaction that `Table.transaction` makes. The one here stages the verbs in a
 transaction of this package, so that they make one snapshot: deletes are deletion vectors, and rows keep their row ids.
-Arguments and results are those of PyIceberg. Transactions that change metadata only are PyIceberg's own, committed
-within `v3_metadata`; all on tables of other versions are PyIceberg's own. Catalogs that write metadata in this process
+Arguments and results are those of PyIceberg. Changes of metadata in the same transaction, and the creation of the
+table, are sent with the snapshot. Transactions that change metadata only are PyIceberg's own, committed within
+`v3_metadata`; verbs on tables of other versions are PyIceberg's own. Catalogs that write metadata in this process
 create tables of version 3 (property ``format-version``).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.parser import parse
-from pyiceberg.table import Table, TableProperties, Transaction, UpsertResult
+from pyiceberg.table import (
+    CreateTableTransaction,
+    StagedTable,
+    Table,
+    TableProperties,
+    Transaction,
+    UpsertResult,
+)
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+    UpgradeFormatVersionUpdate,
+)
 
 from puffin_fast._run.patches import Patch
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.compat.staged_table import (
+    StagedUpdates,
+    sendable,
+    stageable,
+    with_staged_updates,
+)
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata, write_new_metadata
+from puffin_fast.iceberg.compat.table_updates import UpgradeToV3
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.transaction import Transaction as VerbTransaction
 from puffin_fast.iceberg.dml.transaction import transaction
@@ -36,12 +58,29 @@ if TYPE_CHECKING:
 
 _NO_PROPERTIES: Mapping[str, str] = {}
 
-_make_transaction, _append, _do_commit = Table.transaction, Table.append, Table._do_commit
+_append, _do_commit, _make_create = Table.append, Table._do_commit, CreateTableTransaction.__init__
+
+_OF_SNAPSHOTS = (
+    AddSnapshotUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+)
+"""Changes that a transaction with rows refuses."""
 
 
 def _transaction(self: Table) -> Transaction:
     """Replaces `Table.transaction`."""
-    return _V3Transaction(self) if self.metadata.format_version == 3 else _make_transaction(self)
+    return _V3Transaction(self)
+
+
+def _init_create(self: CreateTableTransaction, table: StagedTable) -> None:
+    """Replaces `CreateTableTransaction.__init__`."""
+    _make_create(self, table)
+    if table.metadata.format_version == 3:
+        self.__class__ = _V3CreateTransaction
+        self._updates = stageable(self._updates)
+        _begin(self)
 
 
 def _append_rows(
@@ -61,9 +100,9 @@ def _commit(
     self: Table, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
 ) -> None:
     """Replaces `Table._do_commit`, so that PyIceberg's changes of metadata are written on tables of version 3."""
-    if self.metadata.format_version == 3:
+    if self.metadata.format_version == 3 or any(isinstance(update, UpgradeToV3) for update in updates):
         with v3_metadata(self.catalog):
-            _do_commit(self, updates, requirements)
+            _do_commit(self, sendable(self.catalog, updates), requirements)
     else:
         _do_commit(self, updates, requirements)
 
@@ -74,42 +113,75 @@ def _branch(branch: str | None) -> str:
     return branch
 
 
+def _begin(transaction: Any) -> None:
+    """Gives a transaction its state here."""
+    transaction._verbs = transaction._branch = transaction._staged = transaction._rows_table = None
+    transaction._properties = {}
+
+
 class _V3Transaction(Transaction):
-    """A transaction of PyIceberg whose verbs are those of this package; see above."""
+    """A transaction of PyIceberg whose verbs are those of this package on version 3; see above."""
+
+    _verbs: VerbTransaction | None
+    _branch: str | None
+    _properties: dict[str, str]
+    _staged: StagedUpdates | None
+    _rows_table: Table | None
+    _n_before: int
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
-        self._verbs: VerbTransaction | None = None
-        self._branch: str | None = None
-        self._properties: dict[str, str] = {}
+        _begin(self)
+
+    @property
+    def _is_v3(self) -> bool:
+        return self._verbs is not None or self.table_metadata.format_version == 3
 
     def _begun(self, branch: str | None, snapshot_properties: Mapping[str, str]) -> VerbTransaction:
         """The transaction of this package; all verbs make one snapshot, which has the properties of all of them."""
         name = _branch(branch)
-        if self._updates:
-            self._refuse()
         Request(snapshot_properties=dict(snapshot_properties))  # checks the names
         if self._branch not in (None, name):
             raise UnsupportedError(
                 f"transaction: expected verbs on one branch, found {self._branch} and {name}"
             )
+        if self._verbs is not None and self._staged is not None and len(self._updates) > self._n_before:
+            self._refuse("changes of metadata between changes of rows", "rows first or metadata first")
         self._properties.update(snapshot_properties)
         if self._verbs is None:
-            self._verbs = transaction(self._table, branch=name, snapshot_properties=self._properties)
+            table, self._n_before = self._table, len(self._updates)
+            self._check_kinds(self._updates)
+            self._staged = StagedUpdates(self._updates, self._requirements)
+            table = with_staged_updates(self._table, self._staged)
+            self._rows_table = table
+            self._verbs = transaction(table, branch=name, snapshot_properties=self._properties)
             self._verbs.__enter__()
             self._branch = name
         return self._verbs
 
-    def _refuse(self) -> None:
+    def _check_kinds(self, updates: Iterable[TableUpdate]) -> None:
+        """Refuses changes that move branches or snapshots, as the rows do."""
+        if any(isinstance(update, _OF_SNAPSHOTS) for update in updates):
+            self._refuse("changes of snapshots or branches, and of rows", "a transaction for each")
+
+    def _refuse(self, found: str, expected: str) -> None:
+        name = ".".join(self._table.name())
         raise UnsupportedError(
-            f"{'.'.join(self._table.name())}: a transaction on a table of format version 3 changes either rows or "
-            "metadata: expected two transactions"
+            f"{name}: nothing was committed: expected {expected} in a transaction on a table of format version 3, "
+            f"found {found}"
         )
 
     def _stage(self, updates: Any, requirements: Any = ()) -> Transaction:
         if self._verbs is not None:
-            self._refuse()
+            self._check_kinds(updates)
         return super()._stage(updates, requirements)
+
+    def upgrade_table_version(self, format_version: Any) -> Transaction:
+        if format_version != 3:
+            return super().upgrade_table_version(format_version)
+        if self.table_metadata.format_version < 3:
+            self._apply(stageable([UpgradeFormatVersionUpdate.model_validate({"format-version": 3})]))
+        return self
 
     def append(
         self,
@@ -117,7 +189,9 @@ class _V3Transaction(Transaction):
         snapshot_properties: Mapping[str, str] = _NO_PROPERTIES,
         branch: str | None = MAIN_BRANCH,
     ) -> None:
-        self._begun(branch, snapshot_properties).append(df)
+        if not self._is_v3:
+            return super().append(df, dict(snapshot_properties), branch)
+        return self._begun(branch, snapshot_properties).append(df)
 
     def delete(
         self,
@@ -127,6 +201,10 @@ class _V3Transaction(Transaction):
         branch: str | None = MAIN_BRANCH,
         _isolation_operation: Any = None,
     ) -> None:
+        if not self._is_v3:
+            options = {} if _isolation_operation is None else {"_isolation_operation": _isolation_operation}
+            super().delete(delete_filter, dict(snapshot_properties), case_sensitive, branch, **options)
+            return
         self._check_mode(TableProperties.DELETE_MODE)
         verbs = self._begun(branch, snapshot_properties)
         done = verbs.delete(_expression(delete_filter), case_sensitive=case_sensitive)
@@ -141,6 +219,9 @@ class _V3Transaction(Transaction):
         case_sensitive: bool = True,
         branch: str | None = MAIN_BRANCH,
     ) -> None:
+        if not self._is_v3:
+            super().overwrite(df, overwrite_filter, dict(snapshot_properties), case_sensitive, branch)
+            return
         self._check_mode(TableProperties.DELETE_MODE)
         row_filter = _expression(overwrite_filter)
         verbs = self._begun(branch, snapshot_properties)
@@ -152,6 +233,9 @@ class _V3Transaction(Transaction):
         snapshot_properties: Mapping[str, str] = _NO_PROPERTIES,
         branch: str | None = MAIN_BRANCH,
     ) -> None:
+        if not self._is_v3:
+            super().dynamic_partition_overwrite(df, dict(snapshot_properties), branch)
+            return
         self._check_mode(TableProperties.DELETE_MODE)
         self._begun(branch, snapshot_properties).dynamic_partition_overwrite(df)
 
@@ -165,6 +249,16 @@ class _V3Transaction(Transaction):
         branch: str | None = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] = _NO_PROPERTIES,
     ) -> UpsertResult:
+        if not self._is_v3:
+            return super().upsert(
+                df,
+                join_cols,
+                when_matched_update_all,
+                when_not_matched_insert_all,
+                case_sensitive,
+                branch,
+                dict(snapshot_properties),
+            )
         if not case_sensitive:
             raise UnsupportedError(
                 "case_sensitive=False: upserts of format version 3 compare names with case"
@@ -184,7 +278,7 @@ class _V3Transaction(Transaction):
         Raises:
             UnsupportedError: the property says so. PyIceberg's default does not count.
         """
-        mode = self._table.metadata.properties.get(name, TableProperties.DELETE_MODE_MERGE_ON_READ)
+        mode = self.table_metadata.properties.get(name, TableProperties.DELETE_MODE_MERGE_ON_READ)
         if mode.lower() != TableProperties.DELETE_MODE_MERGE_ON_READ:
             raise UnsupportedError(
                 f"{'.'.join(self._table.name())}: {name}={mode}: expected merge-on-read or no such property, because "
@@ -194,8 +288,20 @@ class _V3Transaction(Transaction):
     def commit_transaction(self) -> Table:
         if self._verbs is None:
             return super().commit_transaction()
-        verbs, self._verbs = self._verbs, None
+        verbs, staged, table = self._verbs, self._staged, self._rows_table
+        assert staged is not None
+        assert table is not None
+        staged.requirements = self._requirements
+        staged.after = self._updates[self._n_before :]
+        self._verbs = self._branch = self._staged = self._rows_table = None
+        changed = self._updates
+        self._updates, self._requirements = (), ()
         verbs.__exit__(None, None, None)
+        if verbs.committed is None and changed:  # no rows, but metadata
+            self._updates, self._requirements = changed, staged.requirements
+            return super().commit_transaction()
+        if verbs.committed is not None:
+            self._table.metadata, self._table.metadata_location = table.metadata, table.metadata_location
         return self._table
 
     def __exit__(
@@ -208,6 +314,10 @@ class _V3Transaction(Transaction):
         super().__exit__(exctype, excinst, exctb)
 
 
+class _V3CreateTransaction(_V3Transaction, CreateTableTransaction):
+    """A transaction that creates a table of version 3."""
+
+
 def _expression(row_filter: str | BooleanExpression) -> BooleanExpression:
     """A filter as PyIceberg reads it."""
     return parse(row_filter) if isinstance(row_filter, str) else row_filter
@@ -215,6 +325,7 @@ def _expression(row_filter: str | BooleanExpression) -> BooleanExpression:
 
 WRITES = (
     Patch(Table, "transaction", _transaction, ("self",)),
+    Patch(CreateTableTransaction, "__init__", _init_create, ("self", "table")),
     Patch(Table, "append", _append_rows, ("self", "df", "snapshot_properties", "branch")),
     Patch(Table, "_do_commit", _commit, ("self", "updates", "requirements")),
     Patch(
