@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.spark.table.delete import delete, delete_positions
     from puffin_fast.spark.table.delete_keys import delete_keys
+    from puffin_fast.spark.table.index_keys import index_keys
     from puffin_fast.spark.table.rewrite_data_files import rewrite_data_files
     from puffin_fast.spark.table.scan import scan
     from puffin_fast.spark.table.statistics import collect_ndv
@@ -47,6 +48,7 @@ __all__ = [
     "delete_positions",
     "encode_deletes",
     "functions",
+    "index_keys",
     "job_files",
     "overwrite",
     "register",
@@ -70,6 +72,7 @@ _ON_TABLES = {
     "delete": "delete",
     "delete_keys": "delete_keys",
     "delete_positions": "delete",
+    "index_keys": "index_keys",
     "overwrite": "append",
     "rewrite_data_files": "rewrite_data_files",
     "scan": "scan",

@@ -477,6 +477,27 @@ def tables_are_converted_packed_and_scanned(spark: SparkSession, folder: Path) -
 
 
 @law
+def an_index_is_built_and_used(spark: SparkSession, folder: Path) -> None:
+    catalog = SqlCatalog("laws", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/wh")
+    catalog.create_namespace("n")
+    rows = pa.table({"id": range(900), "k": [f"k{i % 100}" for i in range(900)]})
+    table = iceberg.create_table(catalog, "n.t", rows.schema)
+    for start in (0, 300, 600):
+        iceberg.append(table, rows.slice(start, 300))
+    for key in ("id", "k"):
+        index = ps.index_keys(spark, table, key)
+        assert (index.data_files, index.rows, index.data_files_left) == (3, 900, 0)
+    assert ps.delete_keys(frame(spark, [(7,), (500,), (5000,)], "id long"), table, "id").rows_deleted == 2
+    assert ps.delete_keys(frame(spark, [("k3",)], "k string"), table, "k").rows_deleted == 9
+    given = frame(spark, [(8, "new"), (900, "more")], "id long, k string")
+    done = ps.upsert(given, table, "id")
+    assert (done.rows_updated, done.rows_inserted) == (1, 1)
+    assert iceberg.scan(table).count() == 890
+    assert iceberg.verify(table, level="rows") == []
+    catalog.engine.dispose()
+
+
+@law
 def columns_are_counted_as_on_one_machine(spark: SparkSession, folder: Path) -> None:
     catalog = SqlCatalog("ndv", uri=f"sqlite:///{folder}/ndv.db", warehouse=f"file://{folder}/ndv")
     catalog.create_namespace("n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,13 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.iceberg.index import lookup
+from puffin_fast.puffin import PuffinReader
 from puffin_fast.rows.files.reader import DataFiles
 from puffin_fast.spark.table import upsert
+from puffin_fast.spark.table.index_keys import index_keys
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.search import searched
-from tests.iceberg.conftest import RacingCatalog, local, racing
+from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
 from tests.iceberg.index.test_index_keys import EACH, N, make, numbers, rows
 from tests.spark.test_convert import copy_of
 from tests.spark.test_keys import JOINED, SENT, facts
@@ -149,3 +152,35 @@ def test_an_upsert_reads_only_rows_that_may_have_a_key(
     )
     assert done.rows_updated == 3
     assert [task.candidates.to_numpy().tolist() for task in sent] == [[201, 202, 203]]
+
+
+@pytest.mark.parametrize("columns", [["id"], ["s", "day"]], ids="-".join)
+def test_executors_build_the_index_of_the_single_machine(
+    spark: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, columns: list[str]
+) -> None:
+    table = make(racing)
+    single = copy_of(racing, table)
+    found, expected = ps.index_keys(spark, table, columns), iceberg.index_keys(single, columns)
+    assert _counts(found) == _counts(expected)
+    blobs = [_segments(one) for one in (table, single)]
+    assert blobs[0] == blobs[1]
+    for one in (table, single):
+        iceberg.append(one, rows(N * EACH, N * EACH + 50))
+    monkeypatch.setattr(f"{index_keys.__module__}.ROW_BYTES", 1 << 22)
+    assert ps.index_keys(spark, table, columns, dry_run=True).data_files_read == 1
+    assert ps.index_keys(spark, table, columns).segments == 2
+    assert ps.index_keys(spark, table, columns).committed is False
+    apart = ps.index_keys(spark, table, columns, incremental=False)
+    assert (apart.segments, apart.data_files, apart.data_files_left) == (N + 1, N + 1, 0)
+    assert iceberg.verify(table, level="rows") == []
+    assert not [path for path in files_of(table) if path.suffix == ".segment"]
+
+
+def _counts(result: Any) -> dict[str, Any]:
+    return {k: v for k, v in asdict(result).items() if k not in ("snapshot_id", "statistics_path")}
+
+
+def _segments(table: Table) -> list[bytes]:
+    path = local(table.refresh().metadata.statistics[-1].statistics_path)
+    with PuffinReader(path) as reader:
+        return [reader.stored(blob) for blob in reader.blobs]

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -57,8 +57,10 @@ from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.statistics import StatisticsFile
     from pyiceberg.types import NestedField
@@ -157,6 +159,23 @@ def index_keys(
         2
     """
     check_threads(threads)
+
+    def encode(maker: SegmentMaker, new: Sequence[ManifestEntry], most_rows: int) -> Iterator[bytes]:
+        return maker.segments(new, most_rows, pa.cpu_count() if threads is None else threads)
+
+    return build_index(table, join_cols, encode, branch=branch, incremental=incremental, dry_run=dry_run)
+
+
+def build_index(
+    table: Table,
+    join_cols: str | Sequence[str] | None,
+    encode: Encode,
+    *,
+    branch: str,
+    incremental: Literal["auto", False],
+    dry_run: bool,
+) -> KeyIndexResult:
+    """`index_keys` with segments that `encode` makes."""
     check_flags(dry_run=dry_run)
     if incremental not in ("auto", False):
         raise InvalidInputError(f"incremental: expected 'auto' or False, found {shown_argument(incremental)}")
@@ -171,7 +190,7 @@ def index_keys(
         build = _Build(working, snapshot, fields, held)
         if incremental:
             build.keep_segments()
-        return build.run(pa.cpu_count() if threads is None else threads, dry_run=dry_run)
+        return build.run(encode, dry_run=dry_run)
 
 
 def indexed_columns(properties: Mapping[str, str], schema: Schema) -> list[list[str]]:
@@ -190,6 +209,61 @@ def indexed_columns(properties: Mapping[str, str], schema: Schema) -> list[list[
         except (NotFoundError, InvalidInputError) as error:
             raise type(error)(f"{KEY_INDEXES}: {error}") from error
     return found
+
+
+@dataclass(frozen=True)
+class SegmentMaker:
+    """Makes segments of data files; may be pickled.
+
+    Attributes:
+        io: PyIceberg's file access.
+        metadata: of the table; its history may be removed.
+        field_ids: of the key columns.
+    """
+
+    io: FileIO
+    metadata: TableMetadata
+    field_ids: tuple[int, ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The canonical forms of the key columns."""
+        schema = self.metadata.schema()
+        return tuple(kind_of(storage_type(schema.find_field(id).field_type)) for id in self.field_ids)
+
+    def segments(self, new: Sequence[ManifestEntry], most_rows: int, threads: int) -> Iterator[bytes]:
+        """Yields segments of data files; none has a data file whose keys cannot be indexed.
+
+        Args:
+            new: the data files.
+            most_rows: of a segment, if it has several data files.
+            threads: number of data files read at a time.
+        """
+        kinds = self.kinds
+        files: list[CoveredFile] = []
+        words: list[KeyWords] = []
+        n_rows = 0
+        reader = DataFiles(self.io, self.metadata, self.metadata.schema(), self.field_ids)
+
+        def read(job: Sequence[ManifestEntry]) -> Iterator[list[KeyWords] | None]:
+            return (key_words(reader, data, self.field_ids) for data in job)
+
+        jobs = [[data] for data in new]
+        for data, found in zip(new, in_order(jobs, read, threads, label="reading keys"), strict=True):
+            if found is None:
+                continue
+            if files and n_rows + data.record_count > most_rows:
+                yield encode_words(kinds, words, files, self.field_ids)
+                files, words, n_rows = [], [], 0
+            files.append(covered(data))
+            words += found
+            n_rows += data.record_count
+        if files:
+            yield encode_words(kinds, words, files, self.field_ids)
+
+
+Encode: TypeAlias = "Callable[[SegmentMaker, Sequence[ManifestEntry], int], Iterable[bytes]]"
+"""Makes segments of data files, each of at most so many rows; see `SegmentMaker.segments`."""
 
 
 @dataclass(frozen=True)
@@ -265,12 +339,12 @@ class _Build:
 
     # segments that are made ---------------------------------------------------------------------------------
 
-    def run(self, threads: int, *, dry_run: bool) -> KeyIndexResult:
+    def run(self, encode: Encode, *, dry_run: bool) -> KeyIndexResult:
         known = {file.location for part in self._parts for file in part.segment.files if self._is_live(file)}
         new = [data for path, data in self._files.items() if path not in known]
         if dry_run:
             return self._result(None, len(new), committed=False, dry_run=True)
-        for blob in self._encoded(new, threads):
+        for blob in self._encoded(new, encode):
             self._add(blob)
         merged = self._merge()
         if self._own and not new and not merged:
@@ -320,37 +394,23 @@ class _Build:
         self._spool.seek(start)
         return self._spool.read(n_bytes)
 
-    def _encoded(self, new: Sequence[ManifestEntry], threads: int) -> Iterator[bytes]:
+    def _encoded(self, new: Sequence[ManifestEntry], encode: Encode) -> Iterator[bytes]:
         """The segments of data files, each of at most about as many rows as memory may have."""
-        files: list[CoveredFile] = []
-        words: list[KeyWords] = []
-        n_rows = 0
-        reader = DataFiles(self._table.io, self._table.metadata, self._table.schema(), self._ids)
-
-        def read(job: Sequence[ManifestEntry]) -> Iterator[list[KeyWords] | None]:
-            return (key_words(reader, data, self._ids) for data in job)
-
         small = [data for data in new if data.record_count <= MOST_ROWS]
         self.notes += [
             f"{data.file_path}: {data.record_count} rows; at most {MOST_ROWS} are indexed"
             for data in new
             if data.record_count > MOST_ROWS
         ]
-        jobs = [[data] for data in small]
-        for data, found in zip(small, in_order(jobs, read, threads, label="reading keys"), strict=True):
-            if found is None:
-                self.notes.append(
-                    f"{data.file_path}: columns are found by the name mapping, or are values of its partition"
-                )
-                continue
-            if files and n_rows + data.record_count > self._most_rows:
-                yield encode_words(self._kinds, words, files, self._ids)
-                files, words, n_rows = [], [], 0
-            files.append(covered(data))
-            words += found
-            n_rows += data.record_count
-        if files:
-            yield encode_words(self._kinds, words, files, self._ids)
+        if small:
+            maker = SegmentMaker(self._table.io, self._table.metadata, self._ids)
+            yield from encode(maker, small, self._most_rows)
+        known = {file.location for part in self._parts for file in part.segment.files}
+        self.notes += [
+            f"{data.file_path}: columns are found by the name mapping, or are values of its partition"
+            for data in small
+            if data.file_path not in known
+        ]
 
     def _merge(self) -> bool:
         """Merges segments that are many, or mostly of dead data files. Returns whether it did."""

@@ -1,0 +1,86 @@
+"""Indexes of keys, built on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from puffin_fast._io import open_source
+from puffin_fast._run.groups import split_by_size
+from puffin_fast.iceberg.compat.working_table import WorkingTable
+from puffin_fast.iceberg.index.build import ROW_BYTES, KeyIndexResult, SegmentMaker, build_index
+from puffin_fast.spark.dataframe.transforms import check_memory
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
+from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.job import MAIN, Job, spread, without_history
+from puffin_fast.spark.worker.rows import REPORT
+from puffin_fast.spark.worker.tasks import pack
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+
+TASK_MEMORY = 512 << 20
+"""Default size of the rows of a task, in bytes: 16 million rows."""
+
+
+def index_keys(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    join_cols: str | Sequence[str] | None = None,
+    *,
+    branch: str = MAIN,
+    incremental: Literal["auto", False] = "auto",
+    dry_run: bool = False,
+    task_memory: int = TASK_MEMORY,
+) -> KeyIndexResult:
+    """`puffin_fast.iceberg.index_keys` on executors.
+
+    Each task reads the key columns of some data files, and writes a segment to a file of the job. The driver copies the
+    segments to the statistics file, one at a time, and commits it. It merges them if they are more than eight, as
+    `puffin_fast.iceberg.index_keys` does.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        join_cols, branch, incremental, dry_run: as in `puffin_fast.iceberg.index_keys`.
+        task_memory: bytes of memory of a task, 32 for each row; a larger data file has a task of its own.
+
+    Returns:
+        The same result as `puffin_fast.iceberg.index_keys`.
+
+    Raises:
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.index_keys`.
+
+    Examples:
+        >>> index = pf.spark.index_keys(spark, table, "id")
+        >>> index.data_files, index.rows
+        (1, 100)
+    """
+    session = session_of(spark)
+    check_memory(task_memory)
+
+    def encode(maker: SegmentMaker, new: Sequence[ManifestEntry], most_rows: int) -> Iterator[bytes]:
+        most = max(1, min(most_rows, task_memory // ROW_BYTES))
+        bins = [list(group) for group in split_by_size(new, most, lambda data: data.record_count)]
+        part = Job(WorkingTable.of(table), None, "index")
+        sent = SegmentMaker(maker.io, without_history(maker.metadata), maker.field_ids)
+        body = over_batches(
+            "puffin_fast.spark.worker.key_index",
+            "segments",
+            maker=pack(sent),
+            place=pack(part.place),
+            most_rows=most,
+        )
+        try:
+            part.run(mapped(spread(session, bins), body, REPORT), {})
+            for path, n_bytes in sorted(part.saved):
+                with open_source(path, filesystem=maker.io, size=n_bytes) as source:
+                    yield source.read_at(0, n_bytes)
+        finally:
+            part.remove_files()
+
+    return build_index(table, join_cols, encode, branch=branch, incremental=incremental, dry_run=dry_run)
