@@ -77,7 +77,9 @@ def encode(
             hash = mix(value, bits) if isinstance(value, int) else text_hash(value) >> 63 - b - t - r
             entries.append((hash, row))
     o = max(0, len(values) - 1).bit_length()
-    text = json.dumps({"kinds": [kind], "fields": [], "files": [list(file) for file in files]}).encode()
+    text = json.dumps(
+        {"kinds": [kind], "fields": [], "files": [list(file) for file in files], "stored_row_ids": []}
+    ).encode()
     tables = zstandard.ZstdCompressor().compress(text)
     null_rows = [row for row, value in enumerate(values) if value is None]
     nulls = oracle.encode(null_rows) if null_rows else b""
@@ -107,7 +109,7 @@ def encode(
         checksum = zlib.crc32(data) ^ fmix(at << 32 | len(block)) & 0xFFFFFFFF ^ seal
         body += struct.pack("<I", checksum) + data
     head = struct.pack(
-        "<4sBBBBBBxxIIIQQI", b"PFKI", 1, not exact, b, t, r, o, len(tables), len(nulls), zlib.crc32(directory),
+        "<4sBBBBBBxxIIIQQI", b"PFKI", 2, not exact, b, t, r, o, len(tables), len(nulls), zlib.crc32(directory),
         len(entries), len(values), 0,
     )  # fmt: skip
     return head + struct.pack("<I", zlib.crc32(head + tables + nulls)) + tables + nulls + directory + body

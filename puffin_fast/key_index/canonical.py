@@ -95,6 +95,22 @@ def integers(column: pa.Array, kind: str) -> tuple[npt.NDArray[np.int64], Bools 
     return plain.to_numpy(zero_copy_only=False).astype(np.int64), None
 
 
+def from_integers(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array | None:
+    """Undoes `integers`; None for decimals.
+
+    Args:
+        numbers: values of the type.
+        kind: of the column.
+    """
+    if _types.is_decimal(kind):
+        return None
+    if _types.is_boolean(kind):
+        return pa.array(numbers != 0)
+    width = kind.bit_width
+    stored = numbers if width == 64 else numbers.astype(f"i{width // 8}")
+    return pa.array(stored).view(kind)
+
+
 def hashes(columns: Sequence[pa.Array]) -> Words:
     """Hashes rows, to 63 bits.
 

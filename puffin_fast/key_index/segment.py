@@ -1,10 +1,11 @@
 """A segment of a key index: where the rows of some data files are, by their keys. It stays true for these files.
 
 ```
-byte 0     "PFKI" | u8 version 1 | u8 form: 0 exact, 1 hash | u8 bits of block b, slot t, remainder r, ordinal o | 0, 0
+byte 0     "PFKI" | u8 version 2 | u8 form: 0 exact, 1 hash | u8 bits of block b, slot t, remainder r, ordinal o | 0, 0
      12    u32 bytes of the tables | u32 bytes of the nulls | u32 CRC-32 of the directory | u64 entries | u64 rows
      40    u32 0 | u32 CRC-32 of bytes 0 to 43, the tables and the nulls
-     48    tables: zstd of JSON {"kinds": […], "fields": [id, …], "files": [[location, bytes, rows], …]}
+     48    tables: zstd of JSON {"kinds": […], "fields": [id, …], "files": [[location, bytes, rows], …],
+                                 "stored_row_ids": [index of a file whose rows have ids of their own, …]}
            nulls: 64-bit portable Roaring bitmap of the ordinals of rows with a null in a key column
            directory: (2^b + 1) × u32, entries before each block and after the last
            blocks: block i from byte i·K + ⌊entries before it · (1 + r + o) / 8⌋ on, K = 4 + ⌈2^t / 8⌉ + 1
@@ -44,7 +45,7 @@ from puffin_fast.key_index import canonical
 BLOB_TYPE = "puffin-fast-key-index-v1"
 """The type of Puffin blobs that are segments."""
 
-MAGIC, VERSION = b"PFKI", 1
+MAGIC, VERSION = b"PFKI", 2
 HEADER = struct.Struct("<4sBBBBBBxxIIIQQII")
 _SUM_BYTES = 4
 
@@ -90,6 +91,19 @@ class Entries:
 
     hashes: Words
     ordinals: Ordinals
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows that a lookup found.
+
+    Attributes:
+        ordinals: of the rows, ascending and distinct.
+        keys: of the same rows, as the integers of their canonical form; None if they are not known.
+    """
+
+    ordinals: Ordinals
+    keys: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +154,7 @@ def encode(
     files: Sequence[CoveredFile],
     fields: Sequence[int] = (),
     *,
+    stored_row_ids: Sequence[int] = (),
     slot_bits: int = SLOT_BITS,
     remainder_bits: int | None = None,
 ) -> bytes:
@@ -149,6 +164,7 @@ def encode(
         columns: the key columns, with the rows of all data files one after another.
         files: the data files.
         fields: the field ids of the key columns in the table's schema.
+        stored_row_ids: the indexes of the data files with a column of row ids.
         slot_bits, remainder_bits: as for `encode_words`.
 
     Raises:
@@ -159,7 +175,13 @@ def encode(
     if len({len(column) for column in columns}) > 1:
         raise InvalidInputError(f"columns: expected one length, found {[len(c) for c in columns]}")
     return encode_words(
-        kinds, [KeyWords.of(columns)], files, fields, slot_bits=slot_bits, remainder_bits=remainder_bits
+        kinds,
+        [KeyWords.of(columns)],
+        files,
+        fields,
+        stored_row_ids=stored_row_ids,
+        slot_bits=slot_bits,
+        remainder_bits=remainder_bits,
     )
 
 
@@ -169,6 +191,7 @@ def encode_words(
     files: Sequence[CoveredFile],
     fields: Sequence[int] = (),
     *,
+    stored_row_ids: Sequence[int] = (),
     slot_bits: int = SLOT_BITS,
     remainder_bits: int | None = None,
 ) -> bytes:
@@ -179,6 +202,7 @@ def encode_words(
         parts: the keys of the rows of all data files, one after another.
         files: the data files.
         fields: the field ids of the key columns.
+        stored_row_ids: the indexes of the data files with a column of row ids.
         slot_bits: of the layout.
         remainder_bits: of hashed keys; by default enough for few collisions.
 
@@ -196,7 +220,7 @@ def encode_words(
     else:
         ordinals = keys.rows.astype(np.uint32)
         nulls = PositionBitmap.from_range(0, n_rows) - PositionBitmap(keys.rows)
-    tables = _Tables(kinds, fields, files)
+    tables = _Tables(kinds, fields, files, stored_row_ids)
     if canonical.is_exact(kinds):
         return _written(tables, nulls, None, _mixed(words.view(np.int64)), ordinals, slot_bits)
     hashed = (words, canonical.HASH_BITS)
@@ -219,9 +243,15 @@ class _Tables(NamedTuple):
     kinds: Sequence[str]
     fields: Sequence[int]
     files: Sequence[CoveredFile]
+    stored_row_ids: Sequence[int]
 
     def to_json(self) -> bytes:
-        found = {"kinds": list(self.kinds), "fields": list(self.fields), "files": list(map(list, self.files))}
+        found = {
+            "kinds": list(self.kinds),
+            "fields": list(self.fields),
+            "files": list(map(list, self.files)),
+            "stored_row_ids": list(self.stored_row_ids),
+        }
         return json.dumps(found).encode()
 
 
@@ -267,6 +297,7 @@ class Segment:
         kinds: the canonical forms of the key columns.
         fields: their field ids.
         files: the data files that it covers.
+        stored_row_ids: the indexes of those with a column of row ids; in others, the manifest says the ids.
         n_rows: their rows.
         n_entries: rows without a null in a key column.
         nulls: ordinals of the other rows.
@@ -340,18 +371,21 @@ class Segment:
             text = zstandard.ZstdDecompressor().decompress(data, max_output_size=most)
             found = json.loads(text)
             kinds, files = found["kinds"], [CoveredFile(*file) for file in found["files"]]
-            fields = found["fields"]
+            fields, stored_ids = found["fields"], found["stored_row_ids"]
             if not all(type(field) is int for field in fields) or len(fields) not in (0, len(kinds)):
                 raise ValueError("fields")
             if not kinds or not all(type(kind) is str and kind.strip() for kind in kinds):
                 raise ValueError("kinds")
             if not all(map(_is_file, files)) or len({file.location for file in files}) < len(files):
                 raise ValueError("files")
+            if not all(type(number) is int and 0 <= number < len(files) for number in stored_ids):
+                raise ValueError("stored_row_ids")
         except CorruptDataError:
             raise
         except (ValueError, TypeError, LookupError, RecursionError, zstandard.ZstdError) as error:
             raise self._corrupt("tables", HEADER.size, "kinds and files", type(error).__name__) from error
         self.kinds, self.fields, self.files = tuple(kinds), tuple(fields), tuple(files)
+        self.stored_row_ids = frozenset(stored_ids)
         self._firsts = np.cumsum([0, *(file.n_rows for file in files)], dtype=np.int64)
         if self._firsts[-1] != self.n_rows:
             raise self._corrupt("rows of the files", HEADER.size, self.n_rows, int(self._firsts[-1]))
@@ -370,8 +404,8 @@ class Segment:
             return self.kinds == tuple(kinds)
         return len(kinds) == len(self.kinds) and all(map(canonical.may_hold, self.kinds, kinds))
 
-    def find(self, read: Read, columns: Sequence[pa.Array]) -> Ordinals:
-        """Returns the ordinals of the rows that may have one of the keys, ascending and distinct.
+    def find(self, read: Read, columns: Sequence[pa.Array]) -> Found:
+        """Finds the rows that may have one of the keys.
 
         Args:
             read: reads ranges of the segment.
@@ -383,10 +417,17 @@ class Segment:
         has_null = False
         if (valid := canonical.not_null(columns)) is not None:
             has_null, columns = True, [column.filter(valid) for column in columns]
-        found = [np.empty(0, np.uint32), *self._blocks(read, _distinct(self._hashes_of(columns)))]
+        wanted = _distinct(self._hashes_of(columns))
+        hits = [np.empty(0, np.uint64), *self._blocks(read, wanted)]
+        found = _distinct(np.concatenate(hits))
+        ordinals = (found >> np.uint64(32)).astype(np.uint32)
         if has_null:
-            found.append(self.nulls.to_numpy().astype(np.uint32))
-        return _distinct(np.concatenate(found))
+            return Found(_distinct(np.append(ordinals, self.nulls.to_numpy().astype(np.uint32))))
+        if not self.exact or (ordinals[1:] == ordinals[:-1]).any():
+            return Found(_distinct(ordinals))
+        words = wanted[found & np.uint64(0xFFFFFFFF)]
+        kernel.unmix(words, self.hash_bits)
+        return Found(ordinals, words.view(np.int64))
 
     def _hashes_of(self, columns: Sequence[pa.Array]) -> Words:
         b, t, r, *_ = self._form
@@ -402,8 +443,11 @@ class Segment:
         kernel.mix(words, bits)
         return words
 
-    def _blocks(self, read: Read, wanted: Words) -> Iterable[Ordinals]:
-        """The ordinals of ascending hashes; if they are many, neighboring blocks are read and searched at once."""
+    def _blocks(self, read: Read, wanted: Words) -> Iterable[Words]:
+        """The ordinals of ascending hashes, each with the index of its hash in the lower half of a word.
+
+        If there are many hashes, neighboring blocks are read and searched at once.
+        """
         b, t, r, *_ = self._form
         numbers = np.zeros(len(wanted), np.int64)
         if t + r < 64:
@@ -419,13 +463,15 @@ class Segment:
         ranges = [(self._blocks_at + places[at], places[at + 1] - places[at]) for at in some]
         for index, data in read(ranges):
             at = some[index]
-            yield self._found(data, places[at], wanted[cuts[at] : cuts[at + 1]])
-
-    def _found(self, data: bytes, base: int, wanted: Words) -> Ordinals:
-        wrong, _, ordinals = kernel.find(data, base, self._before, wanted, self._form, self.n_rows)
-        if wrong >= 0:
-            raise self._damaged(wrong)
-        return np.frombuffer(ordinals, np.uint32)
+            some_wanted = wanted[cuts[at] : cuts[at + 1]]
+            wrong, keys, ordinals = kernel.find(
+                data, places[at], self._before, some_wanted, self._form, self.n_rows
+            )
+            if wrong >= 0:
+                raise self._damaged(wrong)
+            number = np.frombuffer(keys, np.uint32).astype(np.uint64) + np.uint64(cuts[at])
+            row: Words = np.frombuffer(ordinals, np.uint32).astype(np.uint64)
+            yield row << np.uint64(32) | number
 
     def _damaged(self, number: int) -> CorruptDataError:
         offset = self._blocks_at + int(self._starts[number])
@@ -436,21 +482,16 @@ class Segment:
         file = np.searchsorted(self._firsts, ordinals, "right") - 1
         return file, ordinals.astype(np.int64) - self._firsts[file]
 
-    def positions(self, ordinals: Ordinals) -> dict[int, npt.NDArray[np.int64]]:
-        """Returns the positions of rows by the index of their data file.
-
-        Args:
-            ordinals: ascending.
-        """
+    def by_file(self, found: Found) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]]:
+        """Returns the positions of found rows and their keys, by the index of their data file."""
+        ordinals, keys = found.ordinals, found.keys
         stops = np.searchsorted(ordinals, self._firsts)
         some = np.flatnonzero(stops[1:] > stops[:-1])
         wide = ordinals.astype(np.int64)
-        firsts, starts, ends = (
-            values.tolist() for values in (self._firsts[some], stops[some], stops[some + 1])
-        )
+        bounds = (values.tolist() for values in (some, self._firsts[some], stops[some], stops[some + 1]))
         return {
-            number: wide[start:end] - first
-            for number, first, start, end in zip(some.tolist(), firsts, starts, ends, strict=True)
+            number: (wide[start:end] - first, None if keys is None else keys[start:end])
+            for number, first, start, end in zip(*bounds, strict=True)
         }
 
     @cached_property
@@ -564,7 +605,7 @@ def lookup(blob: bytes, columns: Sequence[pa.Array]) -> Ordinals:
     kinds = [canonical.kind_of(column.type) for column in columns]
     if not segment.may_hold(kinds):
         raise InvalidInputError(f"columns: expected {', '.join(segment.kinds)}, found {', '.join(kinds)}")
-    return segment.find(in_memory(blob), columns)
+    return segment.find(in_memory(blob), columns).ordinals
 
 
 def merge(
@@ -590,10 +631,12 @@ def merge(
     files: list[CoveredFile] = []
     parts: list[Entries] = []
     nulls: list[npt.NDArray[np.int64]] = []
+    stored_row_ids: list[int] = []
     n_rows = 0
     bits = min(segment.hash_bits for segment, _ in segments)
     for segment, read in segments:
         moved = _Moved(segment, keep, n_rows)
+        stored_row_ids += [len(files) + number for number in moved.stored_row_ids]
         files += moved.files
         n_rows += sum(file.n_rows for file in moved.files)
         if n_rows > MAX_ROWS:
@@ -610,7 +653,7 @@ def merge(
     hashes = np.concatenate([part.hashes for part in parts])
     rows = np.concatenate([part.ordinals for part in parts])
     absent = PositionBitmap.from_positions(np.concatenate(nulls))
-    t, tables = segments[0][0].slot_bits, _Tables(kinds, fields, files)
+    t, tables = segments[0][0].slot_bits, _Tables(kinds, fields, files, stored_row_ids)
     if segments[0][0].exact:
         return _written(tables, absent, None, _mixed(hashes.view(np.int64)), rows, t)
     return _written(tables, absent, 0, (hashes, bits), rows, t)
@@ -624,7 +667,9 @@ class _Moved:
         self._kept = np.array([keep(file) for file in segment.files], np.bool_)
         rows = np.where(self._kept, [file.n_rows for file in segment.files], 0).astype(np.int64)
         self._firsts = first + np.cumsum(rows) - rows
-        self.files = [file for file, kept in zip(segment.files, self._kept, strict=True) if kept]
+        kept = np.flatnonzero(self._kept).tolist()
+        self.files = [segment.files[number] for number in kept]
+        self.stored_row_ids = [at for at, number in enumerate(kept) if number in segment.stored_row_ids]
 
     def of(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """Whether each row is in a kept file, and its new ordinal if it is."""

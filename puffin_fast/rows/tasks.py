@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+import pyarrow as pa
+
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.rows.shared_deletes import NO_DELETES, DeleteFiles
 
@@ -86,6 +88,8 @@ class TaskOf(Generic[File, Blob, Other]):
         candidates: the positions of the rows that may match the plan's filter or keys, deleted rows included.
             None: any row may match.
         candidates_match: whether each of the candidates matches, unless it is deleted.
+        candidate_keys: the key of each candidate, in their order, if an index has it and their row ids follow from
+            the manifest: nothing else of them is then needed to replace them. The keys have one column.
     """
 
     data: File
@@ -95,6 +99,7 @@ class TaskOf(Generic[File, Blob, Other]):
     chosen: PositionBitmap | None = None
     candidates: PositionBitmap | None = None
     candidates_match: bool = False
+    candidate_keys: pa.Array | None = None
 
 
 Task: TypeAlias = TaskOf[DataFile, Vector, DeleteFile]

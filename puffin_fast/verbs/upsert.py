@@ -146,6 +146,7 @@ class Upsert:
                 compared=self.update and self.skip_unchanged,
                 row_ids=bool(attempt.lineage),
                 threads=threads,
+                current=attempt.loader(),
             )
         n_deletes = source.n_keys - source.rows.num_rows
         counts = Matched.of(

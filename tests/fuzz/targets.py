@@ -336,7 +336,7 @@ def key_index(data: bytes) -> None:
         columns = [keys if kind == "integer" else keys.cast(pa.large_string()) for kind in segment.kinds]
         if not segment.exact or segment.kinds == ("integer",):
             try:
-                file, position = segment.places(np.unique(segment.find(read, columns)))
+                file, position = segment.places(segment.find(read, columns).ordinals)
             except errors.CorruptDataError:
                 pass
             else:

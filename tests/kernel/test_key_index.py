@@ -215,8 +215,8 @@ def test_columns_that_cannot_be_keys_are_refused() -> None:
 
 def test_another_version_is_refused() -> None:
     blob = bytearray(encode([pa.array([1, 2])], covered(2)))
-    blob[4] = 2
-    with pytest.raises(UnsupportedError, match="version 2; expected 1"):
+    blob[4] = 1
+    with pytest.raises(UnsupportedError, match="version 1; expected 2"):
         opened(bytes(blob))
 
 

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -52,6 +52,7 @@ from puffin_fast.key_index import (
 from puffin_fast.limits import KEY_INDEX_BYTES
 from puffin_fast.puffin import PuffinWriter
 from puffin_fast.rows.files.conversion import storage_type
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.files.reader import DataFiles
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
@@ -242,10 +243,11 @@ class SegmentMaker:
         kinds = self.kinds
         files: list[CoveredFile] = []
         words: list[KeyWords] = []
+        stored_row_ids: list[int] = []
         n_rows = 0
         reader = DataFiles(self.io, self.metadata, self.metadata.schema(), self.field_ids)
 
-        def read(job: Sequence[ManifestEntry]) -> Iterator[list[KeyWords] | None]:
+        def read(job: Sequence[ManifestEntry]) -> Iterator[FileKeys | None]:
             return (key_words(reader, data, self.field_ids) for data in job)
 
         jobs = [[data] for data in new]
@@ -253,13 +255,15 @@ class SegmentMaker:
             if found is None:
                 continue
             if files and n_rows + data.record_count > most_rows:
-                yield encode_words(kinds, words, files, self.field_ids)
-                files, words, n_rows = [], [], 0
+                yield encode_words(kinds, words, files, self.field_ids, stored_row_ids=stored_row_ids)
+                files, words, stored_row_ids, n_rows = [], [], [], 0
+            if found.has_row_ids:
+                stored_row_ids.append(len(files))
             files.append(covered(data))
-            words += found
+            words += found.words
             n_rows += data.record_count
         if files:
-            yield encode_words(kinds, words, files, self.field_ids)
+            yield encode_words(kinds, words, files, self.field_ids, stored_row_ids=stored_row_ids)
 
 
 Encode: TypeAlias = "Callable[[SegmentMaker, Sequence[ManifestEntry], int], Iterable[bytes]]"
@@ -509,10 +513,22 @@ def covered(data: ManifestEntry) -> CoveredFile:
     return CoveredFile(data.file_path, data.file_size_in_bytes, data.record_count)
 
 
+class FileKeys(NamedTuple):
+    """The keys of a data file.
+
+    Attributes:
+        words: of consecutive rows, deleted ones included.
+        has_row_ids: whether the file has a column of row ids.
+    """
+
+    words: list[KeyWords]
+    has_row_ids: bool
+
+
 def key_words(
     reader: DataFiles, data: ManifestEntry, field_ids: Sequence[int], kinds: Sequence[str] | None = None
-) -> list[KeyWords] | None:
-    """Reads the keys of all rows of a data file, deleted ones included.
+) -> FileKeys | None:
+    """Reads the keys of all rows of a data file.
 
     Args:
         reader: opens data files, with the key columns as fields of its filter.
@@ -521,13 +537,14 @@ def key_words(
         kinds: the canonical forms of the keys; by default those of the table's types.
 
     Returns:
-        the keys of consecutive rows; None if a column is found by a name mapping, which may change, or is not in the
+        the keys; None if a column is found by a name mapping, which may change, or is not in the
         file but a value of its partition, which another manifest may state otherwise.
     """
     file = reader.open(data)
     if file.schema.by_names or any(id in file.constants and id not in file.schema for id in field_ids):
         return None
-    return [
+    words = [
         KeyWords.of([plain(batch.filter_values[field_id]) for field_id in field_ids], kinds)
         for batch in file.batches()
     ]
+    return FileKeys(words, METADATA_COLUMNS["_row_id"].field_id in file.schema)

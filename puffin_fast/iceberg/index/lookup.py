@@ -19,7 +19,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.index.stored import StoredSegment, indexed, opened
-from puffin_fast.key_index import kind_of
+from puffin_fast.key_index import from_integers, kind_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -95,13 +95,16 @@ def _narrowed(
         if place is None or rows is None:
             result.append(task)
             continue
-        positions = rows.get(place[1])
-        if positions is not None:
-            match = exact and place[0].segment.exact
+        if place[1] in rows:
+            positions, numbers = rows[place[1]]
+            segment = place[0].segment
+            match = exact and segment.exact
             few = len(positions) * ROWS_PER_CANDIDATE <= task.data.record_count
             if few or match:
-                candidates = PositionBitmap.from_positions(positions)
-                task = replace(task, candidates=candidates, candidates_match=match)
+                candidates, keys = PositionBitmap.from_positions(positions), None
+                if match and numbers is not None and place[1] not in segment.stored_row_ids:
+                    keys = from_integers(numbers, columns[0].type)
+                task = replace(task, candidates=candidates, candidates_match=match, candidate_keys=keys)
             result.append(task)
     return result
 
@@ -121,13 +124,14 @@ def _covering(
 
 def _find(
     stored: StoredSegment, columns: Sequence[pa.Array], notes: list[str]
-) -> Mapping[int, np.ndarray] | None:
-    """The positions that may have a key, by the number of their data file; None if the segment cannot be read."""
+) -> Mapping[int, tuple[np.ndarray, np.ndarray | None]] | None:
+    """The positions that may have a key, and their keys, by the number of their data file; None if the segment cannot
+    be read."""
     try:
-        ordinals = stored.segment.find(stored.read, columns)
+        found = stored.segment.find(stored.read, columns)
     except (PuffinFastError, OSError) as error:
         if is_from_outside(error):
             raise
         notes.append(str(error))
         return None
-    return stored.segment.positions(ordinals)
+    return stored.segment.by_file(found)

@@ -96,10 +96,14 @@ def _check_keys(
             if data is None or covered(data) != file:
                 continue
             try:
-                parts = key_words(reader, data, stored.blob.fields, segment.kinds)
+                found = key_words(reader, data, stored.blob.fields, segment.kinds)
             except PuffinFastError:
                 continue  # a finding of its own
-            if parts is not None and not _same(keys, parts, segment.cut_bits):
+            if found is None:
+                continue
+            has_row_ids = segment.numbers[file.location] in segment.stored_row_ids
+            same = has_row_ids == found.has_row_ids and _same(keys, found.words, segment.cut_bits)
+            if not same:
                 message = (
                     f"{path}: offset {stored.blob.offset}: expected the keys of {file.location}, found others"
                 )

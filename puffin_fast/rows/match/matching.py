@@ -15,6 +15,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.columns.plain_types import one_array, plain_rows
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.keys.key_columns import column_of, key_fields, to_key_type
 from puffin_fast.rows.keys.keys import Keys
 from puffin_fast.rows.match.change_feed import ChangeFeed
@@ -240,8 +241,11 @@ def find_matches(
     compared: bool,
     row_ids: bool,
     threads: int | None,
+    current: DeleteLoader,
 ) -> Matches:
     """Finds the rows that have a given key; reads all their columns if they are compared.
+
+    Rows whose key an index has are not read, unless they are compared.
 
     Args:
         tasks: the data files to search.
@@ -251,8 +255,11 @@ def find_matches(
         compared: whether rows are compared with the given ones.
         row_ids: whether the data files have row ids.
         threads: number of files read at a time.
+        current: loads the positions that are deleted already.
     """
+    known: list[int] = []
     if not compared:
+        known = [at for at, task in enumerate(tasks) if _are_known(task)]
         names = _top_names(source.fields)
         fields = [f for f in fields if f.name in names]
     exact = {name for name, f in source.fields if not isinstance(f.field_type, FloatType | DoubleType)}
@@ -275,20 +282,54 @@ def find_matches(
         return file.astype(np.int32), rows.column(pos).to_numpy(), places, same, ids
 
     metadata = ["_row_id"] if row_ids else []
+    left = np.delete(np.arange(len(tasks)), known)
     groups = located_groups(
-        lambda group: [match(*part) for part in joined(group)],
+        lambda group: [match(left[file], rows) for file, rows in joined(group)],
         open_reader,
         fields,
-        tasks,
+        [tasks[at] for at in left.tolist()],
         metadata,
         threads=threads,
     )
     found = [part for group in groups for part in group]
+    found += [_known_matches(tasks, known, source, current, row_ids=row_ids)] if known else []
     if not found:
         return Matches()
     columns = list(zip(*found, strict=True))[::-1]
     del found
-    return Matches(tasks, *(np.concatenate(columns.pop()) for _ in range(len(columns))))
+    arrays = [np.concatenate(columns.pop()) for _ in range(len(columns))]
+    if known and len(left):
+        order = np.argsort(arrays[0], kind="stable")
+        arrays = [array[order] for array in arrays]
+    return Matches(tasks, *arrays)
+
+
+def _are_known(task: Task) -> bool:
+    """Whether an index has the keys of the matching rows of a data file."""
+    return task.candidates_match and task.candidate_keys is not None and not task.equality_deletes
+
+
+def _known_matches(
+    tasks: Sequence[Task], known: Sequence[int], source: Source, current: DeleteLoader, *, row_ids: bool
+) -> tuple[Any, ...]:
+    """The live rows of some data files whose keys an index has; no data file is read."""
+    files, positions, keys, ids = [], [], [], []
+    for at in known:
+        task = tasks[at]
+        assert task.candidates is not None
+        assert task.candidate_keys is not None
+        places, found = task.candidates.to_numpy().astype(np.int64), task.candidate_keys
+        if task.vector is not None or task.position_deletes:
+            live = ~current.of(task).contains(places)
+            places, found = places[live], found.filter(pa.array(live))
+        first = task.data.first_row_id if row_ids else None
+        files.append(np.full(len(places), at, np.int32))
+        positions.append(places)
+        keys.append(found)
+        ids.append(np.full(len(places), -1) if first is None else places + first)
+    matched = source.places([pa.concat_arrays(keys)])
+    parts = (np.concatenate(part) for part in (files, positions))
+    return (*parts, matched, np.zeros(len(matched), np.bool_), np.concatenate(ids))
 
 
 @dataclass(frozen=True)
