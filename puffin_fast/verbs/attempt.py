@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
@@ -174,8 +174,8 @@ class Attempt(ABC):
         """The data files that may have rows which a matcher selects."""
 
     @abstractmethod
-    def find(self) -> Callable[[str], Task | None]:
-        """Returns what finds a live data file by its path, as users write it."""
+    def find(self, paths: Collection[str]) -> Callable[[str], Task | None]:
+        """Returns what finds a live data file by one of these paths, as users write them."""
 
     @abstractmethod
     def finder(self, matcher: Matcher) -> Finder:

@@ -51,7 +51,7 @@ class DeletePositions:
     wanted: dict[str, PositionBitmap]
 
     def on(self, attempt: Attempt) -> Counts:
-        writer, find = attempt.writer(Purpose("DELETE")), attempt.find()
+        writer, find = attempt.writer(Purpose("DELETE")), attempt.find(self.wanted)
         found: dict[str, tuple[Task, PositionBitmap]] = {}
         for path, positions in self.wanted.items():
             task = find(path)

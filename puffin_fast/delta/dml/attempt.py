@@ -7,7 +7,7 @@ the rows of `cdc` actions would be those of single actions, and readers that fin
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -147,10 +147,10 @@ class DeltaAttempt(Attempt):
     def plan(self, matcher: Matcher) -> Sequence[DeltaTask]:
         return plan_files(self.table, matcher, case_sensitive=matcher.case_sensitive, metrics=True).tasks
 
-    def find(self) -> Callable[[str], DeltaTask | None]:
+    def find(self, paths: Collection[str]) -> Callable[[str], DeltaTask | None]:
         storage, tasks = self.storage, plan_files(self.table).tasks
-        paths = map(storage.location, self.table.snapshot.files["path"].to_pylist())
-        numbers = {path: number for number, path in enumerate(paths)}
+        locations = map(storage.location, self.table.snapshot.files["path"].to_pylist())
+        numbers = {path: number for number, path in enumerate(locations)}
 
         def task_of(path: str) -> DeltaTask | None:
             names = (path, storage.location(path), f"{storage.root}/{unquote(path)}")

@@ -37,6 +37,8 @@ class Changes:
         operation: the summary's operation. None: derived as Java does.
         bound_to_head: whether the changes are correct only on the head that they were planned on. After any other
             commit they are planned again.
+        manifests: paths of manifests of the base that have all of `removed`, as far as they are known. Others are
+            then read only if one of these was replaced.
     """
 
     added: tuple[ManifestEntry, ...] = ()
@@ -46,6 +48,7 @@ class Changes:
     conflict_filter: Callable[[ManifestEntry], bool] | None = None
     operation: str | None = None
     bound_to_head: bool = False
+    manifests: frozenset[str] = frozenset()
     _touched: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

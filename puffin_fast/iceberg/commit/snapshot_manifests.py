@@ -33,6 +33,7 @@ from puffin_fast.iceberg.manifest import (
     DELETED,
     DELETES,
     EXISTING,
+    Key,
     ManifestEntry,
     ManifestFile,
     can_write,
@@ -41,8 +42,10 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_manifest,
     read_manifests,
+    read_many,
     write_manifest,
 )
+from puffin_fast.iceberg.manifest.columns import Paths
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -85,7 +88,7 @@ class SnapshotManifests:
         for content in (DATA, DELETES):
             mine = [manifest for manifest in current if manifest.content == content]
             removed = {key_of(entry) for entry in changes.removed if _lists(content, entry)}
-            unchanged, rewritten = self._without(mine, removed)
+            unchanged, rewritten = self._without(mine, removed, changes.manifests)
             groups: list[tuple[int, list[ManifestEntry]]] = []
             added = [entry for entry in changes.added if _lists(content, entry)]
             for spec_id in dict.fromkeys(entry.spec_id for entry in added):
@@ -125,28 +128,39 @@ class SnapshotManifests:
         return [m for m in (counted.get(m.path, m) for m in manifests) if _has_live_files(m)]
 
     def _without(
-        self, manifests: list[ManifestFile], removed: set[tuple[str, int | None]]
+        self, manifests: list[ManifestFile], removed: set[Key], near: frozenset[str]
     ) -> tuple[list[ManifestFile], list[tuple[int, list[ManifestEntry]]]]:
-        """Removes entries: returns the manifests without them, and the entries of the others."""
+        """Removes entries: returns the manifests without them, and the entries of the others.
+
+        Entries are made of the manifests that have removed ones. Those in `near` are read first: if all removed
+        entries are there, no other manifest is read.
+        """
         if not removed:
             return manifests, []
-        unchanged, rewritten, found = [], [], set()
-        for manifest, entries in read_manifests(self._table.io, manifests, self._table.specs()):
-            hits = {key for entry in entries if (key := key_of(entry)) in removed}
-            if not hits:
-                unchanged.append(manifest)
-                continue
-            found |= hits
-            for entry in entries:
-                if key_of(entry) in hits:
-                    entry.status, entry.snapshot_id = DELETED, self._snapshot_id
-                elif entry.status == ADDED:
-                    entry.status = EXISTING
-            rewritten.append((manifest.spec_id, entries))
+        paths, found = Paths(path for path, _ in removed), set[Key]()
+        rewritten: dict[str, tuple[int, list[ManifestEntry]]] = {}
+        first = [manifest for manifest in manifests if manifest.path in near]
+        for some in (first, [manifest for manifest in manifests if manifest.path not in near]):
+            if some is not first and first and found == removed:
+                break
+            for files in read_many(self._table.io, some, self._table.specs()):
+                rows = paths.among(files)
+                hits = {key for entry in files.take(rows).entries() if (key := key_of(entry)) in removed}
+                if not hits:
+                    continue
+                found |= hits
+                entries = files.entries()
+                for entry in entries:
+                    if key_of(entry) in hits:
+                        entry.status, entry.snapshot_id = DELETED, self._snapshot_id
+                    elif entry.status == ADDED:
+                        entry.status = EXISTING
+                rewritten[files.manifest.path] = files.manifest.spec_id, entries
         if found != removed:
             path, _ = next(iter(removed - found))
             raise ConflictError(f"{path}: expected a live file of the table, found none")
-        return unchanged, rewritten
+        unchanged = [manifest for manifest in manifests if manifest.path not in rewritten]
+        return unchanged, [rewritten[manifest.path] for manifest in manifests if manifest.path in rewritten]
 
     def _packed(self, manifests: list[ManifestFile]) -> Iterator[ManifestFile]:
         """Merges small manifests of one content; the order of files within a partition spec stays."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, Wr
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms
+from puffin_fast.iceberg.manifest.columns import FileColumns, Mask, Paths
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.plan.staged import StagedSnapshot
@@ -76,7 +77,7 @@ class IcebergAttempt(Attempt):
 
     def _begin(self, base: Snapshot | None) -> None:
         """Forgets the changes, and plans the next action on a head. The files stay in `created`."""
-        self._base, self.changes = base, Changes()
+        self._base, self.changes, self._manifests = base, Changes(), frozenset[str]()
 
     @property
     def name(self) -> str:
@@ -103,20 +104,25 @@ class IcebergAttempt(Attempt):
         exact = isinstance(matcher, Keys)
         return narrowed(self.io, self.metadata, self._base, matcher.equalities(), tasks, exact=exact)
 
-    def find(self) -> Callable[[str], Task | None]:
-        tasks = self._tasks(RowFilter.bind(AlwaysTrue(), self.schema), metrics=False)
+    def find(self, paths: Collection[str]) -> Callable[[str], Task | None]:
+        every = RowFilter.bind(AlwaysTrue(), self.schema)
+        tasks = self._tasks(every, metrics=False, select=Paths(paths).among)
         return {task.data.file_path: task for task in tasks}.get
 
-    def _tasks(self, matcher: Matcher, *, metrics: bool) -> Sequence[FileTask]:
+    def _tasks(
+        self, matcher: Matcher, *, metrics: bool, select: Callable[[FileColumns], Mask] | None = None
+    ) -> Sequence[FileTask]:
         head = self._base
         if self.changes:
             head = StagedSnapshot.on(self._base, self.metadata, self.changes.added, self.changes.removed)
         if head is None:
             return []
         sensitive = matcher.case_sensitive
-        return plan_snapshot(
-            self.table, head, self.schema, matcher, case_sensitive=sensitive, metrics=metrics
-        ).tasks
+        plan = plan_snapshot(
+            self.table, head, self.schema, matcher, case_sensitive=sensitive, metrics=metrics, select=select
+        )
+        self._manifests |= plan.manifests
+        return plan.tasks
 
     def finder(self, matcher: Matcher) -> Finder:
         return Finder(self.io, self.metadata, matcher, matcher.case_sensitive)
@@ -156,7 +162,7 @@ class IcebergAttempt(Attempt):
             self._remove_superseded()
             self.committed = commit(
                 self.table,
-                self.changes,
+                replace(self.changes, manifests=self._manifests),
                 base=self._base,
                 request=self._request,
                 rebuild=self._again,
@@ -171,7 +177,7 @@ class IcebergAttempt(Attempt):
         self._begin(head)
         self.repeat()
         self._remove_superseded()
-        return self.changes or None
+        return replace(self.changes, manifests=self._manifests) if self.changes else None
 
     def _remove_superseded(self) -> None:
         """Removes the files that the net changes do not need: those that a later action removed again."""

@@ -10,7 +10,7 @@ Planning takes linear time, because delete files are found by path or by partiti
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -30,6 +30,7 @@ from puffin_fast.iceberg.compat.definitions import check_definitions
 from puffin_fast.iceberg.compat.path_table import READ_ONLY, as_table, is_metadata_path
 from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, ManifestFile
+from puffin_fast.iceberg.manifest.columns import FileColumns, Mask
 from puffin_fast.iceberg.plan.delete_index import FileTask, unused
 from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
 from puffin_fast.iceberg.plan.staged import files_of
@@ -57,6 +58,7 @@ class Plan:
             are requested.
         delete_files: the delete files of all manifests that were read, whether they apply to a task or not.
         data_manifests: the manifests of data files, whether they were read or not.
+        manifests: the paths of the manifests that have one of these files.
     """
 
     snapshot: Snapshot | None
@@ -64,6 +66,7 @@ class Plan:
     tasks: Sequence[FileTask] = field(default_factory=list)
     delete_files: Sequence[ManifestEntry] = field(default_factory=list)
     data_manifests: list[ManifestFile] = field(default_factory=list, repr=False)
+    manifests: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __repr__(self) -> str:
         snapshot = "no snapshot" if self.snapshot is None else f"snapshot {self.snapshot.snapshot_id}"
@@ -260,8 +263,13 @@ def plan_snapshot(
     *,
     case_sensitive: bool = True,
     metrics: bool = False,
+    select: Callable[[FileColumns], Mask] | None = None,
 ) -> Plan:
-    """Plans a scan of a snapshot and schema from `resolve`; `row_filter` is bound to that schema."""
+    """Plans a scan of a snapshot and schema from `resolve`; `row_filter` is bound to that schema.
+
+    `select` returns which data files are wanted, before anything else is asked of them. With it, or with a filter,
+    delete files of other data files are left out.
+    """
     metadata = table.metadata
     plan = Plan(snapshot, schema)
     if snapshot is None or row_filter.always_false:
@@ -276,17 +284,19 @@ def plan_snapshot(
     data, deletes = Files(), Files()
     with paused_gc():
         for some in files.live(table, data_manifests, data=True, metrics=metrics, bounds=pruning.filters):
-            data.add(*pruning.data_files(some))
+            data.add(*pruning.data_files(some if select is None else some.take(select(some))))
         # the manifest list may be wrong about the oldest data file: a delete manifest would be left out
         oldest = min([oldest, *(part.integers("sequence_number").values.min() for part in data.parts)])
         delete_manifests = [m for m in manifests if m.content != DATA and m.sequence_number >= oldest]
-        if not data_manifests or (pruning.filters and not data):
+        narrow = pruning.filters or select is not None
+        if not data_manifests or (narrow and not data):
             delete_manifests = []
-        wanted = data.paths() if pruning.filters else None
+        wanted = data.paths() if narrow else None
         for some in files.live(table, delete_manifests, data=False):
             if wanted is not None:
                 some = some.take(wanted.referenced(some))
             deletes.add(pruning.delete_files(some))
         plan.tasks = tasks_of(metadata, data, deletes)
     plan.delete_files = deletes
+    plan.manifests = frozenset(part.manifest.path for part in (*data.parts, *deletes.parts))
     return plan
