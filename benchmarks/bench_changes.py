@@ -129,7 +129,7 @@ def compared(states: Callable[[], tuple[pa.Table, pa.Table]]) -> int:
         connection.register("after", after)
         query = "SELECT count(*) FROM (FROM {} EXCEPT ALL FROM {})"
         pairs = (("before", "after"), ("after", "before"))
-        return sum(int(connection.sql(query.format(*pair)).fetchone()[0]) for pair in pairs)
+        return sum(int(connection.sql(query.format(*pair)).fetchall()[0][0]) for pair in pairs)
 
 
 def iceberg_job(folder: Path, n_rows: int, n_files: int) -> Contenders:

@@ -116,7 +116,7 @@ def scans(duckdb: Any, table: Table, columns: Sequence[str], where: str | None, 
     query = f"SELECT {chosen} FROM iceberg_scan('{table.metadata_location}')" + (
         f" WHERE {where}" if where else ""
     )
-    n_rows, total = duckdb.sql(f"SELECT count(*), sum(l_orderkey)::BIGINT FROM ({query})").fetchone()
+    n_rows, total = duckdb.sql(f"SELECT count(*), sum(l_orderkey)::BIGINT FROM ({query})").fetchall()[0]
     options: dict[str, Any] = {"selected_fields": columns or ("*",)}
     if where is not None:
         options["row_filter"] = where

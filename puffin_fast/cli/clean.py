@@ -16,7 +16,7 @@ import click
 from rich.console import RenderableType
 
 from puffin_fast.cli import _options
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, result_grid, rows_answer
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, counted, grid, result_grid, rows_answer
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import name_of, verb
@@ -75,7 +75,7 @@ def orphan_files(
         older_than=older_than, keep=[] if heads_only else None, threads=threads
     )
     nothing = f"{name}: no orphan files older than {older_than / _DAY:g} days"
-    return rows_answer(found.to_pylist(), title=f"{name}: {found.num_rows} files", nothing=nothing)
+    return rows_answer(found.to_pylist(), title=f"{name}: {counted(found.num_rows, 'file')}", nothing=nothing)
 
 
 @click.command()
@@ -154,7 +154,7 @@ def remove_orphan_files(
     n_files, did = result.files.num_rows, "to remove" if dry_run else "removed"
     if not n_files:
         did = f"to remove: no orphan files older than {older_than / _DAY:g} days"
-    text: list[RenderableType] = [f"{name}: {n_files:,} files ({result.n_bytes:,} bytes) {did}"]
+    text: list[RenderableType] = [f"{name}: {counted(n_files, 'file')} ({result.n_bytes:,} bytes) {did}"]
     if n_files and dry_run:
         text.append("dry run: nothing was removed; --no-dry-run removes them")
     if n_files:

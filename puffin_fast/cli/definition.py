@@ -15,7 +15,7 @@ from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, rows_answer
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import is_path, name_of, verb
-from puffin_fast.errors import EngineSupportWarning, UnsupportedError
+from puffin_fast.errors import EngineSupportWarning, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -87,7 +87,10 @@ def create(
             table, columns, types=types, partition_columns=partition_spec, properties=properties
         )
         return rows_answer([{"table": table, "columns": len(columns), "location": table}])
-    opened = open_catalog(catalog, create=create_namespace)
+    try:
+        opened = open_catalog(catalog, create=create_namespace)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}; --create-namespace creates it") from error
     if create_namespace and "." in table:
         opened.create_namespace_if_not_exists(table.rpartition(".")[0])
     with warnings.catch_warnings(record=True) as caught:

@@ -20,6 +20,7 @@ from puffin_fast.cli._catalog import open_catalog, open_table
 from puffin_fast.cli._common import (
     Answer,
     answers,
+    counted,
     fields_grid,
     grid,
     relative_to,
@@ -310,5 +311,5 @@ def files(table: Table | PathTable, **snapshot: Any) -> Answer:
             for file in take_inventory(table, resolve(table, **snapshot)[0]).files
         ]
     shown = without_zeros(relative_to(root, rows))
-    title, nothing = f"{name}: {len(rows):,} data files", f"{name}: no data files"
+    title, nothing = f"{name}: {counted(len(rows), 'data file')}", f"{name}: no data files"
     return Answer(rows, [grid(shown, title=title, one_line=True) if shown else nothing])

@@ -11,6 +11,7 @@ from puffin_fast.cli._common import (
     Answer,
     answers,
     chosen_output,
+    counted,
     grid,
     percent,
     relative_to,
@@ -102,15 +103,15 @@ def scan(
         types={field.name: str(field.type).removeprefix("large_") for field in reader.schema},
     )
     if row_filter != "true" or _has_equality_deletes(table):
-        counted = (
+        size = (
             f"first {len(rows):,} rows; --count counts all" if len(rows) == limit else f"{len(rows):,} rows"
         )
     else:
         total = verb(table, "scan")(
             "true", ("*",), case_sensitive=True, limit=None, threads=threads, **snapshot
         ).count()
-        counted = f"{len(rows):,} of {total:,} rows"
-    return Answer(rows, [shown, counted])
+        size = f"{len(rows):,} of {total:,} rows"
+    return Answer(rows, [shown, size])
 
 
 def _explained(name: str, found: Explanation) -> Answer:
@@ -157,5 +158,5 @@ def deletes(table: Table | PathTable, **snapshot: Any) -> Answer:
     rows = verb(table, "deletes")(**snapshot).to_pylist()
     root = table.root() if isinstance(table, PathTable) else table.metadata.location
     shown = without_zeros([{**row, "share": percent(row["share"])} for row in relative_to(root, rows)])
-    title = f"{name}: {len(rows):,} {'delete' if len(rows) == 1 else 'deletes'}"
+    title = f"{name}: {counted(len(rows), 'delete')}"
     return Answer(rows, [grid(shown, title=title, one_line=True) if rows else f"{name}: no deletes"])

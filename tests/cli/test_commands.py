@@ -134,7 +134,7 @@ def test_create_makes_a_catalog_only_on_request(run: Run, tmp_path: Path) -> Non
     pq.write_table(pa.table({"id": [1]}), path)
     (tmp_path / "tables").mkdir()
     options = ("--uri", f"sqlite:///{tmp_path}/new.db", "--warehouse", f"file://{tmp_path}/tables")
-    assert "does not exist" in run("create", "ns.t", path, *options).stderr
+    assert "does not exist; --create-namespace creates it" in run("create", "ns.t", path, *options).stderr
     assert "missing.parquet" in run("create", "ns.t", tmp_path / "missing.parquet", *options).stderr
     damaged = tmp_path / "damaged.parquet"
     damaged.touch()

@@ -93,5 +93,5 @@ def test_engines_accept_views(table: Table) -> None:
     duckdb, polars = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     expected = pc.sum(pc.utf8_length(scan(table).to_arrow()["name"])).as_py()
     made = scan(table, string_views=True)
-    assert duckdb.from_arrow(made.to_reader()).sum("length(name)").fetchone()[0] == expected
+    assert duckdb.from_arrow(made.to_reader()).sum("length(name)").fetchall()[0][0] == expected
     assert polars.DataFrame(made)["name"].str.len_chars().sum() == expected
