@@ -40,7 +40,7 @@ def _omit_pandas() -> None:
 def main() -> None:
     """Imports and runs the command line. An interrupt (Ctrl-C) of the import prints no traceback."""
     gc.set_threshold(YOUNG_OBJECTS)
-    atexit.register(gc.freeze)  # or Python looks through all objects of all modules before it ends
+    atexit.register(gc.freeze)  # else Python traverses the objects of all modules when it ends
     try:
         if "--spark" not in sys.argv and "demo" not in sys.argv:
             _omit_pandas()

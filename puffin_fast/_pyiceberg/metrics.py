@@ -83,7 +83,7 @@ def _by_metrics(evaluate: Callable[[Any], bool], *, unsure: bool) -> Callable[[A
     def evaluated(entry: Any) -> bool:
         try:
             return evaluate(entry)
-        except (ValueError, struct.error):  # bounds that are no values of the column's type
+        except (ValueError, struct.error):  # the bytes are not a value of the column's type
             return unsure
 
     return evaluated

@@ -24,7 +24,7 @@ def of_document(kind: type[Made], values: Mapping[str, Any], *, days: Collection
         days: the fields that are ages: numbers of days, which become a `timedelta`.
 
     Raises:
-        InvalidInputError: an unknown name, or an age that is no number of days.
+        InvalidInputError: an unknown name, or an age that is not a number of days.
     """
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     if unknown := values.keys() - known:

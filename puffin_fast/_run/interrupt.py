@@ -139,7 +139,9 @@ def _cause(error: BaseException, handled: BaseException | None) -> BaseException
         left.append(getattr(cause, "orig", None))
         if type(cause).__name__ == "ValidationError" and hasattr(cause, "errors"):
             named = (detail.get("ctx", {}).get("error") for detail in cause.errors())
-            left += (error for error in named if isinstance(error, BaseException))  # of invalid JSON, a text
+            left += (
+                error for error in named if isinstance(error, BaseException)
+            )  # for invalid JSON it is a string
     return found
 
 
@@ -162,8 +164,8 @@ def _handlers() -> set[CodeType]:
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
         if callable(handler):
-            function = getattr(handler, "func", handler)  # of a partial
-            function = getattr(function, "__func__", function)  # of a method
+            function = getattr(handler, "func", handler)  # of a functools.partial
+            function = getattr(function, "__func__", function)  # of a bound method
             code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
             if code is not None:
                 found.add(code)

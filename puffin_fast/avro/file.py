@@ -323,7 +323,9 @@ def too_many_records(
 def _codec_error(error: Exception, path: str) -> PuffinFastError | None:
     """Converts fastavro's error for an unknown codec, or one whose package is missing; None for other errors."""
     found = str(error)
-    if "need to install" in found and "cramjam" in found:  # of snappy; fastavro names it, no extra has it
+    if (
+        "need to install" in found and "cramjam" in found
+    ):  # fastavro's package for Snappy, which no extra installs
         return MissingExtraError("cramjam", extra=None)
     if "need to install" in found or "nrecognized codec" in found:
         return UnsupportedError(f"{path}: {found}")

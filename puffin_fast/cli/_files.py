@@ -253,7 +253,7 @@ def _read_csv(path: Path, name: str, schema: Schema) -> pa.RecordBatchReader:
     if n_bytes < HEADER_BYTES:
         text = path.read_bytes()
         if text and b"\n" not in text and b"\r" not in text:
-            source = pa.py_buffer(text + b"\n")  # only a header: the CSV reader wants its end
+            source = pa.py_buffer(text + b"\n")  # only a header: the CSV reader needs the end of the line
 
     def opened(**options: Any) -> pa.RecordBatchReader:
         parse = csv.ParseOptions(newlines_in_values=True, **options)
@@ -345,7 +345,7 @@ def bytes_of_text(name: str, key: str, column: pa.Array, kind: pa.DataType) -> p
         kind: the type of the values.
 
     Raises:
-        InvalidInputError: a text is no value of the type.
+        InvalidInputError: a text is not a value of the type.
     """
     import pyarrow as pa
 

@@ -321,7 +321,7 @@ def _offsets(lists: list[Any]) -> pa.Array:
 
 
 def _typed(values: list[Any], kind: type) -> list[Any]:
-    """The values, which all are null or of a type of JSON; a boolean is no number."""
+    """The values, which all are null or of a type of JSON; a boolean does not count as a number."""
     for value in values:
         if value is not None and type(value) is not kind:
             raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")

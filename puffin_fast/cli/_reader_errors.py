@@ -70,7 +70,7 @@ def csv_error(
 
 
 def _first_wrong(batches: Iterable[pa.Array], kind: str) -> tuple[str, str | None]:
-    """The row of the first text that is no value of a type, and the text; empty if none is found."""
+    """The row of the first text that is not a value of a type, and the text; empty if none is found."""
     import pyarrow as pa
 
     known: dict[str, Any] = {

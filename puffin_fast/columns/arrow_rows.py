@@ -175,7 +175,7 @@ def position_rows(deletes: Any) -> Any:
     """Returns positions by path as rows with the columns ``file_path`` and ``pos``; other rows as they are.
 
     Raises:
-        InvalidInputError: a path is no text, or its positions are no integers.
+        InvalidInputError: a path is not a string, or its positions are not integers.
     """
     if not isinstance(deletes, Mapping) or deletes.keys() == {"file_path", "pos"}:
         return deletes

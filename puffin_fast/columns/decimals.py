@@ -21,8 +21,8 @@ from puffin_fast.errors import InvalidInputError
 MAX_DIGITS = 640
 """Maximum digits of an integer in text: Python converts so many whatever `sys.set_int_max_str_digits` was set to."""
 
-_EXACT = Context(  # each value is given: `decimal.DefaultContext` may have been changed
-    prec=2 * MAX_DIGITS,  # of Iceberg's decimals, doubles, and integers in text, also at another scale
+_EXACT = Context(  # all values are given, because a program may change `decimal.DefaultContext`
+    prec=2 * MAX_DIGITS,  # enough for decimals, doubles and integers in text, also at another scale
     rounding=ROUND_HALF_EVEN,
     Emin=MIN_EMIN,
     Emax=MAX_EMAX,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from puffin_fast.rows.findings import Findings
     from puffin_fast.rows.scan.explain import Explanation
 
-if TYPE_CHECKING:  # another name of a function of a package that imports this one
+if TYPE_CHECKING:  # `delta` imports this package
     from puffin_fast.delta.maintenance.from_iceberg import from_iceberg as to_delta
 
 __all__ = [

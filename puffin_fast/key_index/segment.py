@@ -518,7 +518,7 @@ class Segment:
         """Reads and checks all entries, in the order of their hashes.
 
         Raises:
-            CorruptDataError: a block is damaged, or its entries are no rows.
+            CorruptDataError: a block is damaged, or its entries are not rows of the segment.
         """
         hashes, ordinals = np.empty(self.n_entries, np.uint64), np.empty(self.n_entries, np.uint32)
         data = _one(read, self._blocks_at, int(self._starts[-1]))

@@ -40,7 +40,7 @@ VECTORS = pa.schema(
 )
 """The schema of the result of `vectors`."""
 _DETACHED = 1 << 63
-"""Lance's bit for versions that are no part of the history; a commit after one of them does not end."""
+"""Lance's bit for versions that do not belong to the history; a commit after one of them does not end."""
 _RUST_PLACE = re.compile(r"(?:, | )/\S+\.rs:\d+:\d+")
 """The place in Lance's code that its messages end with."""
 _NOT_FOUND = re.compile(r"Not found: |Dataset at path .* was not found")
@@ -233,7 +233,7 @@ def errors_of_pylance(uri: Any, version: int | None = None) -> Iterator[None]:
                 raise PuffinFastError(f"{uri}: the storage failed: {message}") from error
             raise CorruptDataError("metadata of a Lance dataset", path=str(uri), found=message) from error
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
+            if type(error).__name__ != "PanicException":  # a panic of Rust is not an Exception
                 raise
             raise CorruptDataError("metadata of a Lance dataset", path=str(uri), found=error) from error
 

@@ -163,7 +163,7 @@ class IndexFile(_InGroup):
 
     Attributes:
         partition, bucket: of its data files.
-        meta: what pypaimon knows of it.
+        meta: pypaimon's object for it.
         path: its location.
     """
 
@@ -325,7 +325,9 @@ class WorkingTable:
         projected = self._table.new_read_builder().with_projection(list(columns))
         with _parsing("rows of a data file", file.path), errors_of(file.path):
             rows: pa.Table = projected.new_read().to_arrow([file.split])
-            if rows.num_rows == 0 < file.n_rows:  # of Avro, where the file itself has none of the columns
+            if (
+                rows.num_rows == 0 < file.n_rows
+            ):  # pypaimon drops the rows of an Avro file that has none of the columns
                 rows = self._table.new_read_builder().new_read().to_arrow([file.split]).select(columns)
         if rows.num_rows != file.n_rows:
             raise CorruptDataError(
@@ -356,7 +358,7 @@ class WorkingTable:
             with _SAME_BYTES.begin():
                 parser = _part("table.row.generic_row", "GenericRowDeserializer")
                 partition = parser.from_bytes(file.partition, self._table.partition_keys_fields)
-        except Exception as error:  # of any kind, for bytes that are no row
+        except Exception as error:  # pypaimon raises any exception for bytes that are not a row
             if is_from_outside(error):
                 raise
             raise CorruptDataError(
@@ -496,7 +498,7 @@ def _cause(error: BaseException) -> OSError | None:
 def _meta(
     name: str, n_bytes: int, ranges: Mapping[str, tuple[int, int, int | None]], external_path: str | None
 ) -> Any:
-    """What pypaimon knows of an index file; a range is offset, length and cardinality."""
+    """Pypaimon's entry of an index file; a range is offset, length and cardinality."""
     one = _part("index.deletion_vector_meta", "DeletionVectorMeta")
     return _part("index.index_file_meta", "IndexFileMeta")(
         _part("manifest.index_manifest_file", "IndexManifestFile").DELETION_VECTORS_INDEX,

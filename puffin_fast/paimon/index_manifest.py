@@ -81,7 +81,7 @@ def index_manifest_of(stated: Any, path: str) -> str | None:
         path: of the snapshot, for errors.
 
     Raises:
-        CorruptDataError: it is no name; without its vectors, deleted rows would come back.
+        CorruptDataError: it is not a file name; without its vectors, deleted rows would come back.
     """
     if stated is not None and (not isinstance(stated, str) or not stated):
         raise CorruptDataError(

@@ -73,7 +73,7 @@ class SnapshotFiles:
 def _put(path: str, data: bytes) -> bool:
     if not put_if_absent(path, data):
         return False
-    wait_for_renames(path)  # of pypaimon and of Java: their rename would replace the file
+    wait_for_renames(path)  # pypaimon and Java rename their files to this path, which would replace the file
     try:
         with open_source(path) as source:
             return source.read_at(0, source.size) == data

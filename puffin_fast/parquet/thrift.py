@@ -70,7 +70,7 @@ class ThriftReader:
     def _items(self, n: int, *kinds: int) -> list[object]:
         """Values of the kinds in turn."""
         found = []
-        for at in range(n):  # each takes one byte at least
+        for at in range(n):  # each element has at least one byte
             if self.at >= len(self._data):
                 raise IndexError("a list, set or map that ends early")
             found.append(self._value(kinds[at % len(kinds)]))

@@ -21,7 +21,9 @@ NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
 
 _NAMES = {
     type(kind): name
-    for name, kind in reversed(PRIMITIVES.items())  # of the names of integers, the first: that of all values
+    for name, kind in reversed(
+        PRIMITIVES.items()
+    )  # reversed: of several names of a type, the first one stays
     if name not in ("void", "variant")
 }
 """By the class of a type: its name in the log, for types that new tables have."""

@@ -209,7 +209,7 @@ class Snapshot:
         files, paths_differ = _live(base, tail)
         if (
             files["path"].num_chunks > MAX_CHUNKS
-        ):  # of many calls: each chunk of each column costs all later ones
+        ):  # after many calls: each chunk of a column slows all later calls
             files = files.combine_chunks()
         return replace(self, files=files, _sources=[*sources, *tail.sources], _paths_differ=paths_differ)
 

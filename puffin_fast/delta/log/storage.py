@@ -133,7 +133,7 @@ class TableStorage(FileIO):
             found = bytes(handle.cat_file(key, start=0, end=len(data) + 1))
         if (
             found and found != data and data.startswith(found)
-        ):  # of another writer's version, only a part may be equal
+        ):  # the version of another writer may be equal in part
             raise PuffinFastError(
                 f"{self.root}/{path}: the storage answered {len(found)} bytes; expected {len(data)} or others"
             )

@@ -1,7 +1,7 @@
 """Parses the statistics and partition values of many files, by columns.
 
 `stats` is JSON in a string per file: numRecords, and per column minValues, maxValues and nullCount by physical names.
-A bound that is no value of its column is ignored. `stats` that is no JSON object, or has a text for the number of
+A bound that is not a value of its column is ignored. `stats` that is not a JSON object, or has a text for the number of
 records, is refused.
 """
 

@@ -83,7 +83,7 @@ def _covers(entry: ManifestEntry, changes: Changes) -> str | None:
     upper = (entry.upper_bounds or {}).get(FILE_PATH_ID)
     for path in changes.touched:
         encoded = path.encode()
-        # bounds may be truncated: an upper bound is then larger than all, a lower one smaller
+        # bounds may be truncated: an upper bound is then larger than all values, and a lower bound smaller
         if lower <= encoded and (upper is None or encoded <= upper or encoded.startswith(upper)):
             return path
     return None

@@ -222,7 +222,7 @@ class SnapshotManifests:
         own = chain.from_iterable(self._own[m.path] for m in manifests if m.path in self._own)
         entries = chain(own, self._existing(committed))
         first = list(islice(entries, 1))
-        if not first:  # wrong counts stated live files
+        if not first:  # the counts of the manifests were wrong: no file is live
             return []
         merged = self._write(manifests[0].content, spec_id, chain(first, entries))
         if len(committed) == len(manifests):

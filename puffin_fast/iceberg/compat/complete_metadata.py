@@ -36,7 +36,7 @@ def read_complete(table: Table) -> TableMetadata:
             raise UnsupportedError("the catalog does not name it")
         own = {
             "table-uuid": str(known.table_uuid)
-        }  # optional in version 1: PyIceberg makes one at each loading
+        }  # optional in version 1: PyIceberg makes a new one at each load
         found = TableMetadataUtil.parse_obj(own | read_metadata_file(table.io, path))
         if _state(found) != _state(known) or not by_id(found).keys() >= by_id(known).keys():
             raise UnsupportedError(

@@ -67,7 +67,7 @@ class SchemaWithDefaults(Schema):
         """Returns such a schema, or the given one if no field has a default.
 
         Raises:
-            InvalidInputError: a default is no value of its field's type.
+            InvalidInputError: a default is not a value of its field's type.
         """
         fields = {id: schema.find_field(id) for id in schema.field_ids}
         has_defaults = False

@@ -2,7 +2,7 @@
 
 A folder is opened by its newest metadata file: the one with the greatest number, as writers count them
 (``00003-….metadata.json``, ``v3.metadata.json``), of several with one number the one that was updated last. The
-catalog may know another one: that of a commit that did not happen stays if a writer dies.
+catalog may name another one: if a writer dies, the file of a commit that did not happen stays.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _catalog_with(table: Table, staged: StagedUpdates) -> Catalog:
             if staged.sent:  # the commit is refused for the same reason
                 return metadata
             raise ConflictError(f"{shown}: nothing was committed: {error}") from error
-        # its state is that of the table, whose metadata file may be read
+        # equal to that of the metadata file, with which `read_complete` compares it
         return changed.model_copy(update={"last_updated_ms": metadata.last_updated_ms})
 
     def new_table(self: Catalog) -> Table:

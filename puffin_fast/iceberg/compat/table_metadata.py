@@ -124,7 +124,7 @@ def _previous_document(metadata: TableMetadata, io: FileIO) -> dict[str, Any]:
 
     Raises:
         UnsupportedError: it has keys that PyIceberg does not know (as encryption-keys): it would drop them.
-        CorruptDataError: a value of a snapshot's summary is no text.
+        CorruptDataError: a value of a snapshot's summary is not a string.
     """
     if not metadata.metadata_log:
         return {}

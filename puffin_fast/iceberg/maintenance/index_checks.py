@@ -98,7 +98,7 @@ def _check_keys(
             try:
                 found = key_words(reader, data, stored.blob.fields, segment.kinds)
             except PuffinFastError:
-                continue  # a finding of its own
+                continue  # reported by a finding of its own
             if found is None:
                 continue
             has_row_ids = segment.numbers[file.location] in segment.stored_row_ids

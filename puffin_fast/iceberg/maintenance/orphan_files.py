@@ -276,7 +276,7 @@ def _needed_by_others(
         except NotFoundError:
             return path, None, False
         except (CorruptDataError, InvalidInputError):
-            return path, None, True  # of a writer that was killed
+            return path, None, True  # its writer was killed
         if stated.get("table-uuid") == str(table.metadata.table_uuid):
             return path, None, True
         return path, parsed_metadata(path, stated), True
@@ -312,7 +312,9 @@ def _needed_by_others(
     for path, metadata in older:
         other = Table(table.name(), metadata, path, table.io, table.catalog)
         some = [snapshot for snapshot in metadata.snapshots if snapshot.manifest_list not in found]
-        found.update(snapshot_files(other, some, threads, without=found, missing=[]))  # some have expired
+        found.update(
+            snapshot_files(other, some, threads, without=found, missing=[])
+        )  # some snapshots have expired
     return found
 
 

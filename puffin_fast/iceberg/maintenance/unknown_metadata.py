@@ -101,7 +101,11 @@ def _stated(table: Table, path: str) -> dict[str, Any] | None:
     """Returns the document of a metadata file; None if it is not complete, does not exist or is of another table."""
     try:
         stated = read_metadata_file(table.io, path)
-    except (CorruptDataError, InvalidInputError, NotFoundError):  # of a writer that was killed, or removed
+    except (
+        CorruptDataError,
+        InvalidInputError,
+        NotFoundError,
+    ):  # its writer was killed, or the file was removed since
         return None
     return stated if stated.get("table-uuid") == str(table.metadata.table_uuid) else None
 

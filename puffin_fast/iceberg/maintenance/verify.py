@@ -234,7 +234,7 @@ def _check_dangling(io: FileIO, numbers: Mapping[str, int | None], entry: Manife
     """Checks a delete file that applies to no live data file; `numbers` has the live ones and their sequence numbers.
 
     A position-delete file of several data files stays when the last of them is removed or gets a vector, because
-    readers need not know of it and a job does not plan all of them. Nothing is wrong unless it names a live data file.
+    readers do not use it, and a job does not plan all of them. Nothing is wrong unless it names a live data file.
     """
     owner = entry.referenced_data_file or single_data_file(entry)
     if entry.content == POSITION_DELETES and not entry.is_vector:

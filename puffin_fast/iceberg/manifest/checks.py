@@ -43,7 +43,7 @@ def check_types(file: AvroFile, types: Mapping[str, str]) -> None:
 
 
 def check_partition_types(file: AvroFile) -> None:
-    """Checks that partition values are no lists, maps or unions."""
+    """Checks that no partition value is a list, map or union."""
     for column in file.plain.partition:
         if (found := file.plain.value_types.get(column.name, "null")) not in _PARTITION_TYPES:
             raise CorruptDataError(
@@ -134,7 +134,7 @@ def _formats(records: Records, manifest: ManifestFile) -> tuple[list[str], Colum
     for name, row in zip(names, rows, strict=True):
         if (
             manifest.content == DELETES and name not in DELETE_FORMATS
-        ):  # of a later version of the specification
+        ):  # defined by a later version of the specification
             raise UnsupportedError(
                 f"{manifest.path}: file_format of {path_at(records, row)}: expected {' or '.join(DELETE_FORMATS)}, "
                 f"found {name}"

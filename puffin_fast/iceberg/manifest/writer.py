@@ -71,7 +71,7 @@ def check_transforms(spec: PartitionSpec, schema: Schema | None = None) -> None:
         ):
             raise CorruptDataError(
                 f"partition spec {spec.spec_id}: source-id of field {field.name}",
-                expected=f"a column of schema {schema.schema_id} that is no struct, list or map",
+                expected=f"a column of schema {schema.schema_id} that is not a struct, list or map",
                 found=field.source_id,
             )
         if isinstance(field.transform, UnknownTransform):

@@ -80,7 +80,7 @@ class SnapshotFiles:
 
 
 class StagedSnapshot(Snapshot):
-    """A snapshot that has no manifest list: `files_of` knows its files."""
+    """A snapshot without a manifest list: `files_of` returns its files."""
 
     _files: SnapshotFiles = PrivateAttr(default=SnapshotFiles(None))
 

@@ -293,7 +293,7 @@ def _write(
     earlier: StatisticsFile | None,
     notes: list[str],
 ) -> StatisticsFile:
-    """Writes a Puffin file with one zstd blob per field, and the blobs of the earlier file that are no sketches.
+    """Writes a Puffin file with one zstd blob per field, and the blobs of the earlier file that are not sketches.
 
     Returns:
         its entry for the table's metadata.

@@ -168,7 +168,7 @@ def _hashes(columns: Sequence[Any], n_rows: int) -> npt.NDArray[np.uint64]:
 
 
 def _bits(column: Any) -> Any:
-    """Floats as the integers of their bits; integers of less than 32 bits, which are no keys, as wider ones."""
+    """Floats as the integers of their bits; integers of less than 32 bits, which cannot be keys, as wider ones."""
     if pa.types.is_integer(column.type) and column.type.bit_width < 32:
         return column.cast(pa.int32())
     if not pa.types.is_floating(column.type):

@@ -131,7 +131,7 @@ def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
         if physical != "FIXED_LEN_BYTE_ARRAY" and (is_fixed or physical != "BYTE_ARRAY"):
             return None
         return raw.encode() if isinstance(raw, str) else bytes(raw)
-    if "isSigned=false" in str(column.logical_type):  # PyArrow reads such a bound as a signed number
+    if "isSigned=false" in str(column.logical_type):  # PyArrow reads the bound as a signed number
         return None
     unit = _UNITS.get(type(kind))
     if unit is None and not isinstance(kind, _LITTLE):

@@ -96,7 +96,7 @@ _EXAMPLES: dict[type[IcebergType], str] = {
 
 
 class TimeText(StringLiteral):
-    """The text of a date or time with its type, such as ``DATE '2024-01-15'``. It is no value of a string column."""
+    """The text of a date or time with its type, such as ``DATE '2024-01-15'``. It is not a value of a string column."""
 
 
 class NanosecondLiteral(TimestampLiteral):
@@ -242,7 +242,7 @@ def _exact(literal: Literal[Any], kind: IcebergType) -> Decimal | None:
     """The value of a literal in the unit of a column; None if it is of another kind, such as a boolean.
 
     Raises:
-        ValueError: a text that is no value of the type.
+        ValueError: a text that is not a value of the type.
     """
     nanoseconds = isinstance(kind, TimestampNanoType | TimestamptzNanoType)
     if isinstance(literal, StringLiteral):

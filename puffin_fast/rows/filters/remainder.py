@@ -86,7 +86,7 @@ class Remainder(UnboundPredicate):
         """Binds the predicate to a column of a schema.
 
         Raises:
-            TypeError: the column is no integer.
+            TypeError: the column is not an integer.
             ValueError: the divisor is 0, or no integer of 64 bits.
         """
         term = self.term.bind(schema, case_sensitive)

@@ -112,7 +112,7 @@ class _Integers(_Values):
         """Numbers the distinct values in the order of their first rows: `order`, and the first null."""
         at_null = np.empty(0, np.intp) if null is None else np.flatnonzero(null)[:1]
         if len(order) + len(at_null) < len(values):
-            first = np.sort(np.append(order, at_null))  # rows to numbers of distinct values
+            first = np.sort(np.append(order, at_null))  # for each row the number of its distinct value
             order, at_null = np.searchsorted(first, order), np.searchsorted(first, at_null)
             values = values.take(pa.array(first))
         super().__init__(values)

@@ -289,7 +289,7 @@ def _pruned(
     elif isinstance(field.field_type, FloatType):
         literals = [
             FloatLiteral(value) for value in literals
-        ]  # a double may be out of its range: infinity is
+        ]  # a value out of the range of floats becomes infinity
     if each:
         expression: BooleanExpression = In(term=term, values=literals)  # type: ignore[arg-type]
     else:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from puffin_fast.rows.rewrite.row_order import RowOrder
 
 MIN_DELETED = 0.3
-"""Deleted share of a data file from which on rewriting it once is cheaper than reading its deleted rows."""
+"""With at least this share of deleted rows, rewriting a data file once is cheaper than reading its deleted rows."""
 
 MIN_INPUT_FILES = 5
 """Number of small data files from which on joining them is cheaper than opening each."""
@@ -61,7 +61,7 @@ class GroupLimits:
     """Decides which data files are rewritten, and which of them together.
 
     Attributes:
-        min_deleted: deleted share of a data file's rows from which on it is rewritten.
+        min_deleted: a data file is rewritten if at least this share of its rows is deleted.
         min_file_size: data files of fewer bytes are small.
         min_input_files: number of such files that are joined at least.
         target_file_size: size of a new data file in bytes.

@@ -41,7 +41,7 @@ def threads_of(io: FileIO, tasks: Sequence[Task], threads: int | None = None) ->
     Args:
         io: opens the files.
         tasks: the data files.
-        threads: what the caller asks for. None: as many as processors, and more from an object store.
+        threads: number of threads. None: the number of processors; more if the files are in an object store.
     """
     if threads is not None:
         return threads

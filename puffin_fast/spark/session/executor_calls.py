@@ -71,7 +71,7 @@ def mapped(
 ) -> DataFrame:
     """`DataFrame.mapInArrow` in the Python of `worker_python`.
 
-    The schema is no text, so that names may have any characters; all columns and fields become nullable.
+    The schema is not given as text, so that names may have any characters; all columns and fields become nullable.
     """
     if isinstance(schema, pa.Schema):
         from pyspark.sql.pandas.types import from_arrow_schema

@@ -101,7 +101,7 @@ def _write_records(
     path: Any, vectors: Iterable[tuple[str, PositionBitmap | bytes]], *, filesystem: Any = None
 ) -> list[DeletionVectorLocation]:
     """`write_vectors` for a file of records: its version, and one record after the other."""
-    handle = getattr(filesystem, "filesystem", filesystem)  # of the table's FileIO, which only reads
+    handle = getattr(filesystem, "filesystem", filesystem)  # a FileIO only reads
     sink, at = open_sink(path, filesystem=handle), 1
     written = []
     try:
