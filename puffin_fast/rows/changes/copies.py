@@ -6,29 +6,38 @@ data files removed   row id | sequence number  \
 data files added     row id | sequence number  /  inserted
 ```
 An updated row keeps its row id, and has the sequence number of its update (Iceberg specification, "Row Lineage"; Delta
-protocol, "Row Tracking"). Memory: a bitmap of row ids for each sequence number, of each side.
+protocol, "Row Tracking"). No row is read of data files that do not store these columns: row ids follow from positions.
+Memory: a bitmap of row ids for each sequence number of each data file; of files that store them, also the row ids as
+integers, up to a limit. Beyond it they are read again.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from puffin_fast._run.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.rows.changes.states import ChangedRows
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.scan.splits import jobs_of
 from puffin_fast.rows.tasks import Task, TaskOf
 
 LINEAGE = tuple(METADATA_COLUMNS[name] for name in ("_row_id", "_last_updated_sequence_number", "_pos"))
 """The columns that `without_copies` needs."""
 
-Read: TypeAlias = Callable[[Sequence[Task], "int | None"], Iterator[pa.RecordBatch]]
-"""Reads the columns `LINEAGE` of all live rows of data files, with a number of threads."""
+_ROWS_PER_RUN = 64
+"""Rows per run of equal sequence numbers from which on runs are not ordered."""
+
+HELD_BYTES = 256 << 20
+"""Maximum bytes of the row ids and positions of a side that are held."""
 
 _Numbers: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -36,11 +45,30 @@ _Ids: TypeAlias = dict[int, PositionBitmap]
 """Row ids by sequence number."""
 
 
-def without_copies(read: Read, rows: ChangedRows, threads: int | None = None) -> ChangedRows:
+@dataclass(frozen=True)
+class _Lineage:
+    """The live rows of a data file.
+
+    Attributes:
+        ids: their row ids.
+        n_rows: their number.
+        first: the row id of position 0, if row ids follow from positions.
+        rows: else the row ids, as they are stored, with the positions; None if they are not held.
+    """
+
+    ids: _Ids
+    n_rows: int
+    first: int | None = None
+    rows: tuple[_Numbers, _Numbers] | None = None
+
+
+def without_copies(
+    make: Callable[[], FileReader], rows: ChangedRows, threads: int | None = None
+) -> ChangedRows:
     """Returns the changed rows less those that whole data files have before and after, unchanged.
 
     Args:
-        read: reads lineage.
+        make: makes the reader of the columns `LINEAGE`.
         rows: of a commit.
         threads: number of data files that are read at a time.
 
@@ -50,19 +78,21 @@ def without_copies(read: Read, rows: ChangedRows, threads: int | None = None) ->
     sides = [[task for task in side if _is_whole(task)] for side in (rows.deleted, rows.inserted)]
     if not all(sides):
         return rows
-    before, after = (_ids_of(read, side, threads) for side in sides)
+    reader = make()
+    found = [_lineages(reader, side, threads) for side in sides]
+    before, after = map(_united, found)
     if before is None or after is None:
         return rows
     copied = {number: ids & after[number] for number, ids in before.items() if number in after}
     copied = {number: ids for number, ids in copied.items() if ids}
     if not copied:
         return rows
-    return ChangedRows(
-        *(
-            [task for one in on_threads(lambda one: _left(read, one, copied), side, threads) for task in one]
-            for side in (rows.deleted, rows.inserted)
-        )
-    )
+    left: list[list[Task]] = []
+    for side, tasks, lineages in zip((rows.deleted, rows.inserted), sides, found, strict=True):
+        some = zip(tasks, lineages, strict=True)
+        parts = on_threads(lambda one: _left(reader, *one, copied), [*some], threads)
+        left.append([*(task for task in side if not _is_whole(task)), *chain.from_iterable(parts)])
+    return ChangedRows(*left)
 
 
 def _is_whole(task: Task) -> bool:
@@ -71,34 +101,75 @@ def _is_whole(task: Task) -> bool:
     return task.chosen is None and data.first_row_id is not None and data.file_sequence_number is not None
 
 
-def _ids_of(read: Read, tasks: Sequence[Task], threads: int | None) -> _Ids | None:
+def _lineages(reader: FileReader, tasks: Sequence[Task], threads: int | None) -> list[_Lineage]:
+    workers, _ = reader.prepare(tasks, threads)
+    held = 0
+
+    def lineage(task: Task) -> _Lineage:
+        nonlocal held
+        first, number = task.data.first_row_id, task.data.file_sequence_number
+        live = reader.inherited_positions(task)
+        if live is not None and first is not None and number is not None:
+            return _Lineage({number: _moved(live, first)}, len(live), first)
+        n_rows, by_number, parts = 0, defaultdict(list), []
+        for ids, numbers, positions in _stored(reader, task):
+            n_rows += len(ids)
+            for number, own in _runs(numbers):
+                by_number[number].append(PositionBitmap.from_positions(ids[own]))
+            if held < HELD_BYTES:
+                held += ids.nbytes + positions.nbytes
+                parts.append((ids, positions))
+        found = {number: PositionBitmap.union(some) for number, some in by_number.items()}
+        if not parts or sum(len(ids) for ids, _ in parts) < n_rows:
+            return _Lineage(found, n_rows)
+        ids, positions = map(np.concatenate, zip(*parts, strict=True))
+        return _Lineage(found, n_rows, rows=(ids, positions))
+
+    return [*on_threads(lineage, tasks, workers)]
+
+
+def _moved(positions: PositionBitmap, by: int) -> PositionBitmap:
+    """The positions, each increased by a number."""
+    if positions and positions.max() - positions.min() + 1 == len(positions):
+        return PositionBitmap.from_range(positions.min() + by, positions.max() + by + 1)
+    return PositionBitmap.from_positions(positions.to_numpy(np.int64) + by)
+
+
+def _united(lineages: Sequence[_Lineage]) -> _Ids | None:
     """The row ids of data files; None if a row id occurs twice, which the specifications do not allow."""
-    found: dict[int, list[PositionBitmap]] = {}
-    n_rows = 0
-    for ids, numbers, _ in _lineage(read, tasks, threads):
-        n_rows += len(ids)
-        for number, own in groups_of(numbers):
-            found.setdefault(number, []).append(PositionBitmap.from_positions(ids[own]))
+    found: dict[int, list[PositionBitmap]] = defaultdict(list)
+    for lineage in lineages:
+        for number, ids in lineage.ids.items():
+            found[number].append(ids)
     united = {number: PositionBitmap.union(parts) for number, parts in found.items()}
-    return united if sum(map(len, united.values())) == n_rows else None
+    every = PositionBitmap.union(united.values())
+    return united if len(every) == sum(lineage.n_rows for lineage in lineages) else None
 
 
-def _left(read: Read, task: Task, copied: _Ids) -> list[Task]:
+def _left(reader: FileReader, task: Task, lineage: _Lineage, copied: _Ids) -> list[Task]:
     """The rows of a data file that were not copied, as at most one task."""
-    if not _is_whole(task):
+    left = PositionBitmap.union(
+        ids - copied[number] if number in copied else ids for number, ids in lineage.ids.items()
+    )
+    if len(left) == lineage.n_rows:
         return [task]
-    n_rows, parts = 0, [np.empty(0, np.int64)]
-    for ids, numbers, positions in _lineage(read, [task], 1):
-        is_left = np.ones(len(ids), np.bool_)
-        for number, own in groups_of(numbers):
-            if number in copied:
-                is_left[own] = ~copied[number].contains(ids[own])
-        n_rows += len(ids)
-        parts.append(positions[is_left])
-    chosen = np.concatenate(parts)
-    if len(chosen) == n_rows:
-        return [task]
-    return [TaskOf(task.data, chosen=PositionBitmap.from_positions(chosen))] if len(chosen) else []
+    if not left:
+        return []
+    if lineage.first is not None:
+        return [TaskOf(task.data, chosen=_moved(left, -lineage.first))]
+    rows = [lineage.rows] if lineage.rows else ((ids, at) for ids, _, at in _stored(reader, task))
+    chosen = np.concatenate([at[left.contains(ids)] for ids, at in rows])
+    return [TaskOf(task.data, chosen=PositionBitmap.from_positions(chosen))]
+
+
+def _runs(numbers: _Numbers) -> Iterator[tuple[int, slice | _Numbers]]:
+    """Yields numbers with their rows; a number may come several times, if there are few runs."""
+    starts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    if len(starts) * _ROWS_PER_RUN > len(numbers):
+        yield from groups_of(numbers)
+        return
+    for start, stop in pairwise([0, *starts.tolist(), len(numbers)]):
+        yield int(numbers[start]), slice(start, stop)
 
 
 def groups_of(numbers: _Numbers) -> Iterator[tuple[int, slice | _Numbers]]:
@@ -112,10 +183,9 @@ def groups_of(numbers: _Numbers) -> Iterator[tuple[int, slice | _Numbers]]:
         yield int(numbers[own[0]]), own
 
 
-def _lineage(
-    read: Read, tasks: Sequence[Task], threads: int | None
-) -> Iterator[tuple[_Numbers, _Numbers, _Numbers]]:
+def _stored(reader: FileReader, task: Task) -> Iterator[tuple[_Numbers, _Numbers, _Numbers]]:
     """Yields the row ids, sequence numbers and positions of live rows."""
-    for batch in read(tasks, threads):
-        ids, numbers, positions = (column.to_numpy() for column in batch.columns)
-        yield ids, numbers, positions
+    for batches in chain.from_iterable(map(reader.read_all, jobs_of([task], 1))):
+        for batch in batches:
+            ids, numbers, positions = (column.to_numpy() for column in batch.columns)
+            yield ids, numbers, positions

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -140,7 +140,7 @@ class ChangeReader:
     def changed_rows(self, changes: CommitChanges) -> ChangedRows:
         """Returns the deleted and the inserted rows of a commit, without those that are copies by their lineage."""
         found = self.states.changed_rows(changes.files, self.threads)
-        return without_copies(partial(read_tasks, self.lineage), found, self.threads)
+        return without_copies(self.lineage, found, self.threads)
 
     def count(self, plan: Iterable[CommitChanges]) -> int:
         """Returns the number of lines; rows are read only if they may pair, are filtered, or deleted by equality."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from puffin_fast._io import is_remote
 from puffin_fast._run.groups import filled_groups
 from puffin_fast._run.streams import CAPACITY
+from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.plain_types import is_view
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
@@ -201,6 +202,19 @@ class FileReader:
             parts.append(Part(STATISTICS if file.excluded else by_rows, 1))
         return parts
 
+    def inherited_positions(self, task: Task) -> PositionBitmap | None:
+        """Returns the positions of the live rows of a data file that stores no metadata column; no row is read.
+
+        None if it stores one, or if rows are deleted by equality.
+        """
+        if task.equality_deletes:
+            return None
+        output = self._output_of(self._files.open(task.data))
+        if any(name is not None for _, name in output.metadata):
+            return None
+        rows = PositionBitmap.from_range(0, task.data.record_count)
+        return rows - self._deletes.of(task, self._vectors) if task.vector or task.position_deletes else rows
+
     def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
         """Yields the batches of several splits, grouped to about `BATCH_ROWS` rows, fewer if they are wide.
 
@@ -253,13 +267,17 @@ class FileReader:
         keys = tuple(self._equality.of(task.equality_deletes) if task.equality_deletes else ())
         fields = [field for key in keys for field in key.fields]
         file = self._files.open(data, fields, self._live(task, vectors))
-        with reading(data.file_path):
+        output = self._output_of(file)
+        return OpenedDataFile(file, output, keys)
+
+    def _output_of(self, file: OpenedFile) -> _Output:
+        with reading(file.path):
             output = self._outputs.get(file.schema)
             if output is None:
                 output = self._outputs[file.schema] = _Output.of(
                     file.schema, self._fields, self._extra, self._arrow_schema, file_types=self._file_types
                 )
-        return OpenedDataFile(file, output, keys)
+            return output
 
     def _live(self, task: Task, vectors: ReadAhead | None) -> LiveRows | None:
         """The rows that are not deleted by position, or the chosen ones; None if these are all rows."""

@@ -14,8 +14,11 @@ from pyiceberg.types import LongType
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.rows.changes import copies
 from puffin_fast.rows.changes.lines import WORDS
 from puffin_fast.rows.files import reader
+from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.scan.splits import Split
 from tests.iceberg.changelog.states import lines_of
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.test_convert import delete_by_file
@@ -202,6 +205,39 @@ def test_copied_rows_are_found_by_their_lineage_before_they_are_read(table: Tabl
         (0, 1, "d", "a"),
         (0, 2, "d", "a"),
     ]
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_rows_are_read_once_to_find_copies_and_not_at_all_if_row_ids_follow_from_positions(
+    table: Table, monkeypatch: pytest.MonkeyPatch, is_held: bool, is_stored: bool
+) -> None:
+    if is_stored:
+        iceberg.delete(table, "id = 8")
+        iceberg.rewrite_data_files(table, min_deleted=0)
+    start = head(table)
+    iceberg.update(table, "id = 6", {"s": "b"})
+    iceberg.delete(table, "id = 5")
+    iceberg.rewrite_data_files(table, min_deleted=0)
+    found = iceberg.changes(table, start, net=True)
+    (commit,) = found.plan
+    opened: Counter[str] = Counter()
+    real = FileReader.read
+
+    def read(self: FileReader, split: Split, *given: Any) -> Any:
+        opened.update([split.task.data.file_path])
+        return real(self, split, *given)
+
+    monkeypatch.setattr(FileReader, "read", read)
+    if not is_held:
+        monkeypatch.setattr(copies, "HELD_BYTES", 0)
+    reader = found.change_reader()
+    left, n_live = reader.changed_rows(commit), reader.plain().n_live
+    assert [sum(map(n_live, side)) for side in (left.deleted, left.inserted)] == [2, 1]
+    if not is_stored:
+        assert set(opened) == {file.after.data.file_path for file in commit.files if file.after is not None}
+    assert max(opened.values()) == (2 if is_stored and not is_held else 1)
+    assert short(found) == [(0, 5, "d", "a"), (0, 6, "U", "b"), (0, 6, "u", "a")]
 
 
 @pytest.mark.parametrize("filtered", [False, True])
