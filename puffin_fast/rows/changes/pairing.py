@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from puffin_fast.columns.plain_types import one_array
 from puffin_fast.columns.row_parts import Division, in_parts
+from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.rows.changes.spool import Spool
 from puffin_fast.rows.keys.key_hash import key_hashes
 from puffin_fast.rows.match.same_values import same_values
@@ -102,6 +103,9 @@ class Pairing:
         eligible = np.ones(len(rows), np.bool_)
         if not stage.null_safe:
             eligible = rows.column(stage.columns[0]).is_valid().to_numpy()
+        if not eligible.any():
+            left.add(rows)
+            return
         columns = [one_array(rows.column(at)) for at in stage.columns]
         deleted, inserted = equal_rows(
             columns, *(np.flatnonzero(eligible & (kinds == kind)) for kind in (DELETE, INSERT))
@@ -190,6 +194,13 @@ def partners(codes: npt.NDArray[Any], deleted: Rows, inserted: Rows) -> tuple[Ro
         codes: of all rows.
         deleted, inserted: rows, ascending.
     """
+    if _are_distinct(own := codes[deleted]):
+        found = pc.index_in(pa.array(codes[inserted]), value_set=pa.array(own))
+        partner = np.full(len(own), -1)
+        at = np.flatnonzero(flags_of(found.is_valid()))[::-1]  # the first of several comes last, and counts
+        partner[pc.fill_null(found, 0).to_numpy()[at]] = at
+        has_one = partner >= 0
+        return deleted[has_one], inserted[partner[has_one]]
     sides = [rows[np.argsort(codes[rows])] for rows in (deleted, inserted)]
     runs = [_runs(codes[rows]) for rows in sides]
     _, *places = np.intersect1d(runs[0][0], runs[1][0], assume_unique=True, return_indices=True)
@@ -201,6 +212,11 @@ def partners(codes: npt.NDArray[Any], deleted: Rows, inserted: Rows) -> tuple[Ro
     )
     order = np.argsort(left)
     return left[order], right[order]
+
+
+def _are_distinct(codes: npt.NDArray[Any]) -> bool:
+    ordered = np.sort(codes)
+    return bool((ordered[1:] != ordered[:-1]).all())
 
 
 def _runs(ordered: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Rows, Rows]:
