@@ -42,7 +42,7 @@ MOST_DIGITS = 19
 
 
 def middle_cut(text: str, length: int) -> str:
-    """A text with at most a number of characters: of a longer one, its begin and its end.
+    """A text with at most a number of characters: of a longer one, its beginning and its end.
 
     >>> middle_cut("data/00000-0-e3ba1581.parquet", 20)
     'data/0000…81.parquet'

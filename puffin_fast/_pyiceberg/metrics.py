@@ -55,14 +55,14 @@ def metrics_evaluator(
 
 
 class _InclusiveMetrics(SetVisitor, _InclusiveMetricsEvaluationVisitor):
-    """PyIceberg compares each value of IN with the bounds of each file, and gives up on more than 200 values."""
+    """Prunes by IN. PyIceberg compares each value with the bounds of each file, and does not prune by more than 200."""
 
     def visit_in(self, term: BoundTerm, literals: Any) -> bool:
         return super().visit_in(term, _nearest(self.lower_bounds, term, literals))
 
 
 class _StrictMetrics(SetVisitor, _StrictMetricsEvaluationVisitor):
-    """PyIceberg compares each value of NOT IN with the bounds of each file."""
+    """Prunes by NOT IN. PyIceberg compares each value with the bounds of each file."""
 
     def visit_not_in(self, term: BoundTerm, literals: Any) -> bool:
         return super().visit_not_in(term, _nearest(self.lower_bounds, term, literals))

@@ -335,12 +335,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def percent(share: float | None) -> Text | None:
-    """A share as it is shown."""
+    """A share from 0 to 1 as a percentage."""
     return None if share is None else Text(f"{share:.1%}", justify="right")
 
 
 def result_grid(heading: str, result: Any, *without: str, **instead: Any) -> RenderableType:
-    """The fields of a result, one a line, without some and with other values for some."""
+    """The fields of a result, one in each line; some are left out, and some have other values."""
     shown = {**asdict(result), "seconds": round(result.seconds, 3), **instead}
     title = DRY_RUN if getattr(result, "dry_run", False) else None
     without = (*without, "dry_run")
@@ -353,7 +353,7 @@ DRY_RUN = "dry run: nothing was written"
 
 
 def fields_grid(heading: str, values: Mapping[str, object], *, title: str | None = None) -> RenderableType:
-    """Returns a table with one line for each value, which fits a narrow terminal; without zeros and what is empty."""
+    """Returns a table with one line for each value, for narrow terminals. Zero and empty values are left out."""
     rows = (
         {"what": key.replace("_", " "), heading: value}
         for key, value in values.items()

@@ -37,7 +37,7 @@ class DeltaPath(PathTable):
         return DeltaTable.of(delta().snapshot(self.path)).schema.schema
 
     def describe(self) -> dict[str, Any]:
-        """What is known of the newest version."""
+        """Describes the newest version."""
         found = delta().snapshot(self.path)
         protocol, metadata, scan = found.protocol, found.metadata, delta().scan(found)
         deleted = sum(filter(None, scan.files()["cardinality"].to_pylist()))

@@ -25,7 +25,7 @@ class LancePath(PathTable):
     }
 
     def describe(self) -> dict[str, Any]:
-        """What is known of the newest version."""
+        """Describes the newest version."""
         from puffin_fast.lance.dataset import describe
 
         return {"format": "Lance", "location": self.root(), **describe(self.path)}

@@ -29,7 +29,7 @@ class PaimonPath(PathTable):
     }
 
     def describe(self) -> dict[str, Any]:
-        """What is known of the newest snapshot."""
+        """Describes the newest snapshot."""
         files, snapshot, path = self._snapshot(None)
         schema, live = files.schema(snapshot, path), self._live(files, snapshot, path)
         vectors = self.deletes(snapshot_id=None)["deleted"].to_pylist()

@@ -146,7 +146,7 @@ def _collected(rows: Iterator[pa.Table], division: Division, limit: int) -> tupl
 
 @contextmanager
 def _temporary(argument: str, how: str) -> Iterator[None]:
-    """Names errors of temporary files; errors of the caller's stream are not of them."""
+    """Adds the folder to errors of temporary files. Errors of the caller's stream do not change."""
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:

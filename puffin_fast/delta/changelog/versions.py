@@ -1,4 +1,4 @@
-"""The versions whose changes are wanted."""
+"""The range of versions whose changes are read."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _metadata(base: Snapshot) -> dict[str, Any]:
 
 
 def _retention(configuration: Mapping[str, str], now: int) -> int:
-    """Milliseconds for which removed files stay in checkpoints; a week by default, always if it is not understood."""
+    """Milliseconds for which removed files stay in checkpoints: a week by default, forever if the property is wrong."""
     text = configuration.get(RETENTION, "interval 7 days").lower().removeprefix("interval").strip()
     parts = re.findall(r"(\d+)\s*([a-z]+?)s?\b", text)
     if not parts or any(unit not in _UNITS for _, unit in parts):

@@ -120,7 +120,7 @@ class TableStorage(FileIO):
             return source.read_at(0, source.size)
 
     def holds(self, path: str, data: bytes) -> bool:
-        """Returns whether a file of the table has these bytes, which are not empty. Cached listings are not asked.
+        """Returns whether a file of the table has these bytes, which are not empty. Cached listings are not used.
 
         Raises:
             NotFoundError: there is no such file.

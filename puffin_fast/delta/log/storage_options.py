@@ -141,7 +141,7 @@ def _azure(values: dict[str, str]) -> Any:
 
 
 def _connection_string(endpoint: str, values: dict[str, str]) -> str:
-    """What adlfs takes for an address other than Azure's, such as that of Azurite."""
+    """The connection string with which adlfs uses another address than Azure's, such as that of Azurite."""
     names = {"account_name": "AccountName", "account_key": "AccountKey", "sas_token": "SharedAccessSignature"}
     if others := sorted(values.keys() - names.keys()):
         raise UnsupportedError(

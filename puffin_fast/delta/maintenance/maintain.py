@@ -28,7 +28,7 @@ STEPS = ("rewrite", "clean")
 
 @dataclass(frozen=True)
 class MaintenancePolicy:
-    """What `maintain` does, and from when on it pays.
+    """What `maintain` does, and the limits from which it does it.
 
     Attributes:
         steps: which of "rewrite", "clean"; they run in this order.

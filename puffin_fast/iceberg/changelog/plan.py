@@ -296,7 +296,7 @@ class _Planner:
 
 
 def _identity(entry: ManifestEntry) -> tuple[int, Key, int | None, str | None]:
-    """What makes a live file of two states the same: also its sequence number, by which deletes apply."""
+    """The key by which a live file of two states is the same; the sequence number decides which deletes apply."""
     return entry.content, key_of(entry), entry.sequence_number, entry.referenced_data_file
 
 

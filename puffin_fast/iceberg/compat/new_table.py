@@ -178,7 +178,7 @@ def create_in_catalog(catalog: Catalog, name: str | tuple[str, ...], shown: str,
 def _settle(
     catalog: Catalog, name: str | tuple[str, ...], shown: str, begun: list[str], error: Exception
 ) -> Table:
-    """Returns the table if the catalog has it with the metadata written here; raises else."""
+    """Returns the table if the catalog has it with the metadata that was written here; else raises."""
     reason = getattr(error, "orig", error)
     if is_locked(error):
         _remove(catalog, begun)
