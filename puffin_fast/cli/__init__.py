@@ -84,6 +84,7 @@ for _command in (
     maintain.compact,
     maintain.rewrite,
     maintain.repair,
+    maintain.rewrite_manifests,
     clean.orphan_files,
     clean.expire_snapshots,
     clean.remove_orphan_files,

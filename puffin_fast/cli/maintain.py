@@ -1,6 +1,6 @@
 """Commands that maintain the deletes of a table.
 
-``report``, ``convert``, ``compact``, ``rewrite``, ``repair``.
+``report``, ``convert``, ``compact``, ``rewrite``, ``rewrite-manifests``, ``repair``.
 """
 
 from __future__ import annotations
@@ -244,6 +244,31 @@ def rewrite(table: Table | PathTable, case_insensitive: bool, **options: Any) ->
         text = [f"{name}: rewrite: nothing to do"]
     else:
         text = [result_grid("rewrite", result)]
+    return Answer(answer, text)
+
+
+@click.command("rewrite-manifests")
+@answers
+@_options.on_table
+@_options.commit
+def rewrite_manifests(table: Table, **commit: Any) -> Answer:
+    """Sorts the entries of TABLE's manifests by partition and path, in manifests of the target size.
+
+    The files and rows of the table do not change.
+
+    Example: puffin-fast rewrite-manifests shop.orders --dry-run
+    """
+    from puffin_fast import iceberg
+
+    name, result = ".".join(table.name()), iceberg.rewrite_manifests(table, **commit)
+    answer = {"table": name, "job": "rewrite-manifests", **asdict(result)}
+    text: list[RenderableType]
+    if result.repeated:
+        text = [f"{name}: rewrite-manifests: nothing done: snapshot {result.snapshot_id} has this job id"]
+    elif not result.manifests_written:
+        text = [f"{name}: rewrite-manifests: nothing to do"]
+    else:
+        text = [result_grid("rewrite-manifests", result)]
     return Answer(answer, text)
 
 

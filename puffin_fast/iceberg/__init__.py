@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
     from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
     from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
+    from puffin_fast.iceberg.maintenance.rewrite_manifests import RewriteManifestsResult, rewrite_manifests
     from puffin_fast.iceberg.maintenance.verify import verify
     from puffin_fast.iceberg.patches.accelerate import accelerate
     from puffin_fast.iceberg.plan.delete_index import FileTask
@@ -70,6 +71,7 @@ __all__ = [
     "RemoveOrphanFilesResult",
     "Report",
     "RewriteDataFilesResult",
+    "RewriteManifestsResult",
     "RewriteResult",
     "Scan",
     "Transaction",
@@ -101,6 +103,7 @@ __all__ = [
     "repair",
     "report",
     "rewrite_data_files",
+    "rewrite_manifests",
     "scan",
     "to_delta",
     "transaction",
@@ -130,6 +133,7 @@ _HOMES = {
     "RemoveOrphanFilesResult": "iceberg.maintenance.orphan_files",
     "Report": "iceberg.maintenance.report",
     "RewriteDataFilesResult": "iceberg.maintenance.rewrite_job",
+    "RewriteManifestsResult": "iceberg.maintenance.rewrite_manifests",
     "RewriteResult": "iceberg.maintenance.rewrite",
     "Scan": "iceberg.read.scan",
     "Transaction": "iceberg.dml.transaction",
@@ -160,6 +164,7 @@ _HOMES = {
     "remove_orphan_files": "iceberg.maintenance.orphan_files",
     "repair": "iceberg.maintenance.repair",
     "report": "iceberg.maintenance.report",
+    "rewrite_manifests": "iceberg.maintenance.rewrite_manifests",
     "rewrite_data_files": "iceberg.maintenance.rewrite_data_files",
     "scan": "iceberg.read.scan",
     "transaction": "iceberg.dml.transaction",

@@ -53,7 +53,7 @@ def test_compact_dry_run_then_compact(run: Run, many: Options) -> None:
 
 COMMANDS = [
     "report", "verify", "convert", "compact", "rewrite", "repair", "orphan-files", "expire-snapshots",
-    "remove-orphan-files", "maintain",
+    "remove-orphan-files", "maintain", "rewrite-manifests",
 ]  # fmt: skip
 
 

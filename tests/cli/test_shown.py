@@ -158,6 +158,7 @@ def test_a_snapshot_id_can_be_pasted_back(run: Run, catalog_options: Options) ->
         (("delete", "ns.t", "--row-filter", "id < 0"), "ns.t: nothing done: no rows to change"),
         (("compact", "ns.t"), "ns.t: compact: nothing to do"),
         (("repair", "ns.t"), "ns.t: repair: nothing to do"),
+        (("rewrite-manifests", "ns.t"), "ns.t: rewrite-manifests: nothing to do"),
         (("convert", "ns.t", "--only", "position"), "ns.t: convert position deletes: nothing to do"),
         (
             ("convert", "ns.t", "--only", "position", "--dry-run"),

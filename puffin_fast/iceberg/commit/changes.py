@@ -39,6 +39,7 @@ class Changes:
             commit they are planned again.
         manifests: paths of manifests of the base that have all of `removed`, as far as they are known. Others are
             then read only if one of these was replaced.
+        sorts_manifests: whether the entries of all manifests are sorted; nothing else changes then.
     """
 
     added: tuple[ManifestEntry, ...] = ()
@@ -49,6 +50,7 @@ class Changes:
     operation: str | None = None
     bound_to_head: bool = False
     manifests: frozenset[str] = frozenset()
+    sorts_manifests: bool = False
     _touched: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +73,7 @@ class Changes:
         object.__setattr__(self, "_touched", frozenset(touched | vectors))
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed)
+        return bool(self.added or self.removed or self.sorts_manifests)
 
     @property
     def touched(self) -> frozenset[str]:

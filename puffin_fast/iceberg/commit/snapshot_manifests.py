@@ -26,6 +26,7 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.commit.sorted_manifests import unsorted
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
 from puffin_fast.iceberg.manifest import (
     ADDED,
@@ -84,6 +85,8 @@ class SnapshotManifests:
             InvalidInputError: a property ``commit.manifest…`` of the table has a value that is not allowed.
         """
         current = [] if head is None else self._counted(manifests_of(self._table.io, head))
+        if changes.sorts_manifests:
+            return list(self._sorted(current))
         result: list[ManifestFile] = []
         for content in (DATA, DELETES):
             mine = [manifest for manifest in current if manifest.content == content]
@@ -104,6 +107,18 @@ class SnapshotManifests:
             replaceable.intersection(self._table.created) - {manifest.path for manifest in result}
         )
         return result
+
+    def _sorted(self, manifests: list[ManifestFile]) -> Iterator[ManifestFile]:
+        """Yields manifests in order: new ones in the place of the first one of their content and spec."""
+        found, done = unsorted(self._table.io, self._table.metadata, manifests), set[tuple[int, int]]()
+        for manifest in manifests:
+            key = manifest.content, manifest.spec_id
+            if key not in found:
+                yield manifest
+            elif key not in done:
+                done.add(key)
+                for entries in found[key].chunks():
+                    yield self._write(*key, entries)
 
     def _counted(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Returns the manifests that have live files. Counts are taken from the entries if they are missing or decide.

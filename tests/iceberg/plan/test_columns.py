@@ -8,13 +8,20 @@ import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, TruncateTransform
+from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.utils.decimal import bytes_to_decimal
 
 from puffin_fast.avro.file import read_avro
+from puffin_fast.avro.schema import PartitionColumn
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest import (
     ADDED,
@@ -34,7 +41,12 @@ from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask
 from puffin_fast.iceberg.plan.files import plan_files, resolve
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.shared_deletes import FILE_PATH_ID
+from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.test_plan import IO, data, equal, positions, table_of, vector
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyspark.sql import SparkSession
 
 
 def entry_by_entry(manifest: ManifestFile, spec: Any) -> list[ManifestEntry]:
@@ -50,7 +62,7 @@ def entry_by_entry(manifest: ManifestFile, spec: Any) -> list[ManifestEntry]:
         fields["file_format"] = fields["file_format"].upper()
         fields["spec_id"] = manifest.spec_id
         columns = [by_id.get(field.field_id) for field in spec.fields]
-        fields["partition"] = tuple(record[column.name] if column else None for column in columns)
+        fields["partition"] = tuple(_value(column, record) if column else None for column in columns)
         if fields["snapshot_id"] is None:
             fields["snapshot_id"] = manifest.added_snapshot_id
         for name in ("sequence_number", "file_sequence_number"):
@@ -63,6 +75,11 @@ def entry_by_entry(manifest: ManifestFile, spec: Any) -> list[ManifestEntry]:
             fields["first_row_id"], next_id = next_id, next_id + fields["record_count"]
         found.append(ManifestEntry(**fields))
     return found
+
+
+def _value(column: PartitionColumn, record: dict[str, Any]) -> Any:
+    value = record[column.name]
+    return value if column.scale is None or value is None else bytes_to_decimal(value, column.scale)
 
 
 def check_manifests(table: Table) -> int:
@@ -270,3 +287,62 @@ def test_bounds_name_the_data_file_of_position_deletes_without_a_reference(tmp_p
     assert [[entry.file_path for entry in task.position_deletes] for task in tasks] == [["p"], ["r"]]
     assert named[0].lower_bounds == {FILE_PATH_ID: b"d0"}
     assert {entry.content for task in tasks for entry in task.deletes}.isdisjoint({EQUALITY_DELETES})
+
+
+def test_manifests_of_pyiceberg_are_read_as_entry_by_entry(racing: RacingCatalog) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "s", StringType()))
+    spec = PartitionSpec(PartitionField(2, 1000, TruncateTransform(1), "s_trunc"))
+    for version in ("1", "2"):
+        properties = {"format-version": version, "write.metadata.metrics.default": "truncate(2)"}
+        table = racing.create_table(f"n.t{version}", schema, partition_spec=spec, properties=properties)
+        for start in range(3):
+            rows = {
+                "id": range(start, 40),
+                "s": [None if n % 9 == 0 else "äbcdef"[n % 6 :] for n in range(start, 40)],
+            }
+            table.append(pa.table(rows, schema=pa.schema([("id", pa.int64()), ("s", pa.string())])))
+        table.delete("id = 7")
+        with table.update_spec() as update:
+            update.add_field("id", BucketTransform(4))
+        table.append(pa.table({"id": [1, None], "s": ["x", None]}))
+        assert check_manifests(table.refresh()) > 20
+
+
+@pytest.mark.spark
+@pytest.mark.jar
+@pytest.mark.parametrize("version", [2, 3])
+def test_manifests_of_spark_are_read_as_entry_by_entry(
+    shared_catalog: SqlCatalog, namespace: str, iceberg_spark: SparkSession, version: int
+) -> None:
+    name = f"{shared_catalog.name}.{namespace}.t"
+    modes = ", ".join(f"'write.{verb}.mode'='merge-on-read'" for verb in ("delete", "update", "merge"))
+    iceberg_spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, s STRING, d DECIMAL(20, 3), day DATE) USING iceberg "
+        f"PARTITIONED BY (day, truncate(2, s), d) TBLPROPERTIES ('format-version'='{version}', {modes})"
+    )
+    words = ["NULL" if n % 5 == 0 else f"'w{n % 3}'" for n in range(40)]
+    values = ", ".join(
+        f"({n}, {word}, {n % 4}.5, DATE '2024-01-0{1 + n % 3}')" for n, word in enumerate(words)
+    )
+    iceberg_spark.sql(f"INSERT INTO {name} VALUES {values}")
+    iceberg_spark.sql(f"DELETE FROM {name} WHERE id % 4 = 1")
+    iceberg_spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(3, id)")
+    iceberg_spark.sql(f"UPDATE {name} SET s = 'new' WHERE id % 7 = 2")
+    iceberg_spark.sql(f"INSERT INTO {name} VALUES {values}")
+    table = shared_catalog.load_table(f"{namespace}.t")
+    assert check_manifests(table) > 50
+    snapshot, _ = resolve(table)
+    assert snapshot is not None
+    every = [
+        entry
+        for manifest in manifests_of(table.io, snapshot)
+        for entry in read_manifest(table.io, manifest, table.specs())
+    ]
+    index = DeleteIndex(table.metadata)
+    index.add(entry for entry in every if entry.content != DATA)
+    wanted = index.tasks([entry for entry in every if entry.content == DATA])
+    found = plan_files(table, metrics=True).tasks
+    assert [[task.data, [*map(key, task.deletes)]] for task in found] == [
+        [task.data, [*map(key, task.deletes)]] for task in wanted
+    ]
+    assert sum(len(task.deletes) for task in found)
