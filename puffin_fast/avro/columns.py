@@ -121,16 +121,19 @@ class Records:
         avro.values_of(self.data, self._located(name), words, key, found)
         return self._spans(found, words[at + 3 :])
 
-    def same(self, names: Sequence[str]) -> tuple[Integers, Integers]:
-        """Finds the bytes of neighboring fields together; equal bytes are equal values."""
-        names = [name for name in self._kinds if name in names]
-        if not names:
-            return np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
+    def together(self, names: Collection[str]) -> tuple[Integers, Integers] | None:
+        """Finds the bytes of neighboring fields together: offsets in `data`, and sizes. Equal bytes are equal values.
+
+        Returns:
+            None if the fields are not neighbors, or the last ones of a record.
+        """
         every = list(self._kinds)
-        first, last = every.index(names[0]), every.index(names[-1])
-        if last - first + 1 != len(names) or last + 1 == len(every):
-            raise ValueError("expected neighboring fields, and one after them")
-        starts, ends = self._locate([names[0], every[last + 1]])
+        at = [number for number, name in enumerate(every) if name in names]
+        if not at:
+            return np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
+        if at[-1] - at[0] + 1 != len(at) or at[-1] + 1 == len(every):
+            return None
+        starts, ends = self._locate([every[at[0]], every[at[-1] + 1]])
         return starts, ends - starts
 
     def values(self, names: Iterable[str]) -> dict[str, list[Any]]:

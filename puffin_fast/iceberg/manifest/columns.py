@@ -150,9 +150,14 @@ class FileColumns:
 
     def partitions(self) -> tuple[Integers, list[tuple[Any, ...]]]:
         """Returns the number of the partition of each file, and the partitions."""
-        starts, sizes = self._records.same([column.name for column in self._partition if column])
+        found = self._records.together([column.name for column in self._partition if column])
+        if found is None:
+            by_value: dict[tuple[Any, ...], int] = {}
+            every = self._partitions(self._records)
+            ordered = [by_value.setdefault(partition, len(by_value)) for partition in every]
+            return np.array(ordered, np.int64), list(by_value)
         known, numbers = Texts(), np.empty(len(self), np.int64)
-        known.add(self._records.data, starts, sizes, numbers)
+        known.add(self._records.data, *found, numbers)
         first = np.zeros(len(known), np.int64)
         first[numbers[::-1]] = np.arange(len(self))[::-1]
         return numbers, self._partitions(self._records.take(first))

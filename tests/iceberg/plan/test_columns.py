@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -346,3 +347,20 @@ def test_manifests_of_spark_are_read_as_entry_by_entry(
         [task.data, [*map(key, task.deletes)]] for task in wanted
     ]
     assert sum(len(task.deletes) for task in found)
+
+
+def test_partition_values_may_be_anywhere_in_the_records(tmp_path: Path) -> None:
+    files = [data(f"d{at}", 1, spec_id=1, partition=(at % 3 or None,)) for at in range(9)]
+    table = table_of(tmp_path, *files)
+    path = tmp_path / "1-0.avro"
+    with path.open("rb") as source:
+        manifest = fastavro.reader(source)
+        schema: Any = manifest.writer_schema
+        records, header = list(manifest), {k: v for k, v in manifest.metadata.items() if k[:5] != "avro."}
+    fields = next(field["type"]["fields"] for field in schema["fields"] if field["name"] == "data_file")
+    fields.append(fields.pop([field["name"] for field in fields].index("partition")))
+    with path.open("wb") as sink:
+        fastavro.writer(sink, schema, records, metadata=header)
+    for text, wanted in (("k = 1", ["d1", "d4", "d7"]), ("k is null", ["d0", "d3", "d6"])):
+        assert [task.data.file_path for task in plan_files(table, row_filter=text).tasks] == wanted
+    assert check_manifests(table) == 9
