@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels.rows import set_bits as rows
-
-if TYPE_CHECKING:
-    from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.bitmap import PositionBitmap
 
 ROWS_PER_RUN = 16
 """Rows of a batch per run of selected rows from which on `filter` is faster than `take`."""
@@ -25,6 +22,9 @@ for 2,000 of 40,000 integers."""
 
 WHOLE_ROWS = 1 << 24
 """Maximum number of rows of a data file whose whole mask, 2 MiB, is made at once."""
+
+FEW_ROWS = 1 << 12
+"""Chosen rows of a row group whose pages may be read one by one."""
 
 CHUNK_ROWS = 1 << 16
 """Masks of larger files start at multiples of this number of rows: the positions of one container."""
@@ -114,6 +114,13 @@ class LiveRows:
             return int(self._whole.slice(first, n_rows).true_count)
         found = self._positions.rank(first + n_rows - 1) - self._positions.rank(first - 1)
         return found if self._chosen else n_rows - found
+
+    def few(self, first: int, n_rows: int) -> npt.NDArray[np.int32] | None:
+        """Returns the rows that are read, from row `first` on, if they are at most `FEW_ROWS` chosen ones."""
+        if not self._chosen or not 0 < self.count(first, n_rows) <= FEW_ROWS:
+            return None
+        found = (self._positions & PositionBitmap.from_range(first, first + n_rows)).to_numpy()
+        return (found - np.uint64(first)).astype(np.int32)
 
     def _live_mask(self, start: int, n_rows: int) -> pa.BooleanArray:
         bits = self._positions.mask_packed(n_rows, start=start)

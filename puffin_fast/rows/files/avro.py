@@ -146,7 +146,14 @@ class AvroReader:
             return data, fastavro.schemaless_reader(source, HEADER, None), source.at
 
     def columns(
-        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+        self,
+        group: int,
+        names: Sequence[str],
+        batch_rows: int,
+        *,
+        use_threads: bool,
+        views: bool = False,
+        wanted: object = None,
     ) -> BatchColumns:
         """Returns columns of the file."""
         batches = self.batches(group, names, batch_rows, use_threads=use_threads)

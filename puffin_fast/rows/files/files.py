@@ -89,7 +89,14 @@ class FormatReader(Protocol):
         ...
 
     def columns(
-        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+        self,
+        group: int,
+        names: Sequence[str],
+        batch_rows: int,
+        *,
+        use_threads: bool,
+        views: bool = False,
+        wanted: Rows | None = None,
     ) -> Columns:
         """Returns columns of a row group.
 
@@ -99,6 +106,7 @@ class FormatReader(Protocol):
             batch_rows: maximum number of rows that are read at once.
             use_threads: whether columns are decoded in parallel.
             views: whether texts and bytes may be views, where that is faster.
+            wanted: the only rows of the row group that are read, ascending, if they are few.
         """
         ...
 

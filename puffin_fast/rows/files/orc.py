@@ -69,7 +69,14 @@ class OrcReader:
             raise CorruptDataError(f"ORC file: {error}", path=self._location) from error
 
     def columns(
-        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+        self,
+        group: int,
+        names: Sequence[str],
+        batch_rows: int,
+        *,
+        use_threads: bool,
+        views: bool = False,
+        wanted: object = None,
     ) -> BatchColumns:
         """Returns columns of the file."""
         batches = self.batches(group, names, batch_rows, use_threads=use_threads)

@@ -19,6 +19,7 @@ from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.column_pages import ColumnPages, Rows, reads_pages
 from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
 from puffin_fast.parquet.page_codecs import PageError
+from puffin_fast.parquet.picked_pages import BYTES_PER_ROW, PickedPages
 from puffin_fast.rows.files.files import BatchColumns, open_input, reading
 from puffin_fast.rows.files.row_groups import (
     RowGroupMetrics,
@@ -202,13 +203,27 @@ class ParquetReader:
         return found
 
     def columns(
-        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+        self,
+        group: int,
+        names: Sequence[str],
+        batch_rows: int,
+        *,
+        use_threads: bool,
+        views: bool = False,
+        wanted: Rows | None = None,
     ) -> GroupColumns:
         """Returns the columns of a row group; see `FormatReader`."""
-        return GroupColumns(self, group, names, batch_rows, use_threads=use_threads, views=views)
+        return GroupColumns(
+            self, group, names, batch_rows, use_threads=use_threads, views=views, wanted=wanted
+        )
 
-    def pages_of(self, group: int, names: Sequence[str], *, views: bool = False) -> dict[str, ColumnPages]:
-        """Reads the column chunks of those columns that `column_pages` decodes; neighboring chunks in one read."""
+    def pages_of(
+        self, group: int, names: Sequence[str], *, views: bool = False, wanted: Rows | None = None
+    ) -> dict[str, ColumnPages | PickedPages]:
+        """Reads the column chunks of those columns that `column_pages` decodes; neighboring chunks in one read.
+
+        Of a local file, only the pages of the wanted rows are read if these are few.
+        """
         footer, n_rows = self._footer, self.group_rows[group]
         if footer.status == CONTRADICTION:  # PyArrow says what is wrong with the file
             return {}
@@ -222,10 +237,17 @@ class ParquetReader:
             chunk = footer.chunk(group, leaf)
             if chunk.is_known and chunk.n_values == n_rows and chunk.start >= 4 and chunk.n_bytes > 0:
                 found.append((chunk.start, chunk.start + chunk.n_bytes, name, layout, chunk))
-        result: dict[str, ColumnPages] = {}
+        result: dict[str, ColumnPages | PickedPages] = {}
         if (file := self._local_file()) is not None:
             for _, _, name, layout, chunk in [item for item in found if reads_pages(*item[3:])]:
                 result[name] = ColumnPages(layout, chunk, file, n_rows, path=self.location, name=name)
+            for _, _, name, layout, chunk in [item for item in found if item[2] not in result]:
+                if wanted is not None and len(wanted) * BYTES_PER_ROW < chunk.n_bytes:
+                    picked = PickedPages.of(
+                        layout, chunk, self._source, wanted, path=self.location, name=name
+                    )
+                    if picked is not None:
+                        result[name] = picked
             found = [item for item in found if item[2] not in result]
         found.sort(key=lambda item: item[:2])
         spans: list[list[int]] = []  # start, stop, and the index of the first column chunk after
@@ -307,10 +329,12 @@ class GroupColumns:
         *,
         use_threads: bool,
         views: bool,
+        wanted: Rows | None = None,
     ) -> None:
         self._reader, self._group, self._names = reader, group, names
         self._batch_rows, self._use_threads, self._views = batch_rows, use_threads, views
-        self._pages: dict[str, ColumnPages] | None = None
+        self._wanted = wanted
+        self._pages: dict[str, ColumnPages | PickedPages] | None = None
         self._arrow: list[BatchColumns] = []
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
@@ -331,9 +355,11 @@ class GroupColumns:
         """Whether `column_pages` decodes all of them."""
         return len(self._open()) == len(self._names)
 
-    def _open(self) -> dict[str, ColumnPages]:
+    def _open(self) -> dict[str, ColumnPages | PickedPages]:
         if self._pages is None:
-            self._pages = self._reader.pages_of(self._group, self._names, views=self._views)
+            self._pages = self._reader.pages_of(
+                self._group, self._names, views=self._views, wanted=self._wanted
+            )
             self._read_with_arrow([name for name in self._names if name not in self._pages])
         return self._pages
 

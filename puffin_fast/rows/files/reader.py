@@ -236,8 +236,14 @@ class OpenedFile:
         requested = [name for name in early if name in wanted]
         for number, first, n_rows in self.row_groups:
             with self._reading():
-                deciding = self._columns_of(number, [*early], batch_rows, use_threads=use_threads)
-                others = self._columns_of(number, late, batch_rows, use_threads=use_threads, views=views)
+                columns_of = partial(
+                    self._columns_of,
+                    number,
+                    batch_rows=batch_rows,
+                    use_threads=use_threads,
+                    wanted=None if self._live is None else self._live.few(first, n_rows),
+                )
+                deciding, others = columns_of([*early]), columns_of(late, views=views)
             for start in range(0, n_rows, batch_rows):
                 some = min(batch_rows, n_rows - start)
                 rows, n_live = self._live_rows(first + start, some)
@@ -259,11 +265,20 @@ class OpenedFile:
         return reading(self.path, self.format)
 
     def _columns_of(
-        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+        self,
+        group: int,
+        names: Sequence[str],
+        batch_rows: int,
+        *,
+        use_threads: bool,
+        views: bool = False,
+        wanted: Rows | None = None,
     ) -> Columns | None:
         if not names:
             return None
-        return self._reader.columns(group, names, batch_rows, use_threads=use_threads, views=views)
+        return self._reader.columns(
+            group, names, batch_rows, use_threads=use_threads, views=views, wanted=wanted
+        )
 
     def _live_rows(self, first: int, n_rows: int) -> tuple[Rows | None, int]:
         """The live ones of consecutive rows as indexes, None if all are; and their number."""

@@ -1,0 +1,118 @@
+"""Rows of few pages are those of the whole column chunk, and the other pages are not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast import errors
+from puffin_fast._io.source import Source
+from puffin_fast.rows.files import parquet
+from puffin_fast.rows.files.parquet import ParquetReader
+
+N = 20_000
+
+
+def table() -> pa.Table:
+    rng = np.random.default_rng(5)
+    texts = [f"{n:032x}" for n in rng.integers(0, 10**12, N).tolist()]
+    return pa.table(
+        {
+            "text": pa.array(texts),
+            "some": pa.array([None if at % 7 == 3 else text[-9:] for at, text in enumerate(texts)]),
+            "few": pa.array([text[-1] for text in texts]),
+            "flag": pa.array(rng.integers(0, 2, N).astype(bool)),
+            "n": pa.array(rng.integers(0, 10**9, N)),
+        }
+    )
+
+
+@pytest.fixture
+def every_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small column chunks are read in pages, and numbers are, too, by the code of texts."""
+    monkeypatch.setattr(parquet, "BYTES_PER_ROW", 0)
+    monkeypatch.setattr(parquet, "reads_pages", lambda *_: False)
+
+
+@pytest.fixture
+def n_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    counts: list[int] = []
+    inner = Source.read_at
+
+    def counted(self: Source, offset: int, length: int) -> bytes:
+        counts.append(length)
+        return inner(self, offset, length)
+
+    monkeypatch.setattr(Source, "read_at", counted)
+    return counts
+
+
+def read(path: Path, rows: list[int], *, wanted: bool) -> dict[str, Any]:
+    reader = ParquetReader(PyArrowFileIO(), f"file://{path}")
+    found: dict[str, list[Any]] = {name: [] for name in reader.schema.names}
+    first = 0
+    for group, n_rows in enumerate(reader.group_rows):
+        here = np.array([row - first for row in rows if first <= row < first + n_rows], np.int32)
+        if len(here):
+            columns = reader.columns(
+                group, reader.schema.names, N, use_threads=False, wanted=here if wanted else None
+            )
+            half = n_rows // 2
+            for start, count in ((0, half), (half, n_rows - half)):
+                some = here[(here >= start) & (here < start + count)] - np.int32(start)
+                if len(some):
+                    for name, array in columns.read(start, count, some).items():
+                        found[name] += array.to_pylist()
+        first += n_rows
+    return found
+
+
+@pytest.mark.usefixtures("every_column")
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
+@pytest.mark.parametrize("dictionaries", [True, False])
+def test_rows_of_picked_pages_are_those_of_the_column(
+    tmp_path: Path, version: Any, codec: str, dictionaries: bool
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        table(), path, compression=codec, use_dictionary=dictionaries, data_page_version=version,
+        data_page_size=4096, write_batch_size=500, row_group_size=N // 2, dictionary_pagesize_limit=50_000,
+    )  # fmt: skip
+    rng = np.random.default_rng(7)
+    for count in (1, 2, 40):
+        rows = sorted({0, N - 1, *rng.integers(0, N, count).tolist()})
+        assert read(path, rows, wanted=True) == read(path, rows, wanted=False)
+        assert read(path, rows, wanted=True) == table().take(rows).to_pydict()
+
+
+def test_other_pages_are_not_read(tmp_path: Path, n_read: list[int]) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        table().select(["text"]), path, use_dictionary=False, data_page_size=4096, write_batch_size=100
+    )
+    assert read(path, [N // 2], wanted=True) == table().select(["text"]).take([N // 2]).to_pydict()
+    assert sum(n_read) < path.stat().st_size // 4
+
+
+@pytest.mark.usefixtures("every_column")
+def test_a_damaged_page_is_refused_as_in_the_whole_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        table().select(["text"]), path, use_dictionary=False, compression="none", data_page_size=4096,
+        write_batch_size=100, write_page_checksum=True,
+    )  # fmt: skip
+    data = bytearray(path.read_bytes())
+    at = bytes(data).index(table()["text"][50].as_py().encode())
+    data[at] ^= 1
+    path.write_bytes(data)
+    for wanted in (True, False):
+        with pytest.raises(errors.CorruptDataError):
+            read(path, [50], wanted=wanted)
+    assert read(path, [N - 1], wanted=True) == table().select(["text"]).take([N - 1]).to_pydict()
