@@ -87,10 +87,12 @@ def test_exact_keys_are_deleted_without_reading_a_data_file_or_a_task(
     live, opened = iceberg.scan(table, "id in (7, 838)").count(), list[Any]()
     monkeypatch.setattr(DataFiles, "open", lambda *args: opened.append(args))
     monkeypatch.setattr(Job, "run", lambda *args: opened.append(args))
-    done = ps.delete_keys(keys, table, "id")
+    done = ps.delete_keys(keys, table, "id", job_id="few")
     monkeypatch.undo()
     assert (done.rows_deleted, opened) == (live, [])
     assert live > 0
+    assert len(ps.job_files(table, "few")) == 1
+    assert set(ps.job_files(table, "few")) < set(iceberg.deletes(table)["path"].to_pylist())
     assert not {7, 838} & set(iceberg.scan(table, selected_fields=["id"]).to_arrow()["id"].to_pylist())
 
 
