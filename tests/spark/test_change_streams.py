@@ -17,6 +17,7 @@ from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.spark.session.sessions import pyspark_version
+from puffin_fast.spark.sources import commits
 from puffin_fast.spark.worker.tasks import unpack
 from tests.conftest import require_module
 from tests.iceberg.changelog.states import lines_of
@@ -183,6 +184,29 @@ def test_an_idle_stream_asks_once_in_its_interval(
         for _ in range(49):
             assert reader.latestOffset(position) == position
         assert len(asked) == requests
+
+
+def test_an_idle_stream_of_a_delta_table_lists_its_log_once_in_its_interval(
+    catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = []
+    find = commits.LogListing.of
+
+    def counted(storage: Any) -> Any:
+        listed.append(storage)
+        return find(storage)
+
+    path = made(delta, (catalog, "n"), tmp_path, "d")
+    delta.append(path, rows(1))
+    monkeypatch.setattr(commits.LogListing, "of", counted)
+    for interval, requests in (("3600", 0), ("0", 49)):
+        reader = stream(path=path, poll_interval_s=interval)
+        position = reader.latestOffset(reader.initialOffset())
+        lines(reader, reader.initialOffset(), position)
+        listed.clear()
+        for _ in range(49):
+            assert reader.latestOffset(position) == position
+        assert len(listed) == requests
 
 
 def test_what_the_stream_lost_is_an_error_that_says_what_to_do(

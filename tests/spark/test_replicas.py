@@ -42,10 +42,7 @@ class Replica:
     def __call__(self, df: DataFrame, number: int) -> None:
         self.maybe_fail()
         job = f"replica-{number}"
-        if self.verbs is iceberg:
-            result: Any = ps.upsert(df, self.table, "id", changes=True, job_id=job)
-        else:
-            result = delta.upsert(self.table, df.toArrow(), "id", changes=True, job_id=job)
+        result = ps.upsert(df, self.table, "id", changes=True, job_id=job)
         self.repeated += result.repeated
         self.applied += 1
         self.maybe_fail()

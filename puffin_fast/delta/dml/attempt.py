@@ -25,14 +25,13 @@ from puffin_fast.delta.dml.data_files import (
     row_tracking_columns,
 )
 from puffin_fast.delta.log.commit import Changes, Committed, Job, check_properties, commit, newest
-from puffin_fast.delta.log.protocol import check_rows_writable, is_set
+from puffin_fast.delta.log.protocol import check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.descriptors import path_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.tasks import DeltaTask
-from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
@@ -142,7 +141,7 @@ class DeltaAttempt(Attempt):
 
     @property
     def lineage(self) -> Sequence[str]:
-        return ["_row_id"] if is_set(self._base.configuration, "delta.enableRowTracking") else []
+        return ["_row_id"] if self._staged.tracks_rows else []
 
     def plan(self, matcher: Matcher) -> Sequence[DeltaTask]:
         return plan_files(self.table, matcher, case_sensitive=matcher.case_sensitive, metrics=True).tasks
@@ -166,7 +165,7 @@ class DeltaAttempt(Attempt):
         return self.table.reader_factory(matcher, case_sensitive=matcher.case_sensitive)
 
     def loader(self) -> DeleteLoader:
-        return DeleteLoader(self.storage, codec.decode)
+        return self._staged.loader()
 
     def writer(self, purpose: Purpose) -> DeltaWriter:
         return DeltaWriter(self, purpose)

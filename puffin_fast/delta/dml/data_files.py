@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,12 +81,15 @@ class DataFileWriter:
         created: gets the paths of all files that were begun, below the table.
         written: those of this object.
         target_bytes: size of the rows in memory at which another file begins; None: the caller divides the rows.
+        name: returns the path of the next data file, below the table; by default it is a new one in the folder of its
+            partition.
     """
 
     table: DeltaTable
     created: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
     target_bytes: int | None = TARGET_FILE_SIZE
+    name: Callable[[], str] | None = None
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -187,8 +190,11 @@ class DataFileWriter:
 
     def _write(self, rows: pa.Table, partition: Mapping[str, str | None], folder: str) -> DataFile:
         storage = self._snapshot.storage
-        folder += "" if self._is_mapped else partition_folder(partition)
-        path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        if self.name is None:
+            folder += "" if self._is_mapped else partition_folder(partition)
+            path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        else:
+            path = self.name()
         buffer = pa.BufferOutputStream()
         pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True)
         data, base = buffer.getvalue(), self._snapshot

@@ -7,7 +7,7 @@ or wider than the rows (`tightBounds`).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import NestedField, StructType
 
 from puffin_fast.delta.log.actions import partition_column
+from puffin_fast.delta.log.protocol import is_set
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.read.pruning import Pruner
 from puffin_fast.delta.read.schema import ROW_TRACKING, TableSchema
@@ -26,6 +27,7 @@ from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
+from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.files.metadata_columns import MetadataColumn
 from puffin_fast.rows.filters.filters import Matcher, RowFilter
 from puffin_fast.rows.scan.file_reader import FileReader, ReaderFactory
@@ -57,6 +59,23 @@ class DeltaTable:
         """
         schema = TableSchema.of(snapshot, columns)
         return cls(snapshot, schema, schema.metadata(snapshot.root))
+
+    def without_files(self) -> DeltaTable:
+        """The version as executors need it: without files and history."""
+        snapshot = self.snapshot
+        bare = Snapshot(
+            snapshot.storage, snapshot.version, snapshot.protocol, snapshot.metadata, pa.table({})
+        )
+        return replace(self, snapshot=bare)
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Whether rows have row ids."""
+        return is_set(self.snapshot.configuration, "delta.enableRowTracking")
+
+    def loader(self) -> DeleteLoader:
+        """Loads the positions that are deleted already."""
+        return DeleteLoader(self.snapshot.storage, codec.decode)
 
     def reader(
         self,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from puffin_fast.iceberg.commit.job import open_table
-from puffin_fast.iceberg.commit.request import Request, repeated
+from puffin_fast.iceberg.commit.request import Committed, Request, repeated
+from puffin_fast.iceberg.dml.upsert import UpsertResult
 from puffin_fast.iceberg.plan.delete_index import FileTask
-from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg.plan.files import plan_files, plan_snapshot
 from puffin_fast.spark.table.delta import DeltaDelete
-from puffin_fast.spark.table.iceberg_jobs import DeleteJob
+from puffin_fast.spark.table.iceberg_jobs import DeleteJob, Replaced
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.scan import is_delta, scan
 
@@ -20,6 +21,26 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.rows.deletes.outcome import Outcome
+    from puffin_fast.rows.keys.keys import KeyBounds, Keys
+
+
+class IcebergPart(Job):
+    """One run of a job on an Iceberg table."""
+
+    def replaced(
+        self, outcomes: Iterable[Outcome], bounds: KeyBounds, names: Sequence[str], metrics: Mapping[str, int]
+    ) -> Replaced:
+        """The changes of an upsert: deletes, and the data files that executors wrote.
+
+        Args:
+            outcomes: the deletes.
+            bounds: of the keys; data files of concurrent commits that may have rows in them are searched.
+            names, metrics: only Delta's history has them.
+        """
+        written = self.changes(outcomes, bounds.may_match(self.table.schema()))
+        return Replaced.of(written, self.data_files, frozenset(file.path for file in self.matched))
 
 
 class IcebergDelete(DeleteJob):
@@ -47,9 +68,40 @@ class IcebergDelete(DeleteJob):
         """Whether the branch's history has the job id."""
         return repeated(self.table, self.request) is not None
 
-    def part(self, *, dry_run: bool) -> Job:
-        """Returns one run of the job."""
-        return Job(self.table, self.request.job_id, dry_run=dry_run)
+    def part(self, *, dry_run: bool, kind: str = "delete") -> IcebergPart:
+        """Returns one run of the job; `kind` is what it does, one word."""
+        return IcebergPart(self.table, self.request.job_id, kind, dry_run=dry_run)
+
+    def check_rows(self) -> None:
+        """Rows can be written to any table."""
+
+    def check_schema(self, schema: Schema) -> None:
+        """Any version: the job's table keeps its columns."""
+
+    def matching(
+        self, base: Snapshot | None, bounds: KeyBounds, keys: Callable[[], Keys | None]
+    ) -> Sequence[FileTask]:
+        """The data files of a snapshot that may have some keys.
+
+        Args:
+            base: the snapshot.
+            bounds: of the keys.
+            keys: returns the keys, if they are few enough to be looked up in an index.
+        """
+        if base is None:
+            return []
+        few = keys() if self.is_indexed(base) else None
+        files = plan_snapshot(self.table, base, self.schema(), few or bounds, metrics=True).tasks
+        return files if few is None else self.narrowed(files, base, few)
+
+    def upserted(
+        self, planned: Replaced | None, committed: Committed | None, counts: Mapping[str, int]
+    ) -> UpsertResult:
+        """The result of an upsert; `counts` are of given rows."""
+        planned = planned or Replaced()
+        result = self.result(planned.written, committed)
+        facts: dict[str, Any] = {**counts, **planned.facts(result)}
+        return UpsertResult(rows_deleted=result.rows_deleted, **facts)
 
     def tasks(self, base: Snapshot | None) -> Sequence[FileTask]:
         """The data files of a snapshot."""

@@ -10,20 +10,21 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from urllib.parse import unquote
 
 from puffin_fast import delta
 from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written, actions_of
-from puffin_fast.delta.log.commit import Changes, OnConflict, commit
+from puffin_fast.delta.dml.data_files import row_tracking_columns
+from puffin_fast.delta.log.commit import Changes, Committed, OnConflict, commit
 from puffin_fast.delta.log.commit import Job as DeleteId
-from puffin_fast.delta.log.protocol import check_deletable
+from puffin_fast.delta.log.protocol import check_deletable, check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
-from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
@@ -63,11 +64,13 @@ class DeletePlan:
         written: the new vectors; in a dry run only their counts.
         changes: to commit; None in a dry run, or if there is no row to delete.
         rows_dangling: number of given rows whose path is not a data file of the table, if the job skips them.
+        data_files: number of new data files.
     """
 
     written: Written = field(default_factory=Written)
     changes: Changes | None = None
     rows_dangling: int = 0
+    data_files: int = 0
 
     @classmethod
     def of(
@@ -101,6 +104,15 @@ class DeletePlan:
             looks_at_rows,
         )
         return cls(written, changes, rows_dangling)
+
+
+class _Plan(Protocol):
+    @property
+    def changes(self) -> Changes | None: ...
+
+
+Planned = TypeVar("Planned", bound=_Plan)
+"""The changes to commit, and what the job's result needs."""
 
 
 class DeltaDelete:
@@ -144,13 +156,27 @@ class DeltaDelete:
         """Whether the log has the job id."""
         return self._job.is_done(self.base.snapshot.transactions, self.storage.root)
 
-    def part(self, *, dry_run: bool) -> DeltaJob:
-        """Returns one run of the job."""
-        return DeltaJob(self, dry_run=dry_run)
+    def part(self, *, dry_run: bool, kind: str = "delete") -> DeltaJob:
+        """Returns one run of the job; `kind` is what it does, one word."""
+        return DeltaJob(self, dry_run=dry_run, kind=kind)
+
+    def check_rows(self) -> None:
+        """Refuses tables to which rows cannot be written.
+
+        Raises:
+            UnsupportedError: the table has constraints, or columns whose values other engines compute.
+        """
+        base = self.base.snapshot
+        check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
 
     def tasks(self, base: object) -> list[Task]:
         """The data files of the current attempt."""
         self._tasks = plan_files(self.base).tasks
+        return list(self._tasks)
+
+    def matching(self, base: object, bounds: Matcher, keys: Callable[[], object]) -> list[Task]:
+        """The data files of the current attempt that bounds of keys do not exclude."""
+        self._tasks = plan_files(self.base, bounds, metrics=True).tasks
         return list(self._tasks)
 
     def conflict_filter(self, bound: Matcher) -> Callable[[Any], bool]:
@@ -163,18 +189,7 @@ class DeltaDelete:
         on_conflict: OnConflict,
     ) -> DeltaDeleteResult:
         """Plans and commits, with retries; as `DeleteJob.run`."""
-
-        def attempt(base: Snapshot) -> DeletePlan:
-            self.base = DeltaTable.of(base)
-            return plan(base)
-
-        planned, committed = commit(
-            self.storage,
-            attempt,
-            on_conflict=on_conflict,
-            job=self._job,
-            snapshot_properties=self.request.snapshot_properties,
-        )
+        planned, committed = self.commit(plan, on_conflict)
         planned = planned or DeletePlan()
         written = planned.written
         return DeltaDeleteResult(
@@ -189,6 +204,51 @@ class DeltaDelete:
             attempts=committed.attempts,
             repeated=committed.repeated,
             rows_dangling=planned.rows_dangling,
+        )
+
+    def commit(
+        self, plan: Callable[[Any], Planned], on_conflict: OnConflict
+    ) -> tuple[Planned | None, Committed]:
+        """Plans and commits; returns the last plan and the commit, as `commit`."""
+
+        def attempt(base: Snapshot) -> Planned:
+            self.base = DeltaTable.of(base)
+            return plan(base)
+
+        return commit(
+            self.storage,
+            attempt,
+            on_conflict=on_conflict,
+            job=self._job,
+            snapshot_properties=self.request.snapshot_properties,
+        )
+
+    def check_schema(self, schema: Schema) -> None:
+        """Refuses a version whose columns are not those that a job was prepared for.
+
+        Raises:
+            UnsupportedError: they differ.
+        """
+        if self.schema() != schema:
+            raise UnsupportedError(
+                f"{self.base.snapshot.root}: version {self.base.snapshot.version} changed the columns; run it again"
+            )
+
+    def upserted(
+        self, planned: DeletePlan | None, committed: Committed, counts: Mapping[str, int]
+    ) -> delta.UpsertResult:
+        """The result of an upsert; `counts` are of given rows."""
+        planned = planned or DeletePlan()
+        return delta.UpsertResult(
+            version=committed.version,
+            rows_deleted=planned.written.rows,
+            data_files_written=planned.data_files,
+            vectors_written=planned.written.vectors,
+            n_bytes=planned.written.n_bytes,
+            seconds=time.perf_counter() - self.started,
+            attempts=committed.attempts,
+            repeated=committed.repeated,
+            **counts,
         )
 
     def run_filter(
@@ -225,10 +285,7 @@ class DeltaDelete:
         schema = self.schema()
 
         def plan(base: Snapshot) -> DeletePlan:
-            if self.schema() != schema:
-                raise UnsupportedError(
-                    f"{base.root}: version {base.version} changed the columns; run it again"
-                )
+            self.check_schema(schema)
             self._tasks = plan_files(self.base, bound, case_sensitive=case_sensitive, metrics=True).tasks
             return work(list(self._tasks), self.conflict_filter(bound))  # type: ignore[no-any-return]
 
@@ -242,25 +299,21 @@ class DeltaDelete:
 class DeltaJob(Job):
     """One run of a delete from a Delta table."""
 
-    def __init__(self, job: DeltaDelete, *, dry_run: bool = False) -> None:
+    def __init__(self, job: DeltaDelete, *, dry_run: bool = False, kind: str = "delete") -> None:
         self._delete = job
-        self.name = run_name(job.request.job_id, "delete")
+        self.name = run_name(job.request.job_id, kind)
         self.place = Place(
             f"{job.storage.root}/{self.name}", self.name, TARGET_FILE_SIZE, dry_run, records=True
         )
         self.dangling = 0
-        self.entries, self.superseded, self.saved = [], {}, []
+        self.n_inserted = 0
+        self.entries, self.superseded, self.saved, self.data_files, self.matched = [], {}, [], [], []
 
     def _target(self) -> Target:
         base = self._delete.base
-        return Target(
-            base.snapshot.storage,
-            without_history(base.metadata),
-            self.place,
-            by_name=base.schema.by_name,
-            cast=widened,
-            decode=codec.decode,
-        )
+        metadata = without_history(base.metadata)
+        bare = replace(base.without_files(), metadata=metadata)
+        return Target(base.snapshot.storage, metadata, self.place, bare)
 
     def listing(self) -> Any:
         """The filesystem that lists the folder of its files."""
@@ -268,15 +321,57 @@ class DeltaJob(Job):
 
     def changes(self, outcomes: Iterable[Outcome], conflict_filter: Any = None) -> Any:
         """The changes that a delete commits; with ``dry_run`` only their counts."""
+        written = self._written(outcomes)
+        if self.place.dry_run:
+            return DeletePlan(written, rows_dangling=self.dangling)
+        return DeletePlan.of(
+            self._delete.base.snapshot,
+            written,
+            predicate=self._delete.predicate,
+            looks_at_rows=conflict_filter is not None,
+            rows_dangling=self.dangling,
+        )
+
+    def replaced(
+        self, outcomes: Iterable[Outcome], bounds: Any, names: Sequence[str], metrics: Mapping[str, int]
+    ) -> DeletePlan:
+        """The changes of an upsert: deletes, and the data files that executors wrote.
+
+        The change data feed is left to readers, which find it in the added and removed files.
+
+        Args:
+            outcomes: the deletes.
+            bounds: of the keys; all rows of concurrent commits are searched for them.
+            names: the columns of the key.
+            metrics: for the table's history.
+        """
+        written, base = self._written(outcomes), self._delete.base.snapshot
+        if self.place.dry_run:
+            return DeletePlan(written)
+        actions, touched = actions_of(base, written) if written.changes else ([], frozenset[str]())
+        adds: list[Any] = self.data_files
+        changes = Changes(
+            [*actions, *adds],
+            "MERGE",
+            touched,
+            (*written.files, *(unquote(add["add"]["path"]) for add in adds)),
+            {"predicate": json.dumps(list(names))},
+            metrics,
+            looks_at_rows=True,
+            looks_at_appends=True,
+            keeps_row_ids=row_tracking_columns(base) is not None,
+        )
+        return DeletePlan(written, changes, data_files=len(adds))
+
+    def _written(self, outcomes: Iterable[Outcome]) -> Written:
         tasks, sizes, written = self._delete.task_of(), dict[str, int](), Written()
         base, outcomes = self._delete.base.snapshot, list(outcomes)
         try:
             for drops in {outcome.drops for outcome in outcomes}:
                 check_deletable(base.protocol, base.configuration, base.root, by_vector=not drops)
         except UnsupportedError:
-            for path in {outcome.vector.path for outcome in outcomes if outcome.vector is not None}:
-                if not self.place.dry_run:
-                    base.storage.remove(f"{self.name}/{path.rpartition('/')[2]}")
+            if not self.place.dry_run:
+                self.remove_files()
             raise
         for outcome in outcomes:
             task, vector = tasks[outcome.task.data.file_path], outcome.vector
@@ -286,17 +381,10 @@ class DeltaJob(Job):
                 written.merged += task.vector is not None
             found = NewDeletes(task, None, outcome.n_new)
             written.changes.append((found, None if vector is None else self._descriptor(vector)))
-        if self.place.dry_run:
-            return DeletePlan(written, rows_dangling=self.dangling)
-        written.n_bytes = sum(sizes.values())
-        written.files = [f"{self.name}/{path.rpartition('/')[2]}" for path in sizes]
-        return DeletePlan.of(
-            base,
-            written,
-            predicate=self._delete.predicate,
-            looks_at_rows=conflict_filter is not None,
-            rows_dangling=self.dangling,
-        )
+        if not self.place.dry_run:
+            written.n_bytes = sum(sizes.values())
+            written.files = [f"{self.name}/{path.rpartition('/')[2]}" for path in sizes]
+        return written
 
     def _descriptor(self, vector: Any) -> dict[str, Any]:
         name = uuid.UUID(vector.path.rpartition("/deletion_vector_")[2].removesuffix(".bin"))

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._run.arguments import check_flags
+from puffin_fast.delta.dml.upsert import UpsertResult as DeltaUpsertResult
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.upsert import UpsertResult
-from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.keys.keys import KeyBounds
 from puffin_fast.rows.match.change_feed import ChangeFeed
@@ -29,8 +28,8 @@ from puffin_fast.rows.match.matching import check_clauses, fit, written_schema
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
+from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delete_keys import key_ends, sent_keys
-from puffin_fast.spark.table.iceberg_jobs import DeleteJob, Replaced, open_job
 from puffin_fast.spark.table.job import (
     MAIN,
     Job,
@@ -50,18 +49,17 @@ from puffin_fast.verbs.upsert import columns_to_set
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import NestedField
     from pyspark.sql import Column, DataFrame
 
-    from puffin_fast.iceberg.plan.delete_index import FileTask
+    from puffin_fast.rows.tasks import Task
 
 _BODIES = "puffin_fast.spark.worker.upsert"
 
 
 def upsert(
     data_df: DataFrame,
-    table: Table,
+    table: Table | Any,
     join_cols: str | Sequence[str] | None = None,
     *,
     when_matched_update_all: bool = True,
@@ -77,8 +75,8 @@ def upsert(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-) -> UpsertResult:
-    """`puffin_fast.iceberg.upsert` on executors, for the rows of a DataFrame.
+) -> UpsertResult | DeltaUpsertResult:
+    """`puffin_fast.iceberg.upsert` or `puffin_fast.delta.upsert` on executors, for the rows of a DataFrame.
 
     The given rows are computed once, and kept in files of the job until it ends. Spark joins their keys with the key
     columns of the data files between the lowest and the highest key; the given rows are then shuffled to the data files
@@ -89,7 +87,9 @@ def upsert(
         data_df: rows with all columns of the table, because whole rows are replaced (but see `update_columns` there);
             their values must fit the table's columns exactly. UUIDs may be text. Spark has no values for times and
             nanoseconds.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
+            a URI, or deltalake's `DeltaTable`. A Delta table has no identifier fields, so that `join_cols` is needed,
+            and no branches. Its change data feed has an updated row as a delete and an insert.
         join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns: as in
             `puffin_fast.iceberg.upsert`.
         delete_column, order_column, duplicate_keys, branch, on_conflict, job_id, snapshot_properties, dry_run: as in
@@ -98,11 +98,11 @@ def upsert(
             ``_change_ordinal`` and ``_commit_version`` each key must be given once.
 
     Returns:
-        The same result as `puffin_fast.iceberg.upsert`.
+        The same result as `puffin_fast.iceberg.upsert` or `puffin_fast.delta.upsert`.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
-        PuffinFastError: in the cases of `puffin_fast.iceberg.upsert`.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.upsert` and `puffin_fast.delta.upsert`.
 
     Examples:
         >>> rows = spark.createDataFrame([(1, 9, 1.0), (200, 9, 2.0)], "id long, customer long, price double")
@@ -123,24 +123,18 @@ def upsert(
     request = Request(
         verb="upsert", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
-    job = open_job(table, request)
-    columns = columns_to_set(job.table.schema(), update_columns, join_cols, update=update)
+    job = start(table, request)
+    columns = columns_to_set(job.schema(), update_columns, join_cols, update=update)
     needed = None if insert or (update and columns is None) else columns or ()
     given = _Given.of(data_df, job, join_cols, needed, feed)
     with ExitStack() as held:
         plan = _Upsert(job, given, held, update, insert, update and skip_unchanged, columns, refused, dry_run)
         planned, committed = job.commit(plan.on, on_conflict)
     planned = planned or _Planned()
-    result = job.result(planned.replaced.written, committed)
-    return UpsertResult(
-        rows_updated=planned.updated,
-        rows_inserted=planned.inserted,
-        rows_unchanged=planned.unchanged,
-        rows_deleted=result.rows_deleted,
-        keys_deleted=planned.deleted,
-        rows_superseded=0 if result.repeated or plan.cached is None else plan.cached.n_superseded,
-        **planned.replaced.facts(result),
-    )
+    counts = dict(planned.counts)
+    if plan.cached is not None and not (committed is not None and committed.repeated):
+        counts["rows_superseded"] = plan.cached.n_superseded
+    return job.upserted(planned.replaced, committed, counts)  # type: ignore[arg-type]
 
 
 def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeFeed]:
@@ -162,15 +156,12 @@ def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeF
 class _Planned:
     """An upsert planned on one head: the counts of given rows, and what was written."""
 
-    updated: int = 0
-    inserted: int = 0
-    unchanged: int = 0
-    deleted: int = 0
-    replaced: Replaced = field(default_factory=Replaced)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    replaced: Any = None
 
     @property
-    def changes(self) -> Changes:
-        return self.replaced.changes
+    def changes(self) -> Any:
+        return self.replaced and self.replaced.changes
 
 
 @dataclass(frozen=True)
@@ -183,6 +174,7 @@ class _Given:
         fields: names and fields of the key's columns.
         feed: the columns of the caller's rows that say which delete their key, and which is the last of its key.
         wanted: the columns that are written, and the key columns.
+        schema: of the table.
     """
 
     rows: DataFrame
@@ -190,12 +182,13 @@ class _Given:
     fields: list[tuple[str, NestedField]]
     feed: ChangeFeed
     wanted: Schema
+    schema: Schema
 
     @classmethod
     def of(
         cls,
         data_df: DataFrame,
-        job: DeleteJob,
+        job: AnyDeleteJob,
         join_cols: str | Sequence[str] | None,
         columns: Collection[str] | None,
         feed: ChangeFeed,
@@ -204,11 +197,12 @@ class _Given:
 
         Raises:
             InvalidInputError: a column is missing, is not in the table or is given twice, or its type does not fit.
+            UnsupportedError: rows cannot be written to the table.
             NotFoundError: a key column or a column of the feed does not exist.
         """
         from pyspark.sql import functions
 
-        schema = job.table.schema()
+        schema = job.schema()
         fields = key_fields(schema, join_cols)
         wanted = written_schema(schema, fields, columns)
         none = data_df.limit(0).toArrow()
@@ -221,13 +215,14 @@ class _Given:
             return functions.col("`" + name.replace("`", "``") + "`")
 
         given = set(none.column_names)
+        job.check_rows()
         names = [field.name for field in wanted.fields if field.name in given]
         selected = [column(name).alias(f"c{at}") for at, name in enumerate(names)]
         deletes = functions.lit(False) if feed.delete_column is None else column(feed.delete_column)
         selected.append(deletes.alias(DELETES))
         if feed.order_column is not None:
             selected.append(column(feed.order_column).alias(ORDER))
-        return cls(data_df.select(*selected), names, fields, feed, wanted)
+        return cls(data_df.select(*selected), names, fields, feed, wanted, schema)
 
     @property
     def own(self) -> list[str]:
@@ -288,7 +283,7 @@ class _Cached:
 class _Upsert:
     """An upsert that can be planned on any head; the given rows are computed on the first one only."""
 
-    job: DeleteJob
+    job: AnyDeleteJob
     given: _Given
     held: ExitStack
     update: bool
@@ -299,55 +294,49 @@ class _Upsert:
     dry_run: bool
     cached: _Cached | None = None
 
-    def on(self, base: Snapshot | None) -> _Planned:
+    def on(self, base: Any) -> _Planned:
         """Writes the deletes and the new rows of one commit."""
-        table, given = self.job.table, self.given
-
-        def run() -> Job:
-            return Job(table, self.job.request.job_id, "upsert", dry_run=self.dry_run)
-
+        job, given = self.job, self.given
+        job.check_schema(given.schema)
+        job.check_rows()
         if self.cached is None:
-            self.cached = _Cached(given, run(), self.held)
+            self.cached = _Cached(given, job.part(dry_run=self.dry_run, kind="upsert"), self.held)
         if self.cached.is_empty:
             return _Planned()
-        part, bounds = run(), KeyBounds.between(table.metadata, given.fields, self.cached.ends)
-        schema = table.schema()
-        tasks: Sequence[FileTask] = []
-        if base is not None:
-            keys = None
-            if self.job.is_indexed(base):
-                keys = sent_keys(self.cached.rows.select(*given.keys), given.fields, table.metadata)
-            files = plan_snapshot(table, base, schema, keys or bounds, metrics=True).tasks
-            if keys is not None:
-                files = self.job.narrowed(files, base, keys)
-            tasks = [without_metrics(task) for task in files]
+        part = job.part(dry_run=self.dry_run, kind="upsert")
+        bounds = KeyBounds.between(job.metadata, given.fields, self.cached.ends)
+        keys = self.cached.rows.select(*given.keys)
+        found = job.matching(base, bounds, lambda: sent_keys(keys, given.fields, job.metadata))
+        tasks: Sequence[Task] = [without_metrics(task) for task in found]
         with ExitStack() as held:
             outcomes = part.run(
                 self._report(self.cached.rows, part, tasks, bounds, held),
                 {task.data.file_path: task for task in tasks},
             )
-        written = part.changes(outcomes, bounds.may_match(schema))
-        matched = frozenset(file.path for file in part.matched)
-        replaced = Replaced.of(written, part.data_files, matched)
+        names = [name for name, _ in given.fields]
         duplicates = sum((file.duplicates for file in part.matched), DuplicateKeys())
         if self.refused and duplicates.n_keys:
-            table.created += replaced.changes.new_files  # the job removes them
-            duplicates.refuse(name for name, _ in given.fields)
+            part.remove_files()
+            duplicates.refuse(names)
         several: dict[int, bool] = {}
         for file in part.matched:
             for key, is_updated in file.several.items():
                 several[key] = several.get(key, False) or is_updated
         n_updated = sum(several.values())
-        return _Planned(
-            updated=sum(file.n_updated for file in part.matched) + n_updated,
-            inserted=part.n_inserted,
-            unchanged=sum(file.n_unchanged for file in part.matched) + len(several) - n_updated,
-            deleted=sum(file.n_deleted for file in part.matched),
-            replaced=replaced,
-        )
+        counts = {
+            "rows_updated": sum(file.n_updated for file in part.matched) + n_updated,
+            "rows_inserted": part.n_inserted,
+            "rows_unchanged": sum(file.n_unchanged for file in part.matched) + len(several) - n_updated,
+            "keys_deleted": sum(file.n_deleted for file in part.matched),
+        }
+        metrics = {"Updated": "rows_updated", "Inserted": "rows_inserted"}
+        if given.feed.delete_column is not None:
+            metrics["Deleted"] = "keys_deleted"
+        history = {f"numTargetRows{what}": counts[name] for what, name in metrics.items()}
+        return _Planned(counts, part.replaced(outcomes, bounds, names, history))
 
     def _report(
-        self, rows: DataFrame, part: Job, tasks: Sequence[FileTask], bounds: KeyBounds, held: ExitStack
+        self, rows: DataFrame, part: Job, tasks: Sequence[Task], bounds: KeyBounds, held: ExitStack
     ) -> DataFrame:
         """The Spark job that replaces and inserts, as rows of `REPORT`."""
         given, target = self.given, part.target()
@@ -375,7 +364,7 @@ class _Upsert:
         new = new.join(matches.select(*given.keys), given.keys, "left_anti").select(*given.own)
         return report.unionAll(mapped(new, insert, REPORT))
 
-    def _matches(self, rows: DataFrame, part: Job, tasks: Sequence[FileTask], bounds: KeyBounds) -> DataFrame:
+    def _matches(self, rows: DataFrame, part: Job, tasks: Sequence[Task], bounds: KeyBounds) -> DataFrame:
         """The rows of the table that have a given key: the key's columns, and those of `MATCH`."""
         from pyspark.sql import Window, functions
 

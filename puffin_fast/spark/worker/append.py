@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from puffin_fast._run.groups import split_by_size
-from puffin_fast.iceberg.dml.attempt import write_new_rows
 from puffin_fast.rows.keys.key_columns import column_of
 from puffin_fast.rows.keys.transforms import partition_values
-from puffin_fast.spark.worker.data_files import TaskTable, data_file_rows
+from puffin_fast.spark.worker.data_files import new_rows
 from puffin_fast.spark.worker.given import Given
 from puffin_fast.spark.worker.keys import for_spark
 from puffin_fast.spark.worker.rows import INSERTED, ReportRow, report_rows
@@ -22,7 +20,6 @@ from puffin_fast.spark.worker.tasks import Target, unpack
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField
 
-    from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.rows.rewrite.row_order import RowOrder
 
 Batches = Iterator[pa.RecordBatch]
@@ -80,8 +77,9 @@ def append(batches: Batches, *, target: bytes, columns: Sequence[str], order: by
         InvalidInputError: a value does not fit its column.
     """
     part: Target = unpack(target)
-    given, rows_in, table = Given(part, columns, whole=True), unpack(order), TaskTable(part)
-    stream = part.metadata.spec().is_unpartitioned() and rows_in is None
+    given, writer = Given(part, columns, whole=True), new_rows(part)
+    rows_in: RowOrder | None = unpack(order)
+    stream = part.delta is None and part.metadata.spec().is_unpartitioned() and rows_in is None
     n_rows = 0
 
     def fitted(group: Batches) -> Batches:
@@ -96,9 +94,9 @@ def append(batches: Batches, *, target: bytes, columns: Sequence[str], order: by
             for _ in rows:
                 pass
         elif stream:
-            yield from data_file_rows(write_new_rows(table, _reader(rows)))
+            yield from writer.write(_reader(rows))
         else:
-            yield from data_file_rows(_in_order(table, pa.Table.from_batches(rows), rows_in))
+            yield from writer.write(pa.Table.from_batches(rows), order=rows_in)
     yield from report_rows([ReportRow(INSERTED, n_rows=n_rows)])
 
 
@@ -115,10 +113,3 @@ def _groups(batches: Batches, *, stream: bool) -> Iterator[Batches]:
 def _reader(batches: Batches) -> pa.RecordBatchReader:
     first = next(batches)
     return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
-
-
-def _in_order(table: TaskTable, rows: pa.Table, order: RowOrder | None) -> list[ManifestEntry]:
-    if order is None:
-        return write_new_rows(table, rows)
-    entries = write_new_rows(table, rows.take(order.indices(rows)))
-    return [replace(entry, sort_order_id=order.order_id) for entry in entries]

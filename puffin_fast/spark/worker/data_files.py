@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider
 
+from puffin_fast.iceberg.dml.attempt import write_new_rows
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter
 from puffin_fast.spark.worker.rows import DATA_FILE, GROUP, ReportRow, report_rows
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
@@ -19,7 +21,8 @@ from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey
 
-    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.delta.read.plan import DeltaTable
+    from puffin_fast.rows.rewrite.row_order import RowOrder
 
 FIRST = 1_000_000
 """The number of a task's first data file: the delete files of the task have lower ones."""
@@ -50,9 +53,75 @@ class _Locations(LocationProvider):
         return self._path_of(next(self._numbers))
 
 
-def data_file_rows(entries: Iterable[ManifestEntry]) -> Iterator[pa.RecordBatch]:
-    """Rows of `REPORT` for new data files."""
-    return report_rows([ReportRow(DATA_FILE, path=e.file_path, entry=pickle.dumps(e)) for e in entries])
+class NewRows(Protocol):
+    """Writes the new rows of a task."""
+
+    def write(
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        row_ids: pa.Array | pa.ChunkedArray | None = None,
+        order: RowOrder | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Writes rows to data files.
+
+        Args:
+            rows: all columns of the table.
+            row_ids: for each row the id of the row that it replaces, else null; None: no row replaces another.
+            order: of the rows in a data file.
+
+        Yields:
+            rows of `REPORT`.
+        """
+
+
+def new_rows(target: Target) -> NewRows:
+    """Returns what writes the new rows of a task: one object, which does not repeat a name."""
+    return _IcebergRows(target) if target.delta is None else _DeltaRows(target, target.delta)
+
+
+class _IcebergRows:
+    def __init__(self, target: Target) -> None:
+        self._table = TaskTable(target)
+
+    def write(
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        row_ids: pa.Array | pa.ChunkedArray | None = None,
+        order: RowOrder | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        if order is None:
+            entries = write_new_rows(self._table, rows, row_ids)
+        else:
+            entries = write_new_rows(self._table, rows.take(order.indices(rows)))
+            entries = [replace(entry, sort_order_id=order.order_id) for entry in entries]
+        return report_rows([ReportRow(DATA_FILE, path=e.file_path, entry=pickle.dumps(e)) for e in entries])
+
+
+class _DeltaRows:
+    def __init__(self, target: Target, table: DeltaTable) -> None:
+        from puffin_fast.delta.dml.data_files import DataFileWriter
+
+        self._snapshot = table.snapshot
+        path_of, numbers = target.place.paths(".parquet"), itertools.count(FIRST)
+        start = f"{table.snapshot.root}/"
+        self._writer = DataFileWriter(table, name=lambda: path_of(next(numbers)).removeprefix(start))
+
+    def write(
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        row_ids: pa.Array | pa.ChunkedArray | None = None,
+        order: RowOrder | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        from puffin_fast.delta.dml.data_files import row_tracking_columns
+
+        assert order is None, "Delta tables have no sort order"
+        assert isinstance(rows, pa.Table)
+        extra = None if row_ids is None else row_tracking_columns(self._snapshot, row_ids)
+        n_earlier = len(self._writer.written)
+        adds = self._writer.write(rows, extra)
+        paths = [f"{self._snapshot.root}/{path}" for path in self._writer.written[n_earlier:]]
+        pairs = zip(paths, adds, strict=True)
+        return report_rows([ReportRow(DATA_FILE, path=path, entry=pickle.dumps(add)) for path, add in pairs])
 
 
 def rewrite(

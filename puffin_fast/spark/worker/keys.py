@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.keys.key_columns import key_schema, keys_of_batch, normalize_floats
 from puffin_fast.spark.worker.combine import combine
 from puffin_fast.spark.worker.rows import partial_rows
@@ -111,7 +110,7 @@ def candidates(
     matcher: KeyBounds = unpack(bounds)
     finder = table.finder(matcher)
     names = [*(f"k{at}" for at in range(len(matcher.field_ids))), "file", "pos"]
-    loader = DeleteLoader(table.io, table.decode)
+    loader = table.loader()
     for number, task in items_of(batches):
         dead = loader.of(task) if live and (task.vector or task.position_deletes) else PositionBitmap()
         for positions, keep, columns in finder.matches(task):

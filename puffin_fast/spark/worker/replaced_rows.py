@@ -11,17 +11,14 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.iceberg.dml.attempt import write_new_rows
 from puffin_fast.rows.filters.filters import RowFilter
-from puffin_fast.rows.scan.file_reader import reader_factory
 from puffin_fast.rows.scan.located_rows import located_batches
-from puffin_fast.spark.worker.data_files import data_file_rows
+from puffin_fast.spark.worker.data_files import new_rows
 from puffin_fast.spark.worker.tasks import deleted
 
 if TYPE_CHECKING:
     from puffin_fast.rows.deletes.outcome import NewDeletes
     from puffin_fast.rows.tasks import Task
-    from puffin_fast.spark.worker.data_files import TaskTable
     from puffin_fast.spark.worker.tasks import Target
 
 
@@ -46,7 +43,7 @@ def by_places(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, pa.Table
         yield files[start], rows.slice(start, stop - start)
 
 
-def rows_at(table: TaskTable, task: Task, positions: np.ndarray) -> tuple[pa.Table, pa.Array]:
+def rows_at(table: Target, task: Task, positions: np.ndarray) -> tuple[pa.Table, pa.Array]:
     """Returns the live rows of a data file at some positions, which ascend, and their row ids.
 
     Raises:
@@ -54,11 +51,11 @@ def rows_at(table: TaskTable, task: Task, positions: np.ndarray) -> tuple[pa.Tab
     """
     metadata = table.metadata
     fields = metadata.schema().fields
-    names = ["_row_id"] if metadata.format_version > 2 else []
+    names = table.lineage
     every = RowFilter.bind(AlwaysTrue(), metadata.schema())
     found = [
         batch.filter(pc.is_in(batch.column(len(fields)), pa.array(positions)))
-        for _, batch in located_batches(reader_factory(table, every), fields, [task], names, threads=1)
+        for _, batch in located_batches(table.reader_factory(every), fields, [task], names, threads=1)
     ]
     rows = pa.Table.from_batches(found)
     if rows.num_rows != len(positions):
@@ -70,9 +67,9 @@ def rows_at(table: TaskTable, task: Task, positions: np.ndarray) -> tuple[pa.Tab
 
 
 def write_replaced(
-    part: Target, table: TaskTable, deletes: Iterable[NewDeletes], rows: pa.Table, row_ids: Any
+    part: Target, deletes: Iterable[NewDeletes], rows: pa.Table, row_ids: Any
 ) -> Iterator[pa.RecordBatch]:
     """Writes the deletes of old rows, and the new rows unless in a dry run; yields rows of `REPORT`."""
     yield from deleted(deletes, part)
     if not part.place.dry_run:
-        yield from data_file_rows(write_new_rows(table, rows, row_ids))
+        yield from new_rows(part).write(rows, row_ids)

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.delete_files.position_files import PositionFiles
-from puffin_fast.rows.deletes.loader import Decode, DeleteLoader
+from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
-from puffin_fast.rows.files.conversion import Cast, stored
+from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.rows.shared_deletes import SharedDeletes
 from puffin_fast.spark.worker.merge import merge
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
+    from puffin_fast.delta.read.plan import DeltaTable
     from puffin_fast.rows.filters.filters import Matcher
+    from puffin_fast.rows.scan.file_reader import ReaderFactory
 
 SORTED = 16 << 20
 """Bytes of deletion vectors that are buffered to be sorted by partition spec, in tables with several specs."""
@@ -108,28 +110,37 @@ class Target:
         io: opens its files.
         metadata: without its history.
         place: where to write.
-        by_name: whether data files have names in place of field ids.
-        cast: the conversion of primitive types to the table's.
-        decode: the codec of the deletion vectors.
+        delta: a version of a Delta table without its files; None for an Iceberg table.
     """
 
     io: FileIO
     metadata: TableMetadata
     place: Place
-    by_name: bool = False
-    cast: Cast = stored
-    decode: Decode = codec.decode
+    delta: DeltaTable | None = None
+
+    @property
+    def lineage(self) -> list[str]:
+        """``_row_id`` if rows of the table have row ids, else nothing."""
+        has_ids = self.metadata.format_version > 2 if self.delta is None else self.delta.tracks_rows
+        return ["_row_id"] if has_ids else []
+
+    def loader(self) -> DeleteLoader:
+        """Loads the positions that are deleted already."""
+        return DeleteLoader(self.io) if self.delta is None else self.delta.loader()
 
     def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
         """Returns the object that finds the matching rows of data files."""
-        return Finder(
-            self.io,
-            self.metadata,
-            matcher,
-            case_sensitive,
-            by_name=self.by_name,
-            cast=self.cast,
-            decode=self.decode,
+        if self.delta is not None:
+            return self.delta.finder(matcher, case_sensitive=case_sensitive)
+        return Finder(self.io, self.metadata, matcher, case_sensitive)
+
+    def reader_factory(self, matcher: Matcher, *, case_sensitive: bool = True) -> ReaderFactory:
+        """Makes readers of the data files for one filter."""
+        if self.delta is not None:
+            return self.delta.reader_factory(matcher, case_sensitive=case_sensitive)
+        io, metadata = self.io, self.metadata
+        return lambda fields, extra, arrow: FileReader(
+            io, metadata, metadata.schema(), fields, extra, matcher, arrow, case_sensitive
         )
 
 
@@ -167,7 +178,7 @@ def extend(
         rows of `REPORT`.
     """
     table: Target = unpack(target)
-    current, marked = DeleteLoader(table.io, table.decode), Marked(batches, lists)
+    current, marked = table.loader(), Marked(batches, lists)
     united = by_spec(marked.united(memory), table)
     found = (NewDeletes.merge(task, positions, current) for task, positions in united)
     yield from deleted(found, table)

@@ -9,12 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows
 from puffin_fast.rows.match.assignments import Assignments, NewColumn
-from puffin_fast.rows.scan.file_reader import reader_factory
 from puffin_fast.rows.scan.located_rows import LocatedRows
-from puffin_fast.spark.worker.data_files import TaskTable
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 
@@ -47,20 +44,19 @@ def by_filter(
         rows of `REPORT`.
     """
     part: Target = unpack(target)
-    table, tasks = TaskTable(part), list(items_of(batches))
-    is_tracked = part.metadata.format_version > 2
+    tasks = list(items_of(batches))
     found = LocatedRows.read(
-        reader_factory(table, unpack(matcher), case_sensitive=case_sensitive),
+        part.reader_factory(unpack(matcher), case_sensitive=case_sensitive),
         part.metadata.schema().fields,
         tasks,
-        ["_row_id"] if is_tracked else [],
+        part.lineage,
         threads=1,
     )
     assignments: Assignments = unpack(values)
     rows = assignments.apply(found.rows)
-    ids = found.metadata["_row_id"] if is_tracked else pa.nulls(rows.num_rows, pa.int64())
-    deletes = merge_rows(tasks, found.file, found.position, DeleteLoader(part.io), 1)
-    return write_replaced(part, table, deletes, rows, ids)
+    ids = found.metadata["_row_id"] if part.lineage else pa.nulls(rows.num_rows, pa.int64())
+    deletes = merge_rows(tasks, found.file, found.position, part.loader(), 1)
+    return write_replaced(part, deletes, rows, ids)
 
 
 def at_positions(batches: Batches, *, target: bytes, tasks: bytes, values: bytes) -> Batches:
@@ -77,21 +73,21 @@ def at_positions(batches: Batches, *, target: bytes, tasks: bytes, values: bytes
         rows of `REPORT`.
     """
     part: Target = unpack(target)
-    table, known = TaskTable(part), unpack(tasks)
+    known = unpack(tasks)
     assignments: Assignments = unpack(values)
     deletes: list[NewDeletes] = []
     rows: list[pa.Table] = []
     ids: list[pa.Array] = []
-    loader = DeleteLoader(part.io)
+    loader = part.loader()
     for path, own in by_places(batches):
         task, positions = known[path], own[PLACE[1]].to_numpy()
-        old, row_ids = rows_at(table, task, positions)
+        old, row_ids = rows_at(part, task, positions)
         rows.append(_with_columns(assignments, own).apply(old))
         ids.append(row_ids)
         deletes.append(NewDeletes.merge(task, PositionBitmap.from_positions(positions), loader))
     if not deletes:
         return iter(())
-    return write_replaced(part, table, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
+    return write_replaced(part, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
 
 
 def _with_columns(assignments: Assignments, given: pa.Table) -> Assignments:

@@ -14,7 +14,6 @@ from pyiceberg.schema import Schema
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.keys.key_columns import keys_of_batch
 from puffin_fast.rows.match.change_feed import same_changes
@@ -23,7 +22,6 @@ from puffin_fast.rows.match.given_changes import with_deletes_and_order
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.rows.match.matching import check_columns, written_schema
 from puffin_fast.rows.match.same_values import same_values
-from puffin_fast.spark.worker.data_files import TaskTable
 from puffin_fast.spark.worker.given import Given
 from puffin_fast.spark.worker.keys import for_spark
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
@@ -181,8 +179,7 @@ def replace(
     """
     part: Target = unpack(target)
     known: list[Task] = unpack(tasks)
-    table, given = TaskTable(part), Given(part, columns, first=len(MATCH) + 1)
-    loader = DeleteLoader(part.io)
+    given, loader = Given(part, columns, first=len(MATCH) + 1), part.loader()
     matched: list[MatchedFile] = []
     deletes: list[NewDeletes] = []
     rows: list[pa.Table] = []
@@ -195,7 +192,7 @@ def replace(
             found = found._replace(n_unchanged=int((first & ~gone).sum()))
         elif not gone.all():
             kept = own.filter(pa.array(~gone))
-            changes = _changes(table, task, kept, given, compared=compared, set_columns=set_columns)
+            changes = _changes(part, task, kept, given, compared=compared, set_columns=set_columns)
             found = found._replace(**changes.counts)
             rows.append(changes.rows)
             ids.append(changes.row_ids)
@@ -206,7 +203,7 @@ def replace(
             deletes.append(NewDeletes.merge(task, mine, loader))
     yield from report_rows([ReportRow(MATCHED, entry=pickle.dumps(file)) for file in matched])
     if rows:
-        yield from write_replaced(part, table, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
+        yield from write_replaced(part, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
     elif deletes:
         yield from deleted(deletes, part)
 
@@ -228,7 +225,7 @@ class _Changes(NamedTuple):
 
 
 def _changes(
-    table: TaskTable,
+    table: Target,
     task: Task,
     own: pa.Table,
     given: Given,
