@@ -59,6 +59,8 @@ WORKLOADS = {
 }
 LINEITEM = "lineitem at scale 0.5, "
 FILES = ", 1000 files"
+CHANGES = "changes, Iceberg"
+WHOLE = ", 40,000,000 rows in 1000 files"
 TENTH = ", 4,000,000 rows in 100 files"
 POSITIONS, COMPARED, FEED = "rows at known positions", "DuckDB, two scans compared", "deltalake, with a feed"
 FRAME = "DataFrame to vectors, 20,000,000 rows, "
@@ -143,10 +145,10 @@ TABLES: dict[str, list[Figure]] = {
         Figure("the same", "Delta plan, as objects", "deltalake"),
     ],
     "changes": [
-        Figure(
-            "lines of a delete and an update of 1% of 4M rows: Iceberg", "changes, Iceberg" + TENTH, POSITIONS
-        ),
-        Figure("the same", "changes, Iceberg" + TENTH, COMPARED),
+        Figure("lines of a delete and an update of 1% of 40M rows: Iceberg", CHANGES + WHOLE, POSITIONS),
+        Figure("the same", CHANGES + WHOLE, COMPARED),
+        Figure("of 4M rows in 100 files: Iceberg", CHANGES + TENTH, POSITIONS),
+        Figure("the same", CHANGES + TENTH, COMPARED),
         Figure("their number for the delete", "count of deletes, Iceberg" + TENTH, POSITIONS),
         Figure("the same lines: Delta, without a feed", "changes, Delta" + TENTH, POSITIONS),
         Figure("the same", "changes, Delta" + TENTH, COMPARED),
