@@ -62,6 +62,10 @@ _MOST_BYTES = 8 << 20
 """Maximum bytes of all layouts that are remembered; a layout of 5,000 columns has 1 MiB."""
 
 
+_BLOOM = 7
+"""The word of a column chunk that has the offset of its Bloom filter."""
+
+
 class Chunk(NamedTuple):
     """A column chunk; numbers are -1 where the footer does not have them.
 
@@ -72,6 +76,7 @@ class Chunk(NamedTuple):
         raw_bytes: bytes of its pages without compression.
         n_bytes: bytes of its pages.
         start: offset of its first page.
+        bloom, bloom_bytes: offset of its Bloom filter, and the bytes of that with its header.
     """
 
     codec: str
@@ -80,6 +85,8 @@ class Chunk(NamedTuple):
     raw_bytes: int
     n_bytes: int
     start: int
+    bloom: int
+    bloom_bytes: int
 
     @property
     def is_known(self) -> bool:
@@ -229,6 +236,12 @@ class Footer:
         """Where the column chunks are; None if they contradict the schema."""
         return None if self.status else ChunkPlaces(self._words, len(self.group_rows))
 
+    @cached_property
+    def has_bloom_filters(self) -> bool:
+        """Whether a column chunk has a Bloom filter."""
+        words = np.frombuffer(self._words, np.int64).reshape(max(len(self.group_rows), 1), -1)[:, 1:]
+        return self.status == 0 and bool((words.reshape(-1, footers.CHUNK_WORDS)[:, _BLOOM] > 0).any())
+
     def chunk(self, group: int, leaf: int) -> Chunk:
         """Returns a column chunk; the status must be 0.
 
@@ -238,9 +251,9 @@ class Footer:
         """
         at = group * self._step + 1 + leaf * footers.CHUNK_WORDS
         words = self._words[at : at + footers.CHUNK_WORDS].tolist()
-        codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary = words
+        codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary, *bloom = words
         start = data if dictionary < 0 else min(data, dictionary)
-        return Chunk(_CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start)
+        return Chunk(_CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start, *bloom)
 
 
 def footer_bytes(source: Source, first: int) -> bytes:

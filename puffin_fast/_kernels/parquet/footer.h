@@ -6,7 +6,7 @@
  *     ColumnChunk 3: ColumnMetaData, 8: encryption
  *     ColumnMetaData 1: type, 2: encodings, 4: codec, 5: number of values, 6: bytes without compression, 7: bytes,
  *         9: offset of the first data page, 11: of the dictionary page, 12: Statistics 1, 2, 5, 6: bounds,
- *         16: SizeStatistics
+ *         14: offset of the Bloom filter, 15: its bytes, 16: SizeStatistics
  *     SizeStatistics 1: bytes of values, 2: repetition levels, 3: definition levels
  *
  * As in Thrift's own readers, the last of several fields of one id counts, and a field of another kind is skipped. A
@@ -24,7 +24,7 @@ enum { PF_BYTE_ARRAY = 6, PF_CODECS = 8 };
 
 /* What is read of a column chunk. The encodings are bits; those that the format does not have share the last one. */
 enum { PF_CHUNK_CODEC, PF_CHUNK_ENCODINGS, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES, PF_CHUNK_BYTES, PF_CHUNK_DATA,
-       PF_CHUNK_DICTIONARY, PF_CHUNK_WORDS, PF_OTHER_ENCODING = 62 };
+       PF_CHUNK_DICTIONARY, PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES, PF_CHUNK_WORDS, PF_OTHER_ENCODING = 62 };
 
 /* The words of row groups: of each its number of rows, and those of its column chunks; -1: absent. Counted beyond the
  * capacity, not written. */
@@ -95,16 +95,17 @@ static int pf_encodings(pf_thrift *from, int64_t *bits) {
 }
 
 static int pf_column_metadata(pf_thrift *from, const int32_t *leaf, int64_t *words) {
-    static const int64_t absent[PF_CHUNK_WORDS] = {-1, 0, -1, -1, -1, -1, -1};
-    static const int8_t place_of[12] = {-1, -1, -1, -1, PF_CHUNK_CODEC, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES,
-                                        PF_CHUNK_BYTES, -1, PF_CHUNK_DATA, -1, PF_CHUNK_DICTIONARY};
+    static const int64_t absent[PF_CHUNK_WORDS] = {-1, 0, -1, -1, -1, -1, -1, -1, -1};
+    static const int8_t place_of[16] = {-1, -1, -1, -1, PF_CHUNK_CODEC, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES,
+                                        PF_CHUNK_BYTES, -1, PF_CHUNK_DATA, -1, PF_CHUNK_DICTIONARY, -1, -1,
+                                        PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES};
     int64_t id = 0, type = -1;
     int kind = 0, more, status, size_status = 0, bounds_status = 0;
     memcpy(words, absent, sizeof(absent));
     while ((more = pf_field(from, &id, &kind)) > 0) {
         status = 0;
         if (id == 1 && kind == PF_I32) status = pf_integer(from, &type);
-        else if (0 <= id && id < 12 && place_of[id] >= 0 && kind == (id == 4 ? PF_I32 : PF_I64))
+        else if (0 <= id && id < 16 && place_of[id] >= 0 && kind == (id == 4 || id == 15 ? PF_I32 : PF_I64))
             status = pf_integer(from, words + place_of[id]);
         else if (id == 2 && kind == PF_LIST) status = pf_encodings(from, words + PF_CHUNK_ENCODINGS);
         else if (id == 3 && kind == PF_LIST) status = pf_skip_list(from, PF_BINARY) < 0;

@@ -196,7 +196,7 @@ class DataFileWriter:
         else:
             path = self.name()
         buffer = pa.BufferOutputStream()
-        pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True)
+        pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True, write_page_index=True)
         data, base = buffer.getvalue(), self._snapshot
         sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
         self.created.append(path)

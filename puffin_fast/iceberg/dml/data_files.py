@@ -38,7 +38,7 @@ from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.streams import in_order
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.compat.parquet_writer import create_parquet
+from puffin_fast.iceberg.compat.parquet_writer import check_bloom_properties, create_parquet
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property, target_file_size
 from puffin_fast.iceberg.delete_files.position_files import CODECS
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry, check_transforms
@@ -264,6 +264,7 @@ def _writer_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """
     for name in WRITER_INTEGERS:
         integer_property(properties, name, None)
+    check_bloom_properties(properties)
     codec = choice_property(properties, TableProperties.PARQUET_COMPRESSION, CODECS)
     level = integer_property(properties, TableProperties.PARQUET_COMPRESSION_LEVEL, None, positive=False)
     if level is not None:

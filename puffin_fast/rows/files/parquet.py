@@ -15,6 +15,7 @@ from puffin_fast._kernels.parquet.pages import LocalFile
 from puffin_fast._run.interrupt import suppressed
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile
+from puffin_fast.parquet.bloom_filters import BloomFilter
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.column_pages import ColumnPages, Rows, reads_pages
 from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
@@ -172,6 +173,20 @@ class ParquetReader:
     ) -> Iterator[RowGroupMetrics]:
         """Yields the statistics of each row group; see `row_group_metrics`."""
         return row_group_metrics(self._checked_footer(), known, schema, field_ids)
+
+    @property
+    def has_bloom_filters(self) -> bool:
+        """Whether a column chunk has a Bloom filter."""
+        return self._footer.has_bloom_filters
+
+    def bloom_filter(self, group: int, name: str) -> tuple[Layout, BloomFilter] | None:
+        """Returns the layout and the Bloom filter of a column chunk; None if there is none that can be asked."""
+        column = self._footer.layout.column(name, views=False)
+        if column is None:
+            return None
+        leaf, layout = column
+        filter = BloomFilter.of(self._source, self._footer.chunk(group, leaf), is_remote=self._is_remote)
+        return None if filter is None else (layout, filter)
 
     def _checked_footer(self) -> pq.FileMetaData:
         """The footer; PyArrow can make objects of its column chunks."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from puffin_fast.columns.plain_types import plain
 from puffin_fast.columns.row_selection import LiveRows, RowSelection, select_rows
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.rows.files.conversion import stored
+from puffin_fast.rows.files.equal_values import EqualValues
 from puffin_fast.rows.files.files import BATCH_ROWS, Columns, FormatReader, reading
 from puffin_fast.rows.files.parquet import PLAIN_ROWS, ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
@@ -161,6 +162,7 @@ class OpenedFile:
         constants: the values of its identity partition fields, by source field id.
         row_groups: number, first row and row count of each.
         excluded: the numbers of row groups whose statistics exclude a match.
+        without: the numbers of those whose Bloom filters do.
     """
 
     path: str
@@ -173,6 +175,7 @@ class OpenedFile:
     _keys: Leaves
     _live: LiveRows | None
     excluded: frozenset[int] = frozenset()
+    without: frozenset[int] = frozenset()
 
     def groups_of(self, columns: Sequence[str]) -> Iterator[tuple[int, int, int | None, int | None]]:
         """Yields all row groups of the file: what of each is read, if it is.
@@ -312,6 +315,7 @@ class DataFiles:
         field_ids: the fields of the filter, also leaves of structs.
         may_match: an inclusive evaluator of metrics: row groups for which it is false are not read. With None
             all row groups are read.
+        equalities: as `Matcher.equalities`: row groups that have none of the values are not read.
         by_name: find columns by the table's name mapping even in files with field ids.
         cast: the conversion of primitive types to the table's.
     """
@@ -323,6 +327,7 @@ class DataFiles:
         schema: Schema,
         field_ids: Iterable[int] = (),
         may_match: Callable[[Any], bool] | None = None,
+        equalities: Callable[[], Iterable[Mapping[int, pa.Array]]] | None = None,
         *,
         by_name: bool = False,
         cast: Cast = stored,
@@ -331,6 +336,7 @@ class DataFiles:
         self._specs, self._mapping = metadata.specs(), metadata.name_mapping()
         self._fields = [schema.find_field(field_id) for field_id in field_ids]
         self._may_match = may_match if self._fields else None
+        self._equal = EqualValues(equalities) if equalities is not None and self._fields else None
         self._known: dict[bytes, tuple[FileSchema, Leaves]] = {}
 
     def open(
@@ -364,10 +370,10 @@ class DataFiles:
         with reading(path, entry.file_format):
             known, filter = self._schema_of(file, path)
             keys = {field.field_id: known.leaf(field) for field in fields}
-            groups, excluded = self._row_groups(file, known, live)
+            groups, excluded, without = self._row_groups(file, known, entry, live)
         constants = self._constants(entry)
         return OpenedFile(
-            path, entry.file_format, known, constants, groups, file, filter, keys, live, excluded
+            path, entry.file_format, known, constants, groups, file, filter, keys, live, excluded, without
         )
 
     def _schema_of(self, file: FormatReader, path: str) -> tuple[FileSchema, Leaves]:
@@ -384,9 +390,9 @@ class DataFiles:
             return found
 
     def _row_groups(
-        self, file: FormatReader, known: FileSchema, live: LiveRows | None
-    ) -> tuple[tuple[tuple[int, int, int], ...], frozenset[int]]:
-        """The row groups to read, and the numbers of those whose statistics exclude a match."""
+        self, file: FormatReader, known: FileSchema, entry: DataFile, live: LiveRows | None
+    ) -> tuple[tuple[tuple[int, int, int], ...], frozenset[int], frozenset[int]]:
+        """The row groups to read, and the numbers of those that statistics and that Bloom filters exclude."""
         excluded: frozenset[int] = frozenset()
         if len(file.group_rows) > 1 and self._may_match is not None:
             ids = [field.field_id for field in self._fields]
@@ -397,7 +403,24 @@ class DataFiles:
             if n_rows and number not in excluded and (live is None or live.count(first, n_rows)):
                 found.append((number, first, n_rows))
             first += n_rows
-        return tuple(found), excluded
+        without = frozenset(self._without(file, known, entry, [number for number, *_ in found]))
+        return tuple(group for group in found if group[0] not in without), excluded, without
+
+    def _without(
+        self, file: FormatReader, known: FileSchema, entry: DataFile, groups: Sequence[int]
+    ) -> Iterable[int]:
+        """The numbers of the row groups whose Bloom filters exclude a match."""
+        if self._equal is None or not isinstance(file, ParquetReader):
+            return ()
+        ids = [field.field_id for field in self._fields]
+
+        @cache
+        def metrics() -> Sequence[Mapping[int, bytes]]:
+            if len(file.group_rows) == 1:
+                return [entry.lower_bounds or {}]
+            return [group.lower_bounds for group in file.metrics(known, self._schema, ids)]
+
+        return self._equal.groups_without(file, known, groups, lambda number: metrics()[number])
 
     def _constants(self, entry: DataFile) -> dict[int, Any]:
         spec = self._specs[entry.spec_id]

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from puffin_fast.rows.scan.file_reader import FileReader
     from puffin_fast.rows.tasks import Task
 
-STEPS = PLAN, KEY_INDEX, DELETES, STATISTICS, COLUMNS = (
+STEPS = PLAN, KEY_INDEX, DELETES, STATISTICS, BLOOM, COLUMNS = (
     "partitions and bounds",
     "key index",
     "deletes",
     "row group statistics",
+    "Bloom filters",
     "columns",
 )
 READ = "read"
@@ -79,6 +80,7 @@ class Explanation:
             - ``key index``: data files and rows that have no key that the filter asks for;
             - ``deletes``: rows that position deletes and deletion vectors delete, and row groups without other rows;
             - ``row group statistics``: row groups whose statistics exclude a match;
+            - ``Bloom filters``: row groups whose Bloom filters have none of the values that the filter asks for;
             - ``columns``: the bytes of columns that are not needed, in row groups that are read.
 
         read: what is left: row groups that are read, their live rows, and at most so many bytes, because a column that

@@ -22,7 +22,7 @@ from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
 from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
-from puffin_fast.rows.scan.explain import COLUMNS, DELETES, KEY_INDEX, READ, STATISTICS, Part
+from puffin_fast.rows.scan.explain import BLOOM, COLUMNS, DELETES, KEY_INDEX, READ, STATISTICS, Part
 from puffin_fast.rows.scan.splits import threads_of
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ class FileReader:
         self._equality = EqualityDeletes(io, metadata)
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         ids = () if row_filter.always_true else row_filter.field_ids
-        self._files = DataFiles(io, metadata, schema, ids, may_match, by_name=by_name, cast=cast)
+        self._files = DataFiles(
+            io, metadata, schema, ids, may_match, row_filter.equalities, by_name=by_name, cast=cast
+        )
         self._views = any(map(is_view, arrow_schema.types))
         self._outputs: dict[FileSchema, _Output] = {}
         self._vectors: ReadAhead | None = None
@@ -196,10 +198,11 @@ class FileReader:
                 if needed is not None and whole is not None:
                     parts.append(Part(COLUMNS, 0, 0, 0, whole - needed))
             else:
-                parts.append(Part(STATISTICS if number in file.excluded else by_rows, 0, 1, n_rows, whole))
+                step = STATISTICS if number in file.excluded else BLOOM if number in file.without else by_rows
+                parts.append(Part(step, 0, 1, n_rows, whole))
         parts.append(Part(DELETES, 0, 0, left - n_live, 0))
         if not chosen:
-            parts.append(Part(STATISTICS if file.excluded else by_rows, 1))
+            parts.append(Part(BLOOM if file.without else STATISTICS if file.excluded else by_rows, 1))
         return parts
 
     def inherited_positions(self, task: Task) -> PositionBitmap | None:

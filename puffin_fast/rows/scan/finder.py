@@ -52,7 +52,14 @@ class Finder:
         self.matcher = row_filter
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         self._files = DataFiles(
-            io, metadata, schema, row_filter.field_ids, may_match, by_name=by_name, cast=cast
+            io,
+            metadata,
+            schema,
+            row_filter.field_ids,
+            may_match,
+            row_filter.equalities,
+            by_name=by_name,
+            cast=cast,
         )
         self._io = io
         self._equality = EqualityDeletes(io, metadata)

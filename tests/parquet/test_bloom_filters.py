@@ -1,0 +1,255 @@
+"""Bloom filters of any writer never hide a row, and save reading where a value is not there."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import random
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast._kernels.parquet import bloom
+from puffin_fast.columns.plain_types import plain
+from puffin_fast.parquet.bloom_filters import Hashes
+from puffin_fast.rows.files.parquet import ParquetReader
+
+N, GROUP = 30_000, 10_000
+
+
+def rows() -> pa.Table:
+    """Columns of each type that filters may be asked for, with nulls; odd numbers only."""
+    rng = np.random.default_rng(7)
+    numbers = 2 * rng.integers(0, 1 << 29, N) + 1
+    is_null = rng.random(N) < 0.05
+    some = pa.array(numbers, mask=is_null)
+
+    def decimals(digits: int) -> pa.Array:
+        values = [
+            None if n is None else decimal.Decimal(n % 10**digits - 999).scaleb(-2) for n in some.to_pylist()
+        ]
+        return pa.array(values, pa.decimal128(digits, 2))
+
+    words = pa.array([None if n is None else f"{n}" * (n % 9) + "é" for n in some.to_pylist()])
+    return pa.table(
+        {
+            "long": some,
+            "int": some.cast(pa.int32()),
+            "day": pa.array(numbers % 40_000, pa.int32(), mask=is_null).cast(pa.date32()),
+            "time": some.cast(pa.time64("us")),
+            "ts": some.cast(pa.timestamp("us")),
+            "tz": some.cast(pa.timestamp("us", "UTC")),
+            "d9": decimals(9),
+            "d18": decimals(18),
+            "d38": decimals(38),
+            "text": words,
+            "bytes": words.cast(pa.binary()),
+            "fixed": pa.array([uuid.UUID(int=int(n)).bytes for n in numbers], pa.binary(16)),
+        }
+    )
+
+
+def by_pyarrow(folder: Path, **options: Any) -> Path:
+    table = rows()
+    filters = {name: {"ndv": GROUP, "fpp": 0.01} for name in table.column_names}
+    pq.write_table(table, folder / "p.parquet", row_group_size=GROUP, bloom_filter_options=filters, **options)
+    return folder / "p.parquet"
+
+
+def by_duckdb(folder: Path) -> Path:
+    with duckdb.connect() as connection:  # it makes filters for column chunks with a dictionary only
+        table = rows().drop_columns(["time", "tz", "fixed"])
+        connection.register("t", table)
+        connection.execute(
+            f"COPY t TO '{folder}/d.parquet' (ROW_GROUP_SIZE {GROUP}, DICTIONARY_SIZE_LIMIT 1000000,"
+            " BLOOM_FILTER_FALSE_POSITIVE_RATIO 0.01)"
+        )
+    return folder / "d.parquet"
+
+
+def by_arrow_rs(folder: Path) -> Path:
+    filters = deltalake.BloomFilterProperties(True, fpp=0.01, ndv=GROUP)
+    properties = deltalake.WriterProperties(
+        default_column_properties=deltalake.ColumnProperties(bloom_filter_properties=filters),
+        max_row_group_size=GROUP,
+    )
+    table = rows().drop_columns(["time", "fixed"])
+    deltalake.write_deltalake(folder / "t", table, writer_properties=properties)
+    (path,) = (folder / "t").glob("*.parquet")
+    return path
+
+
+WRITERS: dict[str, Callable[[Path], Path]] = {
+    "PyArrow": by_pyarrow,
+    "PyArrow, decimals as integers": lambda folder: by_pyarrow(folder, store_decimal_as_integer=True),
+    "DuckDB": by_duckdb,
+    "arrow-rs": by_arrow_rs,
+}
+
+
+@pytest.fixture(params=WRITERS.values(), ids=WRITERS)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    found: Path = request.param(tmp_path)
+    return found
+
+
+def changed(values: pa.Array) -> pa.Array:
+    """Values of the same type that the columns do not have: even numbers, and longer texts."""
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        return pa.array([value + decimal.Decimal("0.01") for value in values.to_pylist()], kind)
+    if pa.types.is_string(kind):
+        return pc.binary_join_element_wise(values, "!", "")
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.array([bytes([value[0] ^ 0x80, *value[1:]]) for value in values.to_pylist()], kind)
+    width = pa.int32() if kind.bit_width == 32 else pa.int64()
+    return pc.add(values.view(width), pa.scalar(1, width)).view(kind)
+
+
+def test_a_filter_has_each_value_and_few_others(path: Path) -> None:
+    reader, file = ParquetReader(PyArrowFileIO(), str(path)), pq.ParquetFile(path)
+    assert reader.has_bloom_filters
+    n_filters = 0
+    for group in range(file.num_row_groups):
+        columns = file.read_row_group(group)
+        for name in columns.column_names:
+            found = reader.bloom_filter(group, name)
+            if found is None:
+                continue
+            n_filters += 1
+            layout, filter = found
+            stored = plain(columns[name].combine_chunks()).drop_null()
+            there = Hashes.of(stored, layout)
+            assert there is not None, name
+            assert there.fits.all()
+            assert filter.contains(there.hashes).all(), name
+            for some in (there.hashes[:1], there.hashes[:3]):  # read by blocks
+                assert filter.contains(some).all()
+            absent = Hashes.of(changed(stored.unique()), layout)
+            assert absent is not None
+            assert np.mean(filter.contains(absent.hashes)) < 0.03, name
+    assert n_filters >= 3 * (len(file.schema_arrow.names) - 3)
+
+
+def test_hashes_are_those_of_the_specification() -> None:
+    """Of xxHash's specification, with seed 0; texts of each length are compared by the writers above."""
+    texts = [b"", b"a", b"abc", b"Nobody inspects the spammish repetition"]
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    found = np.empty(len(texts), np.uint64)
+    bloom.hash_texts(offsets, b"".join(texts), found)
+    assert [f"{n:x}" for n in found.tolist()] == [
+        "ef46db3751d8e999",
+        "d24ec4f1a98c6e5b",
+        "44bc2cf5ad770999",
+        "fbcea83c8a378bf1",
+    ]
+
+
+def test_values_that_a_promoted_column_cannot_have_stored_are_absent(tmp_path: Path) -> None:
+    reader = ParquetReader(PyArrowFileIO(), str(by_pyarrow(tmp_path, store_decimal_as_integer=True)))
+    file = pq.ParquetFile(tmp_path / "p.parquet").read_row_group(0)
+    for name, wider, beyond in (
+        ("int", pa.int64(), 1 << 40),
+        ("d9", pa.decimal128(20, 2), decimal.Decimal(1 << 40)),
+        ("d18", pa.decimal128(38, 2), decimal.Decimal(10**30)),
+    ):
+        found = reader.bloom_filter(0, name)
+        assert found is not None
+        layout, filter = found
+        values = pa.concat_arrays([file[name].combine_chunks().cast(wider), pa.array([beyond], wider)])
+        hashes = Hashes.of(values, layout)
+        assert hashes is not None
+        assert hashes.fits[:-1].all()
+        assert not hashes.fits[-1]
+        assert (hashes.is_null | filter.contains(hashes.hashes))[:-1].all()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("day", pa.timestamp("us")),
+        ("ts", pa.timestamp("ns")),
+        ("d9", pa.decimal128(9, 3)),
+        ("long", pa.float64()),
+        ("long", pa.string()),
+        ("text", pa.int64()),
+        ("fixed", pa.binary(4)),
+    ],
+)
+def test_a_filter_is_not_asked_for_values_of_another_type(
+    tmp_path: Path, name: str, kind: pa.DataType
+) -> None:
+    found = ParquetReader(PyArrowFileIO(), str(by_pyarrow(tmp_path))).bloom_filter(0, name)
+    assert found is not None
+    assert Hashes.of(pa.nulls(3, kind), found[0]) is None
+
+
+def test_a_changed_header_is_refused_or_says_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    pq.write_table(rows().select(["long"]).slice(0, 1000), path, bloom_filter_options={"long": {"ndv": 1000}})
+    place = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    data = path.read_bytes()
+    start, end = place.bloom_filter_offset, place.bloom_filter_offset + place.bloom_filter_length
+    known = bloom.header(data[start : start + 64])
+    assert known is not None
+    size = known[0]
+    assert known == (size, end - start - size)
+    chance = random.Random(0)
+    n_same = 0
+    for _ in range(500):
+        mutated = bytearray(data[start : start + size])
+        for _ in range(chance.randint(1, 3)):
+            mutated[chance.randrange(size)] = chance.randrange(256)
+        (tmp_path / "m.parquet").write_bytes(data[:start] + mutated + data[start + size :])
+        found = ParquetReader(PyArrowFileIO(), str(tmp_path / "m.parquet")).bloom_filter(0, "long")
+        n_same += found is not None and found[1].n_bytes == known[1]
+        assert found is None or found[1].n_bytes == known[1]
+    assert n_same < 125
+    for n in range(size):
+        assert bloom.header(data[start : start + n]) is None
+
+
+def test_lengths_are_checked() -> None:
+    with pytest.raises(ValueError, match="room for 1 hashes"):
+        bloom.hash_fixed(bytes(16), 8, np.empty(1, np.uint64))
+    with pytest.raises(ValueError, match="offsets 0 and 5"):
+        bloom.hash_texts(np.array([0, 5]), b"abc", np.empty(1, np.uint64))
+    for blocks, is_whole in ((b"", True), (bytes(32), False)):
+        with pytest.raises(ValueError, match="answers for 2 hashes"):
+            bloom.contains(blocks, np.zeros(2, np.uint64), np.empty(2, np.uint8), is_whole=is_whole)
+
+
+def test_dates_before_1970_and_negative_numbers_are_found(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "long": [-5, -1, 0, 7],
+            "day": [datetime.date(1, 1, 1), datetime.date(1969, 12, 31), None, datetime.date(9999, 12, 31)],
+            "price": pa.array(
+                [decimal.Decimal("-0.01"), decimal.Decimal("-99.99"), None, 0], pa.decimal128(4, 2)
+            ),
+        }
+    )
+    for as_integer in (True, False):
+        pq.write_table(
+            table,
+            tmp_path / "n.parquet",
+            bloom_filter_options=dict.fromkeys(table.column_names, True),
+            store_decimal_as_integer=as_integer,
+        )
+        reader = ParquetReader(PyArrowFileIO(), str(tmp_path / "n.parquet"))
+        for name in table.column_names:
+            found = reader.bloom_filter(0, name)
+            assert found is not None
+            hashes = Hashes.of(plain(table[name].combine_chunks()).drop_null(), found[0])
+            assert hashes is not None
+            assert found[1].contains(hashes.hashes).all()
