@@ -56,7 +56,8 @@ class PickedPages:
         self._firsts, self._picked = firsts, picked
         self._moved = np.cumsum(n_rows) - n_rows
         buffer = pa.py_buffer(data)
-        self._pages = ColumnPages(layout, chunk, buffer, int(n_rows.sum()), path=path, name=name)
+        # a dictionary has at most as many values as the whole chunk
+        self._pages = ColumnPages(layout, chunk, buffer, chunk.n_values, path=path, name=name)
 
     @classmethod
     def of(
