@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import bench_plan
+from benchmarks.iceberg_tables import CATALOG
 from benchmarks.jobs import Contenders, measure_job
 from benchmarks.machine import report
 from benchmarks.rounds import OURS, checked
@@ -59,19 +60,25 @@ def parts(n_rows: int, n_files: int) -> Iterator[pa.Table]:
         yield pa.table([pa.array(column) for column in columns], schema=SCHEMA)
 
 
+def catalog_of(folder: Path) -> Any:
+    """The catalog of the Iceberg tables."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    folder.mkdir(parents=True, exist_ok=True)
+    catalog = SqlCatalog(
+        CATALOG, uri=f"sqlite:///{folder}/changes.db", warehouse=f"file://{folder}/warehouse"
+    )
+    catalog.create_namespace_if_not_exists("changes")
+    return catalog
+
+
 def iceberg_table(
     folder: Path, n_rows: int, n_files: int, *, rewritten: bool = False
 ) -> tuple[Any, list[int]]:
     """Makes the table once; returns it with its snapshots before and after the delete, the update and the rewrite."""
-    from pyiceberg.catalog.sql import SqlCatalog
-
     from puffin_fast import iceberg
 
-    folder.mkdir(parents=True, exist_ok=True)
-    catalog = SqlCatalog(
-        "bench", uri=f"sqlite:///{folder}/changes.db", warehouse=f"file://{folder}/warehouse"
-    )
-    catalog.create_namespace_if_not_exists("changes")
+    catalog = catalog_of(folder)
     name = f"changes.{'r' if rewritten else 't'}{n_rows}_{n_files}"
     expected = n_files + 2 + rewritten
     if not catalog.table_exists(name) or len(catalog.load_table(name).metadata.snapshots) < expected:

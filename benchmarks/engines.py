@@ -12,7 +12,14 @@ from typing import Any, ClassVar
 from benchmarks.iceberg_tables import CATALOG, Tables
 from benchmarks.rounds import Figures
 
-__all__ = ["Stopwatch", "duckdb_with_delta", "duckdb_with_iceberg", "rest_catalog", "spark_with_iceberg"]
+__all__ = [
+    "Stopwatch",
+    "duckdb_with_delta",
+    "duckdb_with_iceberg",
+    "rest_catalog",
+    "spark_with_delta",
+    "spark_with_iceberg",
+]
 
 
 class Stopwatch:
@@ -77,30 +84,52 @@ def _duckdb(*extensions: str) -> Iterator[Any]:
         yield connection
 
 
+def spark_with_iceberg(tables: Tables) -> AbstractContextManager[Any]:
+    catalog = f"spark.sql.catalog.{CATALOG}"
+    return _spark(
+        "spark",
+        tables.root,
+        {
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            catalog: "org.apache.iceberg.spark.SparkCatalog",
+            f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+            f"{catalog}.uri": f"jdbc:sqlite:{tables.database}",
+            f"{catalog}.jdbc.schema-version": "V1",
+            f"{catalog}.warehouse": f"file://{tables.root}/wh",
+            f"{catalog}.cache-enabled": "false",
+        },
+    )
+
+
+def spark_with_delta(root: Path) -> AbstractContextManager[Any]:
+    return _spark(
+        "delta",
+        root,
+        {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.sql.warehouse.dir": str(root / "spark"),
+        },
+    )
+
+
 @contextmanager
-def spark_with_iceberg(tables: Tables) -> Iterator[Any]:
+def _spark(jars_of: str, root: Path, settings: dict[str, str]) -> Iterator[Any]:
+    """A session of two cores; a process has the jars of its first session."""
     from pyspark.sql import SparkSession
 
     from tests import jars
 
-    catalog = f"spark.sql.catalog.{CATALOG}"
-    settings = {
-        "spark.jars": ",".join(map(str, jars.find("spark"))),
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        catalog: "org.apache.iceberg.spark.SparkCatalog",
-        f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-        f"{catalog}.uri": f"jdbc:sqlite:{tables.database}",
-        f"{catalog}.jdbc.schema-version": "V1",
-        f"{catalog}.warehouse": f"file://{tables.root}/wh",
-        f"{catalog}.cache-enabled": "false",
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in {
+        **settings,
+        "spark.jars": ",".join(map(str, jars.find(jars_of))),
         "spark.driver.memory": "2g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        "spark.local.dir": str(tables.root / "spark"),
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for key, value in settings.items():
+        "spark.local.dir": str(root / "spark"),
+    }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     Stopwatch.jvm = session._jvm.java.lang.ProcessHandle.current().pid()

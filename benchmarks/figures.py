@@ -153,6 +153,7 @@ TABLES: dict[str, list[Figure]] = {
         Figure("the same lines: Delta, without a feed", "changes, Delta" + TENTH, POSITIONS),
         Figure("the same", "changes, Delta" + TENTH, COMPARED),
         Figure("the same", "changes, Delta" + TENTH, FEED),
+        Figure("the same", "changes, Delta and Spark" + TENTH, "Delta's feed on Spark"),
         Figure(
             "net lines across a rewrite of all data files",
             "net changes across a rewrite, Iceberg" + TENTH,
