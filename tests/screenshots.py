@@ -50,11 +50,12 @@ async function measure(path, width) {
   await new Promise(done => { frame.onload = done; });
   const page = frame.contentDocument;
   const wide = [];
-  const tables = width < 1000 ? "" : ", .md-typeset__scrollwrap";  // in a narrow window tables are scrolled
+  const isNarrow = width < 1000;  // there tables and drawings are scrolled
+  const tables = isNarrow ? "" : ", .md-typeset__scrollwrap";
   const root = page.documentElement;
   if (root.scrollWidth > width) wide.push("the page: " + root.scrollWidth);
   for (const part of page.querySelectorAll(".md-content pre > code, .md-content img" + tables))
-    if (part.scrollWidth > part.clientWidth + 1 && part.clientWidth)
+    if (part.scrollWidth > part.clientWidth + 1 && part.clientWidth && !(isNarrow && part.closest(".language-text")))
       wide.push(part.tagName + " " + part.scrollWidth + " > " + part.clientWidth + ": " + part.innerText.slice(0, 60));
   for (const cell of page.querySelectorAll(".md-content td, .md-content th"))
     if (cell.clientWidth && cell.clientWidth < 50 && cell.innerText.trim().length > 3)
