@@ -67,6 +67,9 @@ AVRO_ERRORS = (*PARSE_ERRORS, SchemaParseException, SchemaResolutionError, Unkno
 READ_BYTES = 16 << 20
 """Number of bytes per read from a stream of unknown length."""
 
+BLOCK_BYTES = 64_000
+"""Number of bytes of records in a block, before compression, as Java's writer has it: each block has a cost."""
+
 CODECS = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "snappy": "snappy"}
 """Values of Iceberg's property ``write.avro.compression-codec``, and the codec names of Avro."""
 
@@ -176,7 +179,7 @@ def write_avro(
     """
     buffer = BytesIO()
     try:
-        fastavro.writer(buffer, schema, records, codec=codec, metadata=metadata)
+        fastavro.writer(buffer, schema, records, codec=codec, metadata=metadata, sync_interval=BLOCK_BYTES)
     except PuffinFastError:
         raise
     except (OverflowError, TypeError, ValueError) as error:
