@@ -1,7 +1,8 @@
 """Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
 
-from typing import Any
+from typing import Any, final
 
+@final
 class Texts:
     def __new__(cls) -> Texts: ...
     def __len__(self) -> int: ...
