@@ -184,7 +184,7 @@ def _gathered(
 ) -> Records | None:
     """Gathers fields by the kernel; None if fastavro must read the file."""
     kinds = {field["name"]: kernel_type(field["type"]) for field in fields}
-    if None in kinds.values():
+    if not all(kind and (name not in names or is_one_value(kind)) for name, kind in kinds.items()):
         return None
     words, sizes, flags = array("q"), array("q"), bytearray()
     for name, kind in kinds.items():
@@ -237,13 +237,13 @@ def _encoded_type(name: str, kind: Any) -> Any:
     if found in _ENCODED:
         return ["null", found]
     if found.startswith("list<") and found[5:-1] in _ENCODED:
-        return ["null", {"type": "array", "items": found[5:-1]}]
+        return ["null", {"type": "array", "items": ["null", found[5:-1]]}]
     key, _, value = found[4:-1].partition(", ")
     if found.startswith("map<") and key in _ENCODED and value in _ENCODED:
         pair = {
             "type": "record",
             "name": f"pair_{name}",
-            "fields": [{"name": "key", "type": key}, {"name": "value", "type": value}],
+            "fields": [{"name": "key", "type": key}, {"name": "value", "type": ["null", value]}],
         }
         return ["null", {"type": "array", "items": pair}]
     return None

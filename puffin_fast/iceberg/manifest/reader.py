@@ -196,6 +196,10 @@ def read_columns(
             raise CorruptDataError(what, path=manifest.path, found=manifest.spec_id)
         spec = None if specs is None else specs[manifest.spec_id]
         ordered = _ordered(file.plain.partition, spec)
+        if any(column and column.name not in records for column in ordered):
+            raise CorruptDataError(
+                "partition of a manifest entry", path=manifest.path, expected="a record", found="a union"
+            )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, CorruptDataError) or is_from_outside(error):
             raise

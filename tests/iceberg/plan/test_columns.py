@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -349,18 +349,62 @@ def test_manifests_of_spark_are_read_as_entry_by_entry(
     assert sum(len(task.deletes) for task in found)
 
 
-def test_partition_values_may_be_anywhere_in_the_records(tmp_path: Path) -> None:
-    files = [data(f"d{at}", 1, spec_id=1, partition=(at % 3 or None,)) for at in range(9)]
-    table = table_of(tmp_path, *files)
-    path = tmp_path / "1-0.avro"
+def rewrite(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    """Writes a manifest again, with another schema of its ``data_file``."""
     with path.open("rb") as source:
         manifest = fastavro.reader(source)
         schema: Any = manifest.writer_schema
         records, header = list(manifest), {k: v for k, v in manifest.metadata.items() if k[:5] != "avro."}
-    fields = next(field["type"]["fields"] for field in schema["fields"] if field["name"] == "data_file")
-    fields.append(fields.pop([field["name"] for field in fields].index("partition")))
+    change(next(field["type"]["fields"] for field in schema["fields"] if field["name"] == "data_file"))
     with path.open("wb") as sink:
         fastavro.writer(sink, schema, records, metadata=header)
+
+
+def field_of(fields: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(field for field in fields if field["name"] == name)
+
+
+def test_partition_values_may_be_anywhere_in_the_records(tmp_path: Path) -> None:
+    files = [data(f"d{at}", 1, spec_id=1, partition=(at % 3 or None,)) for at in range(9)]
+    table = table_of(tmp_path, *files)
+    rewrite(
+        tmp_path / "1-0.avro",
+        lambda fields: fields.append(fields.pop([field["name"] for field in fields].index("partition"))),
+    )
     for text, wanted in (("k = 1", ["d1", "d4", "d7"]), ("k is null", ["d0", "d3", "d6"])):
         assert [task.data.file_path for task in plan_files(table, row_filter=text).tasks] == wanted
     assert check_manifests(table) == 9
+
+
+def test_the_pairs_of_a_map_may_have_the_value_before_the_key(tmp_path: Path) -> None:
+    low, high = struct.pack("<q", 1), struct.pack("<q", 5)
+    file = data("d", 1, spec_id=1, partition=(1,), lower_bounds={1: low}, upper_bounds={1: high})
+    deletes = positions(
+        "p", 2, ("d", "d"), spec_id=1, partition=(2,)
+    )  # found by its bounds, not its partition
+    table = table_of(tmp_path, file, deletes)
+
+    def value_first(fields: list[dict[str, Any]]) -> None:
+        for name in ("lower_bounds", "upper_bounds"):
+            pair = next(part for part in field_of(fields, name)["type"] if part != "null")["items"]
+            pair["fields"].reverse()
+
+    for path in sorted(tmp_path.glob("1-*.avro")):
+        rewrite(path, value_first)
+    (task,) = plan_files(table, metrics=True).tasks
+    assert (task.data.lower_bounds, task.data.upper_bounds) == ({1: low}, {1: high})
+    assert [entry.file_path for entry in task.position_deletes] == ["p"]
+    assert len(plan_files(table, row_filter="id = 6").tasks) == 0
+    assert check_manifests(table) == 2
+
+
+def test_an_optional_partition_struct_is_refused(tmp_path: Path) -> None:
+    table = table_of(tmp_path, data("d", 1, spec_id=1, partition=(1,)))
+
+    def optional(fields: list[dict[str, Any]]) -> None:
+        field = field_of(fields, "partition")
+        field["type"] = ["null", field["type"]]
+
+    rewrite(tmp_path / "1-0.avro", optional)
+    with pytest.raises(CorruptDataError, match="partition of a manifest entry: expected a record"):
+        plan_files(table)
