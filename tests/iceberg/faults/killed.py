@@ -5,7 +5,8 @@ interpreter. It is asked in lines ``<job> <folder>`` on standard input and answe
 folder holds ``catalog.db`` and ``wh`` with the table ``n.t``; each run starts from them as they were.
 
 A step is a file created, finished or removed, a commit of the catalog, or the job's end: what it reads changes
-nothing, so between two steps one moment is like another. At the end of a file half of it is there.
+nothing, so between two steps one moment is like another. At the end of a file half of it is there. Merges of segments
+of a key index are steps, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -28,8 +29,10 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from sqlalchemy import event
 
-from puffin_fast import iceberg
-from tests.iceberg.conftest import RacingCatalog
+from puffin_fast import iceberg, key_index
+from puffin_fast.iceberg.index import build, lookup
+from puffin_fast.puffin import PuffinReader
+from tests.iceberg.conftest import RacingCatalog, local
 
 Result = TypeVar("Result")
 
@@ -38,6 +41,10 @@ FEW = {**JOB, "threads": 1}
 
 ROWS = pa.table({"id": [50, 150, 300], "w": ["a", "b", "c"]})
 """Two keys that the tables of `test_killed` have, and one that they have not."""
+
+
+KEYS = (3, 7, 50, 99, 100, 105, 150, 300)
+"""Some ids that are there, deleted, new, or never there."""
 
 
 def delete_positions(table: Any) -> object:
@@ -67,6 +74,7 @@ JOBS: dict[str, Callable[[Any], object]] = {
     "compact": lambda table: iceberg.compact(table, **FEW),
     "repair": lambda table: iceberg.repair(table, **FEW),
     "rewrite_data_files": lambda table: iceberg.rewrite_data_files(table, min_input_files=2, **FEW),
+    "index_keys": lambda table: iceberg.index_keys(table, "id", threads=1),
     "sort": lambda table: iceberg.rewrite_data_files(table, sort_by=["w desc", "id"], **FEW),
 }
 
@@ -90,6 +98,17 @@ def step(what: str, unfinished: str | None = None) -> None:
         if unfinished is not None:
             os.truncate(unfinished, os.stat(unfinished).st_size // 2)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def merge(*arguments: Any) -> bytes:
+    step("merge")
+    merged = key_index.merge(*arguments)
+    step("merged")
+    return merged
+
+
+build.merge = merge  # type: ignore[attr-defined]
+lookup.ROWS_PER_CANDIDATE = 0  # small data files are narrowed, too
 
 
 class KillingStream:
@@ -171,11 +190,20 @@ def files(folder: Path) -> set[str]:
     return {str(path) for path in (folder / "wh").rglob("*") if path.is_file()}
 
 
+def stored(table: Any) -> Iterator[tuple[int, str, tuple[int, ...], bytes]]:
+    for known in table.metadata.statistics:
+        with PuffinReader(local(known.statistics_path)) as reader:
+            for blob in reader.blobs:
+                yield known.snapshot_id, blob.type, tuple(blob.fields), reader.stored(blob)
+
+
 class State(NamedTuple):
     """The state of a table as readers see it.
 
     Attributes:
         rows: with their lineage in format version 3.
+        found: the ids of some keys, for which a key index is used.
+        statistics: snapshot, type, columns and bytes of each blob of the statistics files.
         findings: of `verify`.
         kinds: of each delete file.
         version: format version, and the number of snapshots.
@@ -183,6 +211,8 @@ class State(NamedTuple):
     """
 
     rows: list[str]
+    found: list[int]
+    statistics: list[tuple[int, str, tuple[int, ...], bytes]]
     findings: list[str]
     kinds: list[str]
     version: tuple[int, int]
@@ -194,14 +224,18 @@ class State(NamedTuple):
         metadata = table.metadata
         lineage = ("_row_id", "_last_updated_sequence_number") if metadata.format_version > 2 else ()
         findings = [finding.kind for finding in iceberg.verify(table, threads=1)]
-        rows = []
+        rows, found = [], []
         if "duplicate" not in findings:  # such a table cannot be read
             rows = iceberg.scan(table, selected_fields=("*", *lineage), threads=1).to_arrow().to_pylist()
+            some = iceberg.scan(table, f"id in ({', '.join(map(str, KEYS))})", ["id"], threads=1)
+            found = sorted(some.to_arrow()["id"].to_pylist())
         deletes = iceberg.deletes(table)
         kinds = set(zip(deletes["kind"].to_pylist(), deletes["path"].to_pylist(), strict=True))
         orphan_files = iceberg.orphan_files(table, older_than=AT_ONCE, threads=1)
         return cls(
             sorted(map(repr, rows)),
+            found,
+            sorted(stored(table)),
             findings,
             sorted(kind for kind, _ in kinds),
             (metadata.format_version, len(metadata.snapshots)),
@@ -264,8 +298,10 @@ def killed_everywhere(job: str, folder: Path) -> list[str]:
     assert done is not None
     assert steps is not None
     assert before.table != done.table, "the job does nothing"
-    assert before.orphan_files == done.orphan_files == set()
+    assert before.orphan_files == set()
+    assert all(path in there and path.endswith(".stats") for path in done.orphan_files), "not only replaced"
     assert done.findings == []
+    clean = done._replace(orphan_files=set())
     paths = [what.partition(" ") for what in steps]
     made = {path for what, _, path in paths if what == "finish"}
     made -= {path.removeprefix("file://") for what, _, path in paths if what == "remove"}
@@ -283,7 +319,7 @@ def killed_everywhere(job: str, folder: Path) -> list[str]:
             assert left == done, f"{where}: {left}"
         else:
             assert left == (*before.table, orphans), f"{where}: {left}"
-        assert then == done, f"{where}: the next run leaves {then}"
+        assert then == clean, f"{where}: the next run leaves {then}"
     return steps
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg.index.build import MOST_SEGMENTS
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.test_convert import delete_by_file, three_files
 from tests.iceberg.maintenance.test_maintain import add_vector, tasks
@@ -66,6 +68,38 @@ def to_compact(catalog: SqlCatalog) -> None:
 def to_repair(catalog: SqlCatalog) -> None:
     table = to_write(catalog)
     add_vector(table, tasks(table)[0].data, [8, 9])
+
+
+def to_index(catalog: SqlCatalog) -> None:
+    """A table with sketches and an index of another column."""
+    table = to_write(catalog)
+    iceberg.collect_ndv(table, ["id"])
+    iceberg.index_keys(table, "w")
+    iceberg.remove_orphan_files(table, older_than=timedelta(seconds=-5), dry_run=False)  # the replaced file
+
+
+def to_index_v2(catalog: SqlCatalog) -> None:
+    to_write(catalog, 2)
+
+
+def to_merge(catalog: SqlCatalog) -> None:
+    """So many segments that the next one has some of them merged."""
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64()), ("w", pa.string())]))
+    for first in range(0, 200, 200 // MOST_SEGMENTS):
+        ids = range(first, first + 200 // MOST_SEGMENTS)
+        iceberg.append(table, pa.table({"id": ids, "w": [f"w{id}" for id in ids]}))
+        iceberg.index_keys(table, "id")
+    iceberg.append(table, pa.table({"id": [300], "w": ["w"]}))
+    iceberg.delete(table, "id = 7")
+
+
+def to_drop_segments(catalog: SqlCatalog) -> None:
+    """A segment with rows of a data file that is gone."""
+    table = to_write(catalog)
+    iceberg.index_keys(table, "id")
+    iceberg.delete(table, "id < 90")
+    iceberg.rewrite_data_files(table, min_deleted=0.4, min_file_size=0)
+    iceberg.delete(table, "id = 105")
 
 
 def to_expire(catalog: SqlCatalog) -> None:
@@ -136,6 +170,21 @@ def test_a_killed_job_leaves_the_table_whole_and_the_next_run_finishes_it(
     assert steps[-2:] == ["commit", "return"]
     n_files = 1 if job == "upgrade" else 4
     assert steps.count("create") == steps.count("finish") >= n_files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [to_index, to_index_v2, to_merge, to_drop_segments])
+def test_a_killed_build_of_an_index_changes_no_row_and_the_next_run_finishes_it(
+    killed: Callable[[str, Path], list[str]], tmp_path: Path, make: Callable[[SqlCatalog], object]
+) -> None:
+    catalog = SqlCatalog("killed", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    make(catalog)
+    catalog.engine.dispose()
+    steps = [what.partition(" ")[0] for what in killed("index_keys", tmp_path)]
+    assert steps[-2:] == ["commit", "return"]
+    assert steps.count("create") == steps.count("finish") == 2
+    assert steps.count("merge") == steps.count("merged") == int(make is to_merge)
 
 
 @pytest.mark.slow
