@@ -59,6 +59,9 @@ MAX_ROWS = (1 << 32) - 1
 CHECKED_BYTES = 16 << 20
 """About the bytes of blocks that are checked at a time."""
 
+MERGED_ENTRIES = 1 << 20
+"""Entries that a merge moves at a time."""
+
 _WHOLE = 16
 """All blocks are read, in pieces, if there is a key for at least one in so many of them."""
 
@@ -144,9 +147,13 @@ class KeyWords:
         if len(words) == n_rows:
             return cls(words, None, n_rows)
         firsts = np.cumsum([0, *(part.n_rows for part in parts)])
-        rows = [np.arange(part.n_rows) if part.rows is None else part.rows for part in parts]
-        every = np.concatenate([some + first for some, first in zip(rows, firsts, strict=False)])
-        return cls(words, every, n_rows)
+        rows, at = np.empty(len(words), np.int64), 0
+        for part, first in zip(parts, firsts.tolist(), strict=False):
+            stop = at + len(part.words)
+            rows[at:stop] = np.arange(part.n_rows) if part.rows is None else part.rows
+            rows[at:stop] += first
+            at = stop
+        return cls(words, rows, n_rows)
 
 
 def encode(
@@ -187,7 +194,7 @@ def encode(
 
 def encode_words(
     kinds: Sequence[str],
-    parts: Sequence[KeyWords],
+    parts: list[KeyWords],
     files: Sequence[CoveredFile],
     fields: Sequence[int] = (),
     *,
@@ -197,9 +204,11 @@ def encode_words(
 ) -> bytes:
     """Encodes a segment of keys in their canonical form.
 
+    Memory: about 32 bytes for each row, the parts included.
+
     Args:
         kinds: the forms of the key columns.
-        parts: the keys of the rows of all data files, one after another.
+        parts: the keys of the rows of all data files, one after another; taken out of the list.
         files: the data files.
         fields: the field ids of the key columns.
         stored_row_ids: the indexes of the data files with a column of row ids.
@@ -214,12 +223,14 @@ def encode_words(
     if n_rows != expected or n_rows > MAX_ROWS:
         raise InvalidInputError(f"columns: expected {expected} rows, less than 2^32, found {n_rows}")
     keys, nulls = KeyWords.joined(parts), PositionBitmap()
+    parts.clear()
     words = keys.words
     if keys.rows is None:
         ordinals = np.arange(n_rows, dtype=np.uint32)
     else:
         ordinals = keys.rows.astype(np.uint32)
         nulls = PositionBitmap.from_range(0, n_rows) - PositionBitmap(keys.rows)
+    del keys
     tables = _Tables(kinds, fields, files, stored_row_ids)
     if canonical.is_exact(kinds):
         return _written(tables, nulls, None, _mixed(words.view(np.int64)), ordinals, slot_bits)
@@ -228,11 +239,11 @@ def encode_words(
 
 
 def _mixed(numbers: npt.NDArray[np.int64]) -> tuple[Words, int]:
-    """The mixed words of integers, and their bits."""
+    """The mixed words of integers, in the same memory, and their bits."""
     low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     most = max(high, ~low)
     bits = next(bits for bits in _EXACT_BITS if most < 1 << (bits - 1))
-    words: Words = numbers.view(np.uint64).copy()
+    words: Words = numbers.view(np.uint64)
     kernel.mix(words, bits)
     return words, bits
 
@@ -267,7 +278,7 @@ def _written(
 
     Args:
         least: the least bits of a remainder of hashes, 0 for the default; None for exact keys.
-        hashed: hashes of the entries, and their bits.
+        hashed: hashes of the entries, which may be changed, and their bits.
     """
     hashes, bits = hashed
     n_rows = sum(file.n_rows for file in described.files)
@@ -277,7 +288,8 @@ def _written(
     if least is not None:
         wanted = b + slot_bits + (least or max(REMAINDER_BITS, _LEAST_HASH_BITS - b - slot_bits))
         if wanted < bits:
-            hashes, bits = hashes >> np.uint64(bits - wanted), wanted
+            np.right_shift(hashes, np.uint64(bits - wanted), out=hashes)
+            bits = wanted
     form = (b, slot_bits, bits - b - slot_bits, max(0, n_rows - 1).bit_length())
     text, absent = described.to_json(), nulls.to_bytes() if nulls else b""
     tables = zstandard.ZstdCompressor().compress(text)
@@ -613,7 +625,7 @@ def merge(
 ) -> bytes:
     """Makes one segment of several with equal kinds of keys; their data files must be different ones.
 
-    Memory: about 40 bytes for each row.
+    Memory: about 32 bytes for each row, the bytes of the segments included.
 
     Args:
         segments: each with its reader.
@@ -642,16 +654,20 @@ def merge(
         if n_rows > MAX_ROWS:
             raise InvalidInputError(f"segments: expected less than 2^32 rows, found {n_rows}")
         found = segment.entries(read)
-        kept, ordinals = moved.of(found.ordinals)
         if segment.exact:
             kernel.unmix(found.hashes, segment.hash_bits)
         else:
             np.right_shift(found.hashes, np.uint64(segment.hash_bits - bits), out=found.hashes)
-        parts.append(Entries(found.hashes[kept], ordinals[kept].astype(np.uint32)))
+        for at in range(0, segment.n_entries, MERGED_ENTRIES):
+            some = slice(at, at + MERGED_ENTRIES)
+            kept, ordinals = moved.of(found.ordinals[some])
+            parts.append(Entries(found.hashes[some][kept], ordinals[kept].astype(np.uint32)))
+        del found
         kept, ordinals = moved.of(segment.nulls.to_numpy().astype(np.uint32))
         nulls.append(ordinals[kept])
-    hashes = np.concatenate([part.hashes for part in parts])
-    rows = np.concatenate([part.ordinals for part in parts])
+    hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in parts)])
+    rows = np.concatenate([np.empty(0, np.uint32), *(part.ordinals for part in parts)])
+    del parts
     absent = PositionBitmap.from_positions(np.concatenate(nulls))
     t, tables = segments[0][0].slot_bits, _Tables(kinds, fields, files, stored_row_ids)
     if segments[0][0].exact:

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from puffin_fast._kernels.key_index import blocks as kernel
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.key_index import CoveredFile, Segment, encode, in_memory, kind_of, lookup, merge
+from puffin_fast.key_index.canonical import HASH_BITS
 from tests import key_index_oracle
+from tests.memory import MIB, peak_growth
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "key_index"
 
@@ -283,3 +285,46 @@ def test_blocks_belong_to_the_data_files_of_one_segment() -> None:
 
 def _blocks_at(blob: bytes) -> int:
     return opened(blob)._blocks_at
+
+
+MANY_ROWS = 5_000_000
+MANY_KEYS = """
+    import numpy as np
+    import pyarrow as pa
+    from puffin_fast.key_index import CoveredFile, KeyWords, Segment, encode_words, in_memory, kind_of, merge
+
+    def parts(n):
+        words = np.random.default_rng(n).integers(0, 1 << bits, n * 1_000_000, np.uint64)
+        return [KeyWords(some.copy(), None, 50_000) for some in np.array_split(words, 20 * n)]
+
+    def covered(n, name=""):
+        return [CoveredFile(name + str(at), 1, 50_000) for at in range(20 * n)]
+
+    kinds, bits = (kind_of(pa.{0}),), {1}
+    encode_words(kinds, parts(1), covered(1))
+"""
+KINDS_OF_MANY = pytest.mark.parametrize(("kind", "bits"), [("int64()", 39), ("string()", HASH_BITS)])
+
+
+@KINDS_OF_MANY
+def test_memory_of_a_new_segment_is_32_bytes_for_each_row(kind: str, bits: int) -> None:
+    growth = peak_growth(
+        MANY_KEYS.format(kind, bits) + "\n    keys, files = parts(5), covered(5)",
+        "blob = encode_words(kinds, keys, files)",
+    )
+    assert growth < (32 - 8) * MANY_ROWS + 4 * MIB  # the keys were there before
+
+
+@KINDS_OF_MANY
+def test_memory_of_a_merge_is_32_bytes_for_each_row(kind: str, bits: int) -> None:
+    growth = peak_growth(
+        MANY_KEYS.format(kind, bits)
+        + """
+    known = []
+    for n in (4, 1):
+        blob = encode_words(kinds, parts(n), covered(n, str(n)))
+        known.append((Segment(in_memory(blob), len(blob)), in_memory(blob)))
+    """,
+        "blob = merge(known)",
+    )
+    assert growth < (32 - 4) * MANY_ROWS + 4 * MIB  # the segments were there before
