@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import functools
+import os
 import struct
 import uuid
 from collections.abc import Iterator, Sequence
@@ -422,3 +423,27 @@ def test_zstd_gives_the_declared_bytes_or_an_error(n_bytes: int) -> None:
             except (page_codecs.PageError, *page_codecs.CODEC_ERRORS):
                 continue
             assert len(found) != declared
+
+
+def test_a_header_may_cross_the_end_of_the_bytes_that_are_read_along_with_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_pages, "LEAST_IN_PAGES", 1)
+    n, rng, path = 200_000, np.random.default_rng(1), tmp_path / "a.parquet"
+    nulls = rng.random(n) < np.repeat(rng.random(n // 100), 100)
+    numbers = pa.array(rng.integers(-(1 << 60), 1 << 60, n), mask=nulls)
+    pq.write_table(
+        pa.table({"n": numbers}), path, compression="none", use_dictionary=False, data_page_size=100,
+        write_batch_size=20,
+    )  # fmt: skip
+    whole: list[int] = []  # column chunks that are read at once, as those that are not of the expected form
+    inner = os.pread
+
+    def counted(descriptor: int, length: int, offset: int) -> bytes:
+        whole.append(length)
+        return inner(descriptor, length, offset)
+
+    monkeypatch.setattr(os, "pread", counted)
+    columns = reader_of(path).columns(0, ["n"], n, use_threads=False)
+    assert columns.read(0, n, None)["n"].equals(numbers)
+    assert not whole

@@ -66,7 +66,8 @@ static const uint8_t *pf_reach(pf_window *window, pf_grown *own, size_t from, si
 
 /* Where the header of a page that starts at `at` is. */
 static const uint8_t *pf_reach_header(pf_window *window, pf_grown *own, size_t at) {
-    return pf_reach(window, own, at, at < window->n_bytes ? at + 1 : at, at + PF_HEADER_READ);
+    const size_t stop = at + PF_NEXT_HEADER; /* a header may cross the end of the held bytes */
+    return pf_reach(window, own, at, stop < window->n_bytes ? stop : window->n_bytes, at + PF_HEADER_READ);
 }
 
 /* Where the `n` bytes of a page that starts at `at` are. */
