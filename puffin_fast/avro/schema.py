@@ -70,8 +70,9 @@ class PlainSchema:
         self._names = names
         self._known = frozenset(names.values())
         self._named: dict[
-            str, tuple[str, int] | None
-        ] = {}  # canonical name and number of types; None while it is being defined
+            str, tuple[dict[str, Any], int] | None
+        ] = {}  # plain type and number of types; None while it is being defined
+        self._scales: dict[str, int | None] = {}  # of the decimals among them
         self._empty = {"null"}
         self._n_named = self._n_unknown = self._n_types = self._n_expanded = self._depth = 0
         self.partition: list[PartitionColumn] = []
@@ -144,8 +145,8 @@ class PlainSchema:
             return {"type": kind, "values": self._of(node["values"])}
         return self._of(kind, inside)
 
-    def _reference(self, name: str) -> str:
-        """The canonical name of a type that was defined before."""
+    def _reference(self, name: str) -> Any:
+        """The canonical name of a type that was defined before; for a fixed, the same type with a name of its own."""
         if name not in self._named:
             raise ValueError(f"type {name!r} is not defined")
         found = self._named[name]
@@ -155,7 +156,11 @@ class PlainSchema:
         self._n_expanded += found[1] - 1  # the name itself stands in the schema
         if self._n_expanded > MAX_SCHEMA_TYPES:
             raise ValueError(f"expected at most {MAX_SCHEMA_TYPES} types in place of names in the schema")
-        return found[0]
+        plain = found[0]
+        if plain["type"] != "fixed" or plain["name"] in self._empty:
+            return plain["name"]
+        self._n_named += 1
+        return {**plain, "name": f"t{self._n_named}"}
 
     def _begin(self, node: Mapping[str, Any]) -> str:
         """Starts the definition of a named type; returns its canonical name."""
@@ -167,8 +172,19 @@ class PlainSchema:
         return f"t{self._n_named}"
 
     def _define(self, node: Mapping[str, Any], plain: dict[str, Any], n_types: int) -> dict[str, Any]:
-        self._named[node["name"]] = plain["name"], n_types
+        self._named[node["name"]] = plain, n_types
+        if plain["type"] == "fixed":
+            self._scales[node["name"]] = _decimal_scale(node)
         return plain
+
+    def _scale(self, node: Any) -> int | None:
+        """The scale of a decimal, whose type may be named; None for other types."""
+        named = (
+            self._scales.get(part)
+            for part in (node if isinstance(node, list) else [node])
+            if isinstance(part, str)
+        )
+        return next((scale for scale in named if scale is not None), _decimal_scale(node))
 
     def _may_be_empty(self, kind: Any) -> bool:
         """Whether a value of a plain type may take no bytes."""
@@ -183,7 +199,7 @@ class PlainSchema:
             field_id = field.get("field-id")
             if inside == "partition":
                 name = f"p{position}"
-                self.partition.append(PartitionColumn(field_id, name, _decimal_scale(field["type"])))
+                self.partition.append(PartitionColumn(field_id, name, self._scale(field["type"])))
             elif isinstance(field_id, int) and field_id in self._names:
                 name = self._names[field_id]
             elif field["name"] in ("key", "value") or (field_id is None and field["name"] in self._known):

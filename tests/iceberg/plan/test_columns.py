@@ -7,6 +7,7 @@ import random
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -318,12 +319,12 @@ def test_manifests_of_spark_are_read_as_entry_by_entry(
     name = f"{shared_catalog.name}.{namespace}.t"
     modes = ", ".join(f"'write.{verb}.mode'='merge-on-read'" for verb in ("delete", "update", "merge"))
     iceberg_spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, s STRING, d DECIMAL(20, 3), day DATE) USING iceberg "
-        f"PARTITIONED BY (day, truncate(2, s), d) TBLPROPERTIES ('format-version'='{version}', {modes})"
+        f"CREATE TABLE {name} (id BIGINT, s STRING, d DECIMAL(20, 3), e DECIMAL(20, 3), day DATE) USING iceberg "
+        f"PARTITIONED BY (day, truncate(2, s), d, e) TBLPROPERTIES ('format-version'='{version}', {modes})"
     )
     words = ["NULL" if n % 5 == 0 else f"'w{n % 3}'" for n in range(40)]
     values = ", ".join(
-        f"({n}, {word}, {n % 4}.5, DATE '2024-01-0{1 + n % 3}')" for n, word in enumerate(words)
+        f"({n}, {word}, {n % 4}.5, {n % 2}.25, DATE '2024-01-0{1 + n % 3}')" for n, word in enumerate(words)
     )
     iceberg_spark.sql(f"INSERT INTO {name} VALUES {values}")
     iceberg_spark.sql(f"DELETE FROM {name} WHERE id % 4 = 1")
@@ -332,6 +333,10 @@ def test_manifests_of_spark_are_read_as_entry_by_entry(
     iceberg_spark.sql(f"INSERT INTO {name} VALUES {values}")
     table = shared_catalog.load_table(f"{namespace}.t")
     assert check_manifests(table) > 50
+    assert {task.data.partition[3] for task in plan_files(table).tasks} == {
+        Decimal("0.250"),
+        Decimal("1.250"),
+    }
     snapshot, _ = resolve(table)
     assert snapshot is not None
     every = [
@@ -349,13 +354,19 @@ def test_manifests_of_spark_are_read_as_entry_by_entry(
     assert sum(len(task.deletes) for task in found)
 
 
-def rewrite(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
-    """Writes a manifest again, with another schema of its ``data_file``."""
+def rewrite(
+    path: Path,
+    change: Callable[[list[dict[str, Any]]], None],
+    partition: Callable[[Any], dict[str, Any]] | None = None,
+) -> None:
+    """Writes a manifest again, with another schema of its ``data_file``, and the partitions of values of ``k``."""
     with path.open("rb") as source:
         manifest = fastavro.reader(source)
         schema: Any = manifest.writer_schema
         records, header = list(manifest), {k: v for k, v in manifest.metadata.items() if k[:5] != "avro."}
     change(next(field["type"]["fields"] for field in schema["fields"] if field["name"] == "data_file"))
+    for record in records if partition else ():
+        record["data_file"]["partition"] = partition(*record["data_file"]["partition"].values())
     with path.open("wb") as sink:
         fastavro.writer(sink, schema, records, metadata=header)
 
@@ -408,3 +419,30 @@ def test_an_optional_partition_struct_is_refused(tmp_path: Path) -> None:
     rewrite(tmp_path / "1-0.avro", optional)
     with pytest.raises(CorruptDataError, match="partition of a manifest entry: expected a record"):
         plan_files(table)
+
+
+def test_partition_columns_of_one_decimal_type_have_each_its_scale(tmp_path: Path) -> None:
+    table_of(tmp_path, *(data(f"d{at}", 1, spec_id=1, partition=(at,)) for at in range(3)))
+    path = tmp_path / "1-0.avro"
+    fixed = {
+        "type": "fixed",
+        "name": "decimal_9_2",
+        "size": 4,
+        "logicalType": "decimal",
+        "precision": 9,
+        "scale": 2,
+    }
+
+    def decimals(fields: list[dict[str, Any]]) -> None:
+        field_of(fields, "partition")["type"]["fields"] = [
+            {"name": "k", "type": ["null", fixed], "field-id": 1000, "default": None},
+            {"name": "l", "type": ["null", "decimal_9_2"], "field-id": 1001, "default": None},
+        ]
+
+    rewrite(path, decimals, lambda k: {"k": Decimal(k) / 4, "l": None if k == 1 else Decimal(k)})
+    entries = read_columns(IO, ManifestFile(f"file://{path}", 1, 1, DATA, 1)).entries()
+    assert [entry.partition for entry in entries] == [
+        (Decimal("0.00"), Decimal("0.00")),
+        (Decimal("0.25"), None),
+        (Decimal("0.50"), Decimal("2.00")),
+    ]
