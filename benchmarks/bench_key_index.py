@@ -187,7 +187,7 @@ def main() -> None:
     n_rows, n_files = int(ROWS * options.share), max(1, int(options.files * options.share))
     tables = Tables(options.folder.resolve(), n_rows, n_files)
     found = {
-        f"{name}, {n_rows:,} rows in {n_files} files": measure_job(
+        f"keys: {name}, {n_rows:,} rows in {n_files} files": measure_job(
             name, make(tables), options.rounds, targets
         )
         for name, (make, targets) in JOBS.items()

@@ -28,6 +28,8 @@ NAMES = {
     "deltalake, with a feed": "deltalake's `load_cdf`, with a feed",
     "PyIceberg, to accelerated": "PyIceberg",
     "full run": "a full run",
+    "DuckDB, without a plan": "DuckDB",
+    "without an index": "the same without an index",
     "plan of the table": "planning a scan of the table",
 }
 """The names of contenders as readers see them, where the results name them shorter."""
@@ -61,7 +63,9 @@ LINEITEM = "lineitem at scale 0.5, "
 FILES = ", 1000 files"
 CHANGES = "changes, Iceberg"
 WHOLE = ", 40,000,000 rows in 1000 files"
+LARGE = ", 40,000,000 rows in 40 files"
 TENTH = ", 4,000,000 rows in 100 files"
+UNINDEXED, UNPLANNED = "without an index", "DuckDB, without a plan"
 POSITIONS, COMPARED, FEED = "rows at known positions", "DuckDB, two scans compared", "deltalake, with a feed"
 FRAME = "DataFrame to vectors, 20,000,000 rows, "
 
@@ -160,6 +164,16 @@ TABLES: dict[str, list[Figure]] = {
             COMPARED,
         ),
         Figure("find 10 changed files of 100,000", "plan of changes of 100,000 files", "plan of the table"),
+    ],
+    "keys": [
+        Figure("`delete_keys` of 100 integers, 1000 files", "keys: 100 integers" + WHOLE, UNINDEXED),
+        Figure("the same", "keys: 100 integers" + WHOLE, UNPLANNED),
+        Figure("100 integers, 40 files", "keys: 100 integers" + LARGE, UNINDEXED),
+        Figure("the same", "keys: 100 integers" + LARGE, UNPLANNED),
+        Figure("100 strings of 32 bytes, 1000 files", "keys: 100 strings" + WHOLE, UNPLANNED),
+        Figure("the same, 40 files", "keys: 100 strings" + LARGE, UNPLANNED),
+        Figure("`scan` of one row, 1000 files", "keys: the row of an integer" + WHOLE, UNINDEXED),
+        Figure("the same, 40 files", "keys: the row of an integer" + LARGE, UNINDEXED),
     ],
     "ndv": [
         Figure("NDV statistics of 12M rows, 16 columns", "NDV, lineitem x 2", TABLE_STATS),
