@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ def at_step(wanted: int | None, kind: type[Exception]) -> Iterator[list[int]]:
         raise kind("time is up")
 
     def step(frame: Any, event: str, argument: object) -> Any:
-        if event == "line":
+        if event == "line" and not _is_with(frame):
             seen[0] += 1
             if seen[0] == wanted:
                 sys.settrace(None)
@@ -56,6 +57,12 @@ def at_step(wanted: int | None, kind: type[Exception]) -> Iterator[list[int]]:
     finally:
         sys.settrace(None)
         signal.signal(signal.SIGALRM, before)
+
+
+def _is_with(frame: Any) -> bool:
+    """Whether a line is a `with`: it is traced again when its block has ended, where no signal is handled, and an
+    exception would leave a lock locked."""
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
 
 
 class Tables:
