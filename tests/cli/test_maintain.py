@@ -138,9 +138,9 @@ def test_snapshots_expire_and_orphan_files_go(run: Run, many: Options) -> None:
     assert "nothing to do" in run("expire-snapshots", "ns.t", *at_once).output
     orphan = Path(open_table(many).location().removeprefix("file://")) / "data" / "left.parquet"
     orphan.write_bytes(b"12345")
-    assert "1 files (5 bytes) to remove" in run("remove-orphan-files", "ns.t", *at_once).output
+    assert "1 file (5 bytes) to remove" in run("remove-orphan-files", "ns.t", *at_once).output
     assert orphan.exists()
-    assert "1 files (5 bytes) removed" in run("remove-orphan-files", "ns.t", "--no-dry-run", *at_once).output
+    assert "1 file (5 bytes) removed" in run("remove-orphan-files", "ns.t", "--no-dry-run", *at_once).output
     assert not orphan.exists()
     assert said(run("verify", "ns.t", "--output", "json", *many)) == []
 

@@ -113,7 +113,7 @@ def test_a_source_id_of_a_list_is_refused_by_writers(racing: RacingCatalog) -> N
     at = ("partition-specs", 1, "fields", 0, "source-id")
     table = load(racing, replaced(json.loads(path.read_bytes()), at, 3), path)
     with pytest.raises(
-        CorruptDataError, match=r"source-id of field part: .* no struct, list or map, found 3"
+        CorruptDataError, match=r"source-id of field part: .* not a struct, list or map, found 3"
     ):
         iceberg.append(table, ROWS)
 
