@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 COPIED = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "puffin_fast", "tests")
 COVERAGE_SOURCE = Path(__file__).parent / "fuzz" / "coverage.c"
-MEASURED = "encoding_takes or decoding_and_masks or nothing_leaks or other_threads_run"
+MEASURED = "encoding_takes or decoding_and_masks or nothing_leaks or other_threads_run or test_memory_of"
 """Tests of memory and time, which are those of the sanitizer here; their inputs occur in other tests too."""
 
 COVERAGE_FLAGS = "-fsanitize-coverage=trace-pc,trace-cmp"
