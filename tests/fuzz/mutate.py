@@ -78,7 +78,7 @@ def child(targets: list[str], end: float, seed: int, current: Path) -> None:
         _run(tallies, seeds, end, seed, current)
     finally:
         _show(tallies)
-    current.unlink()
+    current.unlink(missing_ok=True)
 
 
 def _show(tallies: dict[str, Tally]) -> None:
