@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels.parquet import bloom, pages
+from puffin_fast.parquet.column_layout import TEXTS
 
 if TYPE_CHECKING:
     from puffin_fast._io import Source
@@ -64,7 +65,7 @@ class Hashes:
         n, is_null = len(values), values.is_null().to_numpy(zero_copy_only=False)
         hashes, fits = np.empty(n, np.uint64), np.ones(n, np.bool_)
         if layout.stored == 0:
-            if layout.width == 1 or not _is_text(values.type):
+            if layout.width == 1 or values.type not in TEXTS:
                 return None
             texts = pc.fill_null(values.cast(pa.large_binary()), b"")
             offsets = np.frombuffer(texts.buffers()[1], np.int64, n + 1, 8 * texts.offset)
@@ -161,16 +162,6 @@ def hash_of_bound(raw: bytes, layout: Layout) -> npt.NDArray[np.uint64] | None:
     found = np.empty(1, np.uint64)
     bloom.hash_fixed(raw, stored, found)
     return found
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-    )
 
 
 def _cells(values: pa.Array, layout: Layout) -> tuple[npt.NDArray[Any], Flags] | None:

@@ -82,7 +82,7 @@ def _has_unit(column: pq.ColumnSchema, kind: Any) -> bool:
     return unit is not None and f"timeUnit={unit}" in str(column.logical_type)
 
 
-_TEXTS = {
+TEXTS = {
     pa.string(): pa.string_view(),
     pa.large_string(): pa.string_view(),
     pa.binary(): pa.binary_view(),
@@ -102,8 +102,8 @@ def layout_of(column: pq.ColumnSchema, kind: pa.DataType, *, views: bool = False
     if column.max_repetition_level > 0 or column.max_definition_level > 1:
         return None
     optional = column.max_definition_level == 1
-    if column.physical_type == "BYTE_ARRAY" and kind in _TEXTS:
-        return Layout(_TEXTS[kind] if views else kind, 0, 16, 0, optional)
+    if column.physical_type == "BYTE_ARRAY" and kind in TEXTS:
+        return Layout(TEXTS[kind] if views else kind, 0, 16, 0, optional)
     if column.physical_type == "BOOLEAN" and pa.types.is_boolean(kind):
         return Layout(kind, 0, 1, 0, optional)
     found = _fixed(column, kind)

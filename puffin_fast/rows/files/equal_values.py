@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._run.fork import lock_across_fork
 from puffin_fast.parquet.bloom_filters import Flags, Hashes, hash_of_bound
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ Rows = Mapping[int, pa.Array]
 
 MOST_ROWS = 10_000
 """For more values, filters are not asked: one of 20 bits a value finds one of 10,000 that are not there."""
-
-_MAKING = lock_across_fork()
 
 
 class EqualValues:
@@ -39,9 +36,8 @@ class EqualValues:
 
     @cached_property
     def _asked(self) -> list[Rows]:
-        with _MAKING:
-            found = [dict(rows) for rows in self._equalities()]
-            return [rows for rows in found if all(len(values) <= MOST_ROWS for values in rows.values())]
+        found = [dict(rows) for rows in self._equalities()]
+        return [rows for rows in found if all(len(values) <= MOST_ROWS for values in rows.values())]
 
     def groups_without(
         self,
