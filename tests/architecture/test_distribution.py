@@ -73,6 +73,14 @@ def test_a_description_without_a_repository_has_no_links_into_it(tmp_path: Path)
     assert "PUFFIN" not in str(found.get_payload())
 
 
+def test_the_changelog_of_an_unreleased_version_is_one_page() -> None:
+    """It lists what exists. Lines that a merge brings back, and histories of corrections, do not fit."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    assert versions == [f"{PROJECT['version']} (unreleased)"]
+    assert text.count("\n") <= 120
+
+
 def test_free_threaded_builds_are_refused(tmp_path: Path) -> None:
     done = setup(tmp_path, free_threaded=1)
     assert done.returncode == 1
