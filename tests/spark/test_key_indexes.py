@@ -11,7 +11,7 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from puffin_fast.iceberg.index import lookup
+from puffin_fast.iceberg.index import build, lookup
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.rows.files.reader import DataFiles
 from puffin_fast.spark.table import upsert
@@ -175,6 +175,22 @@ def test_executors_build_the_index_of_the_single_machine(
     apart = ps.index_keys(spark, table, columns, incremental=False)
     assert (apart.segments, apart.data_files, apart.data_files_left) == (N + 1, N + 1, 0)
     assert iceberg.verify(table, level="rows") == []
+    assert not [path for path in files_of(table) if path.suffix == ".segment"]
+
+
+def test_a_rewrite_on_executors_keeps_the_indexes_that_a_property_names(
+    spark: SparkSession, racing: RacingCatalog
+) -> None:
+    schema = rows(0, 1).schema
+    table = iceberg.create_table(racing, "n.kept", schema, properties={build.KEY_INDEXES: "n; s"})
+    for at in range(N):
+        iceberg.append(table, rows(at * EACH, (at + 1) * EACH))
+    iceberg.index_keys(table, "n")
+    done = ps.rewrite_data_files(spark, table, min_input_files=2)
+    assert [(one.columns, one.data_files_read, one.data_files_left) for one in done.key_indexes] == [
+        (("n",), 1, 0)
+    ]
+    assert (done.notes, iceberg.verify(table, level="rows")) == ((), [])
     assert not [path for path in files_of(table) if path.suffix == ".segment"]
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -31,7 +31,7 @@ from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.columns.plain_types import plain
-from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
+from puffin_fast.errors import InvalidInputError, JobInterruptedError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
 from puffin_fast.iceberg.compat.working_table import WorkingTable, with_history
@@ -160,11 +160,17 @@ def index_keys(
         2
     """
     check_threads(threads)
+    encode = on_this_machine(threads)
+    return build_index(table, join_cols, encode, branch=branch, incremental=incremental, dry_run=dry_run)
+
+
+def on_this_machine(threads: int | None) -> Encode:
+    """Returns what makes segments on threads of this process."""
 
     def encode(maker: SegmentMaker, new: Sequence[ManifestEntry], most_rows: int) -> Iterator[bytes]:
         return maker.segments(new, most_rows, pa.cpu_count() if threads is None else threads)
 
-    return build_index(table, join_cols, encode, branch=branch, incremental=incremental, dry_run=dry_run)
+    return encode
 
 
 def build_index(
@@ -192,6 +198,49 @@ def build_index(
         if incremental:
             build.keep_segments()
         return build.run(encode, dry_run=dry_run)
+
+
+def extend_indexes(
+    table: Table, paths: Collection[str], encode: Encode, *, branch: str, notes: list[str]
+) -> tuple[KeyIndexResult, ...]:
+    """Adds new data files to the indexes that the property `KEY_INDEXES` of a table names and that exist.
+
+    An index is advice: one that cannot be extended is left as it is.
+
+    Args:
+        table: has the data files.
+        paths: of the new data files; others that no segment covers are not read.
+        encode: makes segments.
+        branch: whose snapshot has the data files.
+        notes: why an index was not extended is added to these.
+
+    Raises:
+        JobInterruptedError: Spark's job was cancelled.
+    """
+    results = []
+    for names in indexed_columns(table.properties, table.schema()):
+        try:
+            found = _extended(table, names, paths, encode, branch)
+        except (PuffinFastError, OSError) as error:
+            if isinstance(error, JobInterruptedError) or is_from_outside(error):
+                raise
+            notes.append(f"the key index of {', '.join(names)} does not have the new data files: {error}")
+            continue
+        results += [] if found is None else [found]
+    return tuple(results)
+
+
+def _extended(
+    table: Table, names: Sequence[str], paths: Collection[str], encode: Encode, branch: str
+) -> KeyIndexResult | None:
+    """Adds data files to one index; None if there is none."""
+    working = WorkingTable.of(table)
+    snapshot, schema = resolve(working, branch=branch)
+    if snapshot is None:
+        return None
+    with ExitStack() as held:
+        build = _Build(working, snapshot, key_fields(schema, names), held)
+        return build.run(encode, dry_run=False, only=paths) if build.keep_segments() else None
 
 
 def indexed_columns(properties: Mapping[str, str], schema: Schema) -> list[list[str]]:
@@ -308,8 +357,8 @@ class _Build:
 
     # segments that exist ------------------------------------------------------------------------------------
 
-    def keep_segments(self) -> None:
-        """Takes the sound segments of the nearest index that cover live data files."""
+    def keep_segments(self) -> bool:
+        """Takes the sound segments of the nearest index that cover live data files; returns whether there is one."""
         for snapshot, statistics in indexed(self._metadata, self._snapshot):
             found = self._held.enter_context(opened(self._table.io, statistics, self.notes))
             if self._ids not in found:
@@ -325,7 +374,8 @@ class _Build:
                 self._parts.append(_Part(stored.segment, stored))
             self._own = snapshot.snapshot_id == self._snapshot.snapshot_id
             self._own = self._own and len(self._parts) == len(found[self._ids])
-            return
+            return True
+        return False
 
     def _is_live(self, file: CoveredFile) -> bool:
         data = self._files.get(file.location)
@@ -343,9 +393,12 @@ class _Build:
 
     # segments that are made ---------------------------------------------------------------------------------
 
-    def run(self, encode: Encode, *, dry_run: bool) -> KeyIndexResult:
+    def run(self, encode: Encode, *, dry_run: bool, only: Collection[str] | None = None) -> KeyIndexResult:
+        """Reads the data files that no segment covers, or `only` those of these, and commits."""
         known = {file.location for part in self._parts for file in part.segment.files if self._is_live(file)}
-        new = [data for path, data in self._files.items() if path not in known]
+        new = [
+            data for path, data in self._files.items() if path not in known and (only is None or path in only)
+        ]
         if dry_run:
             return self._result(None, len(new), committed=False, dry_run=True)
         for blob in self._encoded(new, encode):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
@@ -18,7 +19,8 @@ from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table
-from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys, indexed_columns
+from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys, indexed_columns, on_this_machine
 from puffin_fast.iceberg.maintenance.compact import compact
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
@@ -30,8 +32,8 @@ from puffin_fast.iceberg.maintenance.orphan_files import (
 from puffin_fast.iceberg.maintenance.removal import check_may_remove
 from puffin_fast.iceberg.maintenance.retention import Retention
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
-from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
-from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
+from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_on_threads
+from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms
 from puffin_fast.iceberg.maintenance.unknown_metadata import check_newest
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, check_rewrite
 
@@ -47,7 +49,8 @@ class MaintenancePolicy:
 
     Attributes:
         steps: which of "convert", "rewrite", "compact", "index", "expire", "clean"; they run in this order. "index"
-            builds the key indexes that the table property ``puffin-fast.key-indexes`` names.
+            builds the key indexes that the table property ``puffin-fast.key-indexes`` names; without it, "rewrite" adds
+            the new data files to those of them that exist.
         min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as `rewrite_data_files`.
         expire_older_than, retain_last: as `older_than` and `retain_last` of `expire_snapshots`.
         clean_older_than: as `older_than` of `remove_orphan_files`.
@@ -181,14 +184,20 @@ def maintain(
         found["position_deletes"] = convert_position_deletes(table, branch=branch, **job)
         found["equality_deletes"] = convert_equality_deletes(table, branch=branch, **job)
     if "rewrite" in steps:
-        found["data_files"] = rewrite_data_files(
-            table,
+        terms = RewriteTerms(
+            AlwaysTrue(),
             min_deleted=policy.min_deleted,
             min_file_size=policy.min_file_size,
             min_input_files=policy.min_input_files,
             target_file_size=policy.target_file_size,
             max_commits=policy.max_commits,
-            branch=branch,
+        )
+        later = "index" in steps  # one commit for each index, of the last snapshot
+        found["data_files"] = rewrite_on_threads(
+            table,
+            terms,
+            Request(verb="rewrite_data_files", branch=branch),
+            None if later else on_this_machine(threads),
             **job,
         )
     if "compact" in steps:

@@ -11,6 +11,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.index.build import Encode, on_this_machine
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms, run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
 from puffin_fast.iceberg.plan.delete_index import FileTask
@@ -52,6 +53,9 @@ def rewrite_data_files(
 
     Delete files that apply to no other data file leave the table. All old files stay in storage until no snapshot needs
     them: see `orphan_files`.
+
+    The new data files are added to the key indexes that the table property ``puffin-fast.key-indexes`` names, as far as
+    these exist: the key columns are read. A failure there is a note of the result; the rewrite is committed before.
 
     Data files are streamed: a thread holds the row group that it reads, as stored, a batch of its rows, at most twice
     128 MiB for the row group that it writes (rows, and encoded pages), and the positions of the rows as bitmaps.
@@ -114,6 +118,21 @@ def rewrite_data_files(
     request = Request(
         verb="rewrite_data_files", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
+    return rewrite_on_threads(
+        table, terms, request, on_this_machine(threads), threads=threads, dry_run=dry_run
+    )
+
+
+def rewrite_on_threads(
+    table: Table,
+    terms: RewriteTerms,
+    request: Request,
+    encode: Encode | None,
+    *,
+    threads: int | None,
+    dry_run: bool,
+) -> RewriteDataFilesResult:
+    """`rewrite_data_files` with checked arguments; `encode` as for `run_rewrite`."""
     workers = threads or pa.cpu_count()
 
     def write(
@@ -123,4 +142,4 @@ def rewrite_data_files(
         writer = GroupWriter(table, head.sequence_number or 0, target, of_a_group, terms.order(table))
         return on_threads(writer.write, groups, workers, label="rewriting file groups")
 
-    return run_rewrite(table, terms, request, write, dry_run=dry_run)
+    return run_rewrite(table, terms, request, write, encode, dry_run=dry_run)

@@ -16,7 +16,7 @@ If all groups are left out, the job is a conflict.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of
 from puffin_fast.iceberg.compat.table_properties import target_file_size
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, WrittenDeletes, write_deletes
+from puffin_fast.iceberg.index.build import Encode, KeyIndexResult, extend_indexes, indexed_columns
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE
 from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup, with_new_ids
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
@@ -84,6 +85,9 @@ class RewriteDataFilesResult(HtmlFields):
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         commits: number of commits, at most `max_commits`.
         repeated: True if the job id was in the branch's history already, and nothing was done.
+        key_indexes: results of `index_keys` for the new data files: one for each index that exists and that the
+            table's property ``puffin-fast.key-indexes`` names.
+        notes: why an index does not have the new data files; they are searched as without an index.
         dry_run: True if nothing was written. The counts are then those of the manifests: rows that equality deletes
             delete count as rows, and the counts of new and removed files are 0.
     """
@@ -102,6 +106,8 @@ class RewriteDataFilesResult(HtmlFields):
     attempts: int = 0
     commits: int = 0
     repeated: bool = False
+    key_indexes: tuple[KeyIndexResult, ...] = ()
+    notes: tuple[str, ...] = ()
     dry_run: bool = False
 
 
@@ -154,9 +160,20 @@ class RewriteTerms:
 
 
 def run_rewrite(
-    table: Table, terms: RewriteTerms, request: Request, write: WriteGroups, *, dry_run: bool
+    table: Table,
+    terms: RewriteTerms,
+    request: Request,
+    write: WriteGroups,
+    encode: Encode | None,
+    *,
+    dry_run: bool,
 ) -> RewriteDataFilesResult:
     """Chooses data files, calls `write` once, and commits; the common part of one machine and Spark.
+
+    Args:
+        table, terms, request, dry_run: of the rewrite.
+        write: writes groups of data files.
+        encode: makes segments of key indexes of the new data files; None: indexes stay as they are.
 
     Raises:
         PuffinFastError: as `rewrite_data_files`.
@@ -168,11 +185,29 @@ def run_rewrite(
             f"max_commits {terms.max_commits}: expected 1 with a job_id, which the first commit would mark as done"
         )
     job = _opened(table, terms, write, dry_run=dry_run)
+    if encode is not None:
+        indexed_columns(job.table.properties, job.table.schema())
     if terms.max_commits == 1 or dry_run:
         result = job.run(request)
     else:
         result = _in_parts(table, job, terms, request, write)
+    if encode is not None and job.committed:
+        result = _with_indexes(table, result, frozenset(job.committed), request, encode)
     return replace(result, seconds=time.perf_counter() - started, dry_run=dry_run)
+
+
+def _with_indexes(
+    table: Table, result: RewriteDataFilesResult, paths: Collection[str], request: Request, encode: Encode
+) -> RewriteDataFilesResult:
+    """Adds new data files to the key indexes of a table whose data files were rewritten."""
+    notes: list[str] = []
+    try:
+        found = extend_indexes(table, paths, encode, branch=request.branch, notes=notes)
+    except JobInterruptedError as error:
+        raise JobInterruptedError(
+            f"{error}; the rewritten data files are committed up to snapshot {result.snapshot_id}"
+        ) from error
+    return replace(result, key_indexes=found, notes=tuple(notes))
 
 
 def _opened(table: Table, terms: RewriteTerms, write: WriteGroups, *, dry_run: bool = False) -> _Rewrite:
@@ -203,7 +238,8 @@ def _in_parts(
     for first in range(0, len(paths), size):
         chosen = tuple(paths[first : first + size])
         try:
-            results.append(replace(_opened(table, terms, write), chosen=chosen).run(request))
+            part = replace(_opened(table, terms, write), chosen=chosen, committed=job.committed)
+            results.append(part.run(request))
         except ConflictError as error:
             conflict = error
         except JobInterruptedError as error:
@@ -271,11 +307,17 @@ class _Rewrite:
     written: _Written
     chosen: tuple[tuple[str, ...], ...] | None = None
     """The paths of the data files of each group; None: the job chooses."""
+    committed: list[str] = field(default_factory=list)
+    """The paths of the new data files of its commits."""
 
     def run(self, request: Request) -> RewriteDataFilesResult:
         """Plans and commits once."""
         planned, committed = run_job(self.table, self.on, request, merge=True)
         is_done = committed is not None and not committed.repeated
+        if is_done:
+            self.committed.extend(
+                new.entry.file_path for group in self.written.groups or () for new in group.new
+            )
         return replace(
             RewriteDataFilesResult(None) if planned is None else planned.counts,
             snapshot_id=None if committed is None else committed.snapshot_id,

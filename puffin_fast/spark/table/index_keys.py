@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from puffin_fast._io import open_source
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.index.build import ROW_BYTES, KeyIndexResult, SegmentMaker, build_index
+from puffin_fast.iceberg.index.build import ROW_BYTES, Encode, KeyIndexResult, SegmentMaker, build_index
 from puffin_fast.spark.dataframe.transforms import check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
@@ -62,6 +62,18 @@ def index_keys(
     """
     session = session_of(spark)
     check_memory(task_memory)
+    encode = on_executors(session, table, task_memory)
+    return build_index(table, join_cols, encode, branch=branch, incremental=incremental, dry_run=dry_run)
+
+
+def on_executors(session: SparkSession, table: Table, task_memory: int) -> Encode:
+    """Returns what makes segments on executors.
+
+    Args:
+        session: of the executors.
+        table: names their files.
+        task_memory: as for `index_keys`.
+    """
 
     def encode(maker: SegmentMaker, new: Sequence[ManifestEntry], most_rows: int) -> Iterator[bytes]:
         most = max(1, min(most_rows, task_memory // ROW_BYTES))
@@ -83,4 +95,4 @@ def index_keys(
         finally:
             part.remove_files()
 
-    return build_index(table, join_cols, encode, branch=branch, incremental=incremental, dry_run=dry_run)
+    return encode

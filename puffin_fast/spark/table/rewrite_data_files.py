@@ -18,6 +18,7 @@ from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.index_keys import TASK_MEMORY, on_executors
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
@@ -59,7 +60,8 @@ def rewrite_data_files(
     Groups of data files are rewritten in parallel; a group is read and written by one task, so nothing is shuffled. A
     task holds the row group that it reads, as stored, a batch of its rows, at most twice 128 MiB for the row group that
     it writes (rows, and encoded pages), and the positions of the rows as bitmaps. The driver commits once; deletes that
-    other commits add meanwhile are moved to the new files, and nothing is read again.
+    other commits add meanwhile are moved to the new files, and nothing is read again. Key indexes are extended as by
+    `index_keys`.
 
     Args:
         spark: the session, or a DataFrame of it.
@@ -111,4 +113,6 @@ def rewrite_data_files(
         table.created += [new.entry.file_path for group in job.groups for new in group.new]
         return job.groups
 
-    return run_rewrite(table, terms, request, write, dry_run=dry_run)
+    return run_rewrite(
+        table, terms, request, write, on_executors(session, table, TASK_MEMORY), dry_run=dry_run
+    )

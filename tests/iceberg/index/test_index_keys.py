@@ -655,6 +655,64 @@ def test_maintain_keeps_the_indexes_that_a_property_names(racing: RacingCatalog)
     assert [index.data_files_read for index in iceberg.maintain(table, policy).key_indexes] == [1, 1]
 
 
+def test_a_rewrite_keeps_the_indexes_that_a_property_names(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = rows(0, 1).schema
+    table = iceberg.create_table(racing, "n.t", schema, properties={build.KEY_INDEXES: "n; s,i; id"})
+    for at in range(4):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    assert iceberg.rewrite_data_files(table, min_input_files=2).key_indexes == ()  # none exists
+    iceberg.index_keys(table, "n")
+    iceberg.index_keys(table, ["s", "i"])
+    for at in range(4, 8):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    iceberg.delete(table, "n in (5, 45)")
+    opened: list[str] = []
+    inner = DataFiles.open
+
+    def watched(self: DataFiles, data: Any, *rest: Any) -> Any:
+        opened.append(data.file_path)
+        return inner(self, data, *rest)
+
+    monkeypatch.setattr(DataFiles, "open", watched)
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "MOST_SEGMENTS", 1)
+        done = iceberg.rewrite_data_files(table, "n >= 40", min_deleted=1, min_input_files=2)
+    assert [(one.columns, one.data_files_read, one.data_files_left) for one in done.key_indexes] == [
+        (("n",), 1, 0),
+        (("s", "i"), 1, 0),
+    ]
+    assert done.notes == ()
+    new = {task.file.file_path for task in table.scan().plan_files()} - set(opened[:4])
+    assert set(opened[-2:]) <= new
+    monkeypatch.undo()
+    assert not iceberg.index_keys(table, "n").committed
+    assert iceberg.verify(table, level="rows") == []
+    assert iceberg.delete_keys(table, [5, 6, 46, 79], "n").rows_deleted == 3
+    iceberg.compact(table)
+    assert iceberg.report(table).key_indexes["share_of_rows"].to_pylist() == [1.0, 1.0]
+
+
+def test_a_rewrite_is_committed_though_its_index_is_not(racing: RacingCatalog) -> None:
+    schema = rows(0, 1).schema
+    table = iceberg.create_table(racing, "n.t", schema, properties={build.KEY_INDEXES: "n"})
+    for at in range(4):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    iceberg.index_keys(table, "n")
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    racing.before.append(lambda: racing.before.append(fail))
+    before = racing.load_table("n.t").metadata.current_snapshot_id
+    done = iceberg.rewrite_data_files(table, min_input_files=2)
+    assert done.snapshot_id == racing.load_table("n.t").metadata.current_snapshot_id != before
+    assert (done.key_indexes, len(done.notes)) == ((), 1)
+    assert numbers(table) == list(range(40))
+    assert iceberg.delete_keys(table, [5], "n").rows_deleted == 1
+
+
 def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={build.KEY_INDEXES: "nothing"})
     iceberg.append(table, rows(0, 10))
