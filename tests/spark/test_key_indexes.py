@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,6 +193,18 @@ def test_a_rewrite_on_executors_keeps_the_indexes_that_a_property_names(
     ]
     assert (done.notes, iceberg.verify(table, level="rows")) == ((), [])
     assert not [path for path in files_of(table) if path.suffix == ".segment"]
+
+
+def test_segments_of_a_killed_job_are_found(racing: RacingCatalog) -> None:
+    table = make(racing)
+    job = Job(table, None, "index")
+    path = Path(local(f"{job.place.location}/{job.name}-00000-7-0123abcd-0000.segment"))
+    path.parent.mkdir()
+    path.write_bytes(b"PFKI")
+    assert iceberg.orphan_files(table).num_rows == 0  # the job may still run
+    found = iceberg.orphan_files(table, older_than=timedelta(0))["path"].to_pylist()
+    assert [local(one) for one in found] == [path]
+    assert [local(one) for one in ps.remove_job_files(table, "index")] == [path]
 
 
 def _counts(result: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ text form.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -38,8 +38,10 @@ from puffin_fast._pyiceberg.metrics import metrics_evaluator
 from puffin_fast._pyiceberg.v3_types import VariantType
 from puffin_fast._text import no_column
 from puffin_fast.columns.decimals import MAX_DIGITS, exact_decimals
+from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.rows.filters.arrow_equalities import equal_columns
 from puffin_fast.rows.filters.evaluator import ArrowEvaluator, equal_values
 from puffin_fast.rows.filters.grammar import parse_filter, shown_text
 from puffin_fast.rows.filters.rewriters import (
@@ -158,6 +160,7 @@ class RowFilter:
     _names: Mapping[str, int]
     _conditions: tuple[Condition, ...] = ()
     case_sensitive: bool = True
+    _types: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     @classmethod
     def bind(cls, row_filter: Filter, schema: Schema, *, case_sensitive: bool = True) -> RowFilter:
@@ -165,7 +168,8 @@ class RowFilter:
 
         Args:
             row_filter: a PyIceberg expression, its text (``"id > 5 and name is not null"``), or a PyArrow
-                expression over top-level columns. A PyArrow expression may compute values; it prunes no file.
+                expression over top-level columns. A PyArrow expression may compute values; it prunes no file by
+                its bounds.
             schema: the table's schema.
             case_sensitive: whether column names are case-sensitive; in PyArrow expressions they always are.
 
@@ -211,10 +215,13 @@ class RowFilter:
             raise InvalidInputError(f"filter {row_filter}: expected a boolean, found {found}")
         mentioned = _mentioned(row_filter, empty)
         used = {name: names[name] for name in mentioned}
-        for field in schema.fields:
-            if field.name in used and isinstance(field.field_type, VariantType):
-                raise UnsupportedError(f"filter {row_filter}: not supported on {field.name}, a variant")
-        return cls(AlwaysTrue(), tuple(sorted(used.values())), False, 1, None, True, row_filter, used)
+        for one in schema.fields:
+            if one.name in used and isinstance(one.field_type, VariantType):
+                raise UnsupportedError(f"filter {row_filter}: not supported on {one.name}, a variant")
+        types = {f.name: plain_type(schema_to_pyarrow(f.field_type)) for f in schema.fields if f.name in used}
+        return cls(
+            AlwaysTrue(), tuple(sorted(used.values())), False, 1, None, True, row_filter, used, _types=types
+        )
 
     @property
     def always_false(self) -> bool:
@@ -231,6 +238,9 @@ class RowFilter:
 
         They are the values of ``=`` and IN among conditions that must all be true, in the storage types of the columns.
         """
+        if self._arrow is not None:
+            for name, values in equal_columns(self._arrow, self._types).items():
+                yield {self._names[name]: values}
         for condition, _ in self._conditions:
             if (found := equal_values(condition)) is not None:
                 yield dict([found])

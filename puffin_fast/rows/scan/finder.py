@@ -137,11 +137,12 @@ class _Search:
                 keys = finder._equality.of(task.equality_deletes) if task.equality_deletes else []
                 fields = [field for key in keys for field in key.fields]
                 n_rows, live = task.data.record_count, None
-                if task.candidates is not None:
-                    live = LiveRows(task.candidates, n_rows, chosen=True)
-                elif finder.matcher.may_fail and (task.vector is not None or task.position_deletes):
+                if finder.matcher.may_fail and (task.vector is not None or task.position_deletes):
                     self._before = finder._current.of(task)
                     live = LiveRows(self._before, n_rows)
+                if task.candidates is not None:
+                    some = task.candidates if self._before is None else task.candidates - self._before
+                    live = LiveRows(some, n_rows, chosen=True)
                 file = finder._files.open(task.data, fields, live)
                 self._opened = file, keys, np.zeros(n_rows, np.bool_)
             return self._opened

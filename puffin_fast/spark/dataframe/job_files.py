@@ -4,7 +4,8 @@ Each run of a job has a name of its own, ``{job}-{12 hex digits}``: two runs of 
 a table writes into a folder of that name in the table's data folder, in a Delta table's own folder. A file is
 ``{run}-{partition:05d}-{taskAttemptId}-{8 hex digits}-{n:04d}.puffin`` (``{run}-driver-…`` if the driver wrote it),
 ``.parquet`` in a table of format version 2, and
-``deletion_vector_{uuid}.bin`` in a Delta table; ``.arrow`` files of rows that a job reads again exist until it ends. A
+``deletion_vector_{uuid}.bin`` in a Delta table; ``.arrow`` files of rows that a job reads again, and ``.segment`` files
+of a key index, exist until it ends. A
 local file of deletion vectors that is not complete, or whose writer was killed, is ``.{that}.{16 hex digits}.tmp``.
 """
 
@@ -29,7 +30,7 @@ Place: TypeAlias = "str | os.PathLike[str] | Table | Any"
 
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RUN = "-[0-9a-f]{12}"
-_ATTEMPT = r"-(?:driver|\d{5,}-\d+)-(?:[0-9a-f]{8}-)?\d{4,}\.(?:puffin|parquet|arrow)"
+_ATTEMPT = r"-(?:driver|\d{5,}-\d+)-(?:[0-9a-f]{8}-)?\d{4,}\.(?:puffin|parquet|arrow|segment)"
 _UNFINISHED = r"\.[0-9a-f]{16}\.tmp"
 _RECORDS = r"deletion_vector_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin"
 _DELTA_LOG = "_delta_log"

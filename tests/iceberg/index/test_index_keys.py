@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.expressions import And, EqualTo, GreaterThan, In
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, StringType
 
@@ -138,21 +140,36 @@ def test_keys_of_several_columns_are_deleted_as_without_an_index(
     assert all(looked_up)
 
 
-FILTERS = [
+INDEXED: list[Any] = [
     "id = 838",
     "id in (838, 757, 5000)",
     "s = 'name 5' and i > 0",
     "price = 0.25",
     "day = '2024-03-02'",
     "s in ('name 1', 'name 2') and id in (1, 2, 919, 838)",
+    EqualTo("id", 838),
+    And(In("s", ["name 5", "name 6"]), GreaterThan("i", 0)),
+    pc.field("id") == 838,
+    (pc.scalar("name 5") == pc.field("s")) & (pc.field("i") + 1 > 0),
+    pc.field("id").isin([838, 757, 2**33]) & (pc.field("n") >= 0),
+    pc.field("price") == Decimal("0.250"),
+    pc.field("day") == datetime.date(2024, 3, 2),
+]
+OTHERS: list[Any] = [
     "id = 838 or s = 'name 5'",
     "not (id = 838)",
+    pc.field("s").isin(["name 1", None]),
+    (pc.field("id") == 838) | (pc.field("id") == 757),
+    ~(pc.field("id") == 838),
+    pc.field("id") == 838.0,
 ]
 
 
-@pytest.mark.parametrize("where", FILTERS)
+@pytest.mark.parametrize(
+    ("where", "uses"), [*((where, True) for where in INDEXED), *((where, False) for where in OTHERS)]
+)
 def test_scans_deletes_and_updates_by_filter_are_those_without_an_index(
-    racing: RacingCatalog, where: str
+    racing: RacingCatalog, looked_up: list[int], where: Any, uses: bool
 ) -> None:
     table, plain = make(racing), make(racing, "n.plain")
     for name in ("id", "s", "price", "day"):
@@ -168,6 +185,19 @@ def test_scans_deletes_and_updates_by_filter_are_those_without_an_index(
     deleted = [iceberg.delete(one, where) for one in (table, plain)]
     assert deleted[0].rows_deleted == deleted[1].rows_deleted
     assert numbers(table) == numbers(plain)
+    assert any(looked_up) is uses
+
+
+def test_an_expression_is_evaluated_for_live_rows_that_may_match(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64()), ("n", pa.int64())]))
+    iceberg.append(table, pa.table({"id": [7, 7, 8, 9] * 50, "n": [0, 5, 0, 5] * 50}))
+    iceberg.index_keys(table, "id")
+    iceberg.delete(table, "id = 7 and n = 0")  # a division of these rows would fail
+    where = (pc.field("id") == 7) & (pc.scalar(10) / pc.field("n") == 2)
+    assert iceberg.scan(table, where).count() == 50
+    assert iceberg.scan(table, where).explain()["key index"].rows == 100
+    assert iceberg.delete(table, where).rows_deleted == 50
+    assert iceberg.scan(table).count() == 100
 
 
 def test_an_upsert_is_that_without_an_index(racing: RacingCatalog, looked_up: list[int]) -> None:
@@ -594,6 +624,22 @@ def test_verify_finds_nothing_wrong_with_an_index(racing: RacingCatalog) -> None
     iceberg.append(table, rows(5000, 5010))
     for level in ("metadata", "files", "rows"):
         assert list(iceberg.verify(table, level=level)) == []
+
+
+def test_an_index_of_an_older_layout_is_ignored_by_name_and_built_again(racing: RacingCatalog) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "n")
+    replaced(table, lambda data: data[:4] + b"\1" + data[5:])
+    (advice,) = [one for one in iceberg.report(table).advice if "index_keys" in one]
+    assert "key index of version 1; expected 2" in advice
+    (note,) = iceberg.scan(table, "n = 7").explain().notes
+    assert "key index of version 1; expected 2" in note
+    (finding,) = iceberg.verify(table)
+    assert finding.kind == "unsupported"
+    assert iceberg.delete_keys(table, [7], "n").rows_deleted == 1
+    index = iceberg.index_keys(table, "n")
+    assert (index.data_files_read, len(index.notes)) == (N, 1)
+    assert iceberg.report(table).key_indexes["share_of_rows"].to_pylist() == [1.0]
 
 
 def test_verify_names_damage_of_an_index(racing: RacingCatalog) -> None:
