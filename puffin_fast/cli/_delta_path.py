@@ -8,14 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from puffin_fast.cli._catalog import open_catalog
-from puffin_fast.cli._path_table import PathTable, deletes_table, findings
+from puffin_fast.cli._path_table import PathTable, deletes_table
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
-    from puffin_fast.iceberg.maintenance.finding import Finding
     from puffin_fast.rows.findings import Findings, Level
 
 
@@ -163,10 +162,11 @@ class DeltaPath(PathTable):
         names = "file_path", "n_rows", "vector_path", "offset", "length", "cardinality"
         return deletes_table(zip(*(files[name].to_pylist() for name in names), strict=True))
 
-    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings[Finding]:
+    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
         """`puffin_fast.delta.verify`."""
         options = self._version(snapshot)
-        return findings(delta().verify(self.path, level=level or "files", threads=threads, **options))
+        found: Findings = delta().verify(self.path, level=level or "files", threads=threads, **options)
+        return found
 
     def report(self, *, share: float, **snapshot: Any) -> Any:
         """`puffin_fast.delta.report`."""

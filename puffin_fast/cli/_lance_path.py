@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from puffin_fast.cli._path_table import PathTable, deletes_table, findings
+from puffin_fast.cli._path_table import PathTable, deletes_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from puffin_fast.iceberg.maintenance.finding import Finding
     from puffin_fast.rows.findings import Findings, Level
 
 
@@ -71,12 +70,12 @@ class LancePath(PathTable):
             for row in self._vectors(snapshot).to_pylist()
         )
 
-    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings[Finding]:
+    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
         """`puffin_fast.lance.verify`."""
         from puffin_fast import lance
 
         self._refuse(snapshot, "branch", "tag", "as_of", "snapshot_id")
-        return findings(lance.verify(self.path, level=level or "files", threads=threads))
+        return lance.verify(self.path, level=level or "files", threads=threads)
 
     def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
         from puffin_fast import lance

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from puffin_fast.cli._path_table import PathTable, deletes_table, findings
+from puffin_fast.cli._path_table import PathTable, deletes_table
 from puffin_fast.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from puffin_fast.iceberg.maintenance.finding import Finding
     from puffin_fast.paimon.data_files import LiveFile
     from puffin_fast.paimon.snapshots import TableFiles
     from puffin_fast.rows.findings import Findings, Level
@@ -144,13 +143,13 @@ class PaimonPath(PathTable):
             for row in found.to_pylist()
         )
 
-    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings[Finding]:
+    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
         """`puffin_fast.paimon.verify`."""
         from puffin_fast import paimon
 
         self._refuse(snapshot, "branch", "tag", "as_of")
         number = snapshot["snapshot_id"]
-        return findings(paimon.verify(self.path, snapshot_id=number, level=level or "files", threads=threads))
+        return paimon.verify(self.path, snapshot_id=number, level=level or "files", threads=threads)
 
     def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
         from puffin_fast import paimon

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
-    from puffin_fast.iceberg.maintenance.finding import Finding
-    from puffin_fast.puffin.vectors import Problem
-    from puffin_fast.rows.findings import Findings
-
 
 class PathTable:
     """A table that is given by its path.
@@ -99,12 +95,3 @@ def columns_of(schema: Schema) -> list[dict[str, object]]:
         }
         for field in schema.fields
     ]
-
-
-def findings(done: Findings[Problem]) -> Findings[Finding]:
-    """Problems of other formats as findings of Iceberg's `verify`."""
-    from puffin_fast.iceberg.maintenance.finding import CORRUPT, Finding
-    from puffin_fast.rows.findings import Findings
-
-    found = [Finding(CORRUPT, one.data_file, one.path, one.offset, one.message) for one in done]
-    return Findings(found, level=done.level, data_files=done.data_files, unchecked=done.unchecked)

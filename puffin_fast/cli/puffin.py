@@ -21,6 +21,7 @@ from puffin_fast.cli._records import DeletionVectorFile, open_vectors
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.puffin import BlobMetadata, PuffinReader
+from puffin_fast.puffin.finding import CORRUPT, Finding
 from puffin_fast.puffin.vectors import check_vectors
 from puffin_fast.rows.findings import Level
 from puffin_fast.theta import BLOB_TYPE as THETA_BLOB_TYPE
@@ -228,6 +229,7 @@ def _verify_file(file: str) -> Answer:
                 "type": vector["type"],
                 "offset": vector["offset"],
                 "n_bytes": vector["length"],
+                "kind": CORRUPT if "error" in vector["content"] else None,
                 "error": vector["content"].get("error"),
             }
             for index, vector in enumerate(vectors.vectors())
@@ -240,16 +242,17 @@ def _verify_file(file: str) -> Answer:
 def _verified_blobs(file: str) -> list[dict[str, Any]]:
     with PuffinReader(file) as reader:
         blobs = reader.blobs
-    errors: dict[int | None, list[str]] = defaultdict(list)
-    for problem in check_vectors(file):
-        errors[problem.offset].append(problem.message)
+    found: dict[int | None, list[Finding]] = defaultdict(list)
+    for finding in check_vectors(file):
+        found[finding.offset].append(finding)
     return [
         {
             "blob": index,
             "type": blob.type,
             "offset": blob.offset,
             "n_bytes": blob.length,
-            "error": "; ".join(errors[blob.offset]) or None,
+            "kind": found[blob.offset][0].kind if found[blob.offset] else None,
+            "error": "; ".join(finding.message for finding in found[blob.offset]) or None,
         }
         for index, blob in enumerate(blobs)
     ]

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.compact import compact
     from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
-    from puffin_fast.iceberg.maintenance.finding import Finding
     from puffin_fast.iceberg.maintenance.list_deletes import deletes
     from puffin_fast.iceberg.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
     from puffin_fast.iceberg.maintenance.orphan_files import (
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.read.scan import Scan, scan
     from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
+    from puffin_fast.puffin.finding import Finding
     from puffin_fast.rows.findings import Findings
     from puffin_fast.rows.scan.explain import Explanation
 
@@ -121,7 +121,7 @@ _HOMES = {
     "ExpireSnapshotsResult": "iceberg.maintenance.expire_snapshots",
     "Explanation": "rows.scan.explain",
     "FileTask": "iceberg.plan.delete_index",
-    "Finding": "iceberg.maintenance.finding",
+    "Finding": "puffin.finding",
     "Findings": "rows.findings",
     "KeyIndexResult": "iceberg.index.build",
     "MaintainResult": "iceberg.maintenance.maintain",

@@ -10,11 +10,11 @@ from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.lance.dataset import LanceFile, data_files
 from puffin_fast.lance.deletions import errors_of_pylance, fragments_of, opened, vector_of
-from puffin_fast.puffin.vectors import Problem
+from puffin_fast.puffin.finding import MISMATCH, Finding, kind_of
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
 
 
-def verify(dataset: Any, *, level: Level = "files", threads: int | None = None) -> Findings[Problem]:
+def verify(dataset: Any, *, level: Level = "files", threads: int | None = None) -> Findings:
     """Reads and checks all deletion files of a dataset, and its data files.
 
     The checks: each deletion file exists, is valid, and has the number of rows of the manifest and offsets below the
@@ -27,7 +27,7 @@ def verify(dataset: Any, *, level: Level = "files", threads: int | None = None) 
         threads: number of files opened at a time; the number of processors by default.
 
     Returns:
-        The problems, those of deletion files first; a list that is empty if there are none. Its ``unchecked`` says what
+        The findings, those of deletion files first; a list that is empty if there are none. Its ``unchecked`` says what
         was not checked.
 
     Raises:
@@ -42,38 +42,40 @@ def verify(dataset: Any, *, level: Level = "files", threads: int | None = None) 
     check_threads(threads)
     dataset = opened(dataset)
     uri = str(dataset.uri)
-    problems: list[Problem] = []
+    findings: list[Finding] = []
     fragments = fragments_of(dataset)
     for fragment in fragments:
         try:
             vector_of(dataset, fragment)
         except PuffinFastError as error:
-            problems.append(Problem(getattr(error, "path", None) or uri, None, None, str(error)))
+            path = getattr(error, "path", None) or uri
+            findings.append(Finding(kind_of(error), None, path, None, str(error)))
     files = data_files(dataset)
     unchecked = unchecked_at(level)
     if level != "metadata":
         for found in on_threads(
             lambda file: list(_of_file(file)), files, threads, label="checking data files"
         ):
-            problems += found
+            findings += found
         if level == "files":
             unchecked.insert(0, "row counts of the data files")
-    if level == "rows" and not problems:
+    if level == "rows" and not findings:
         for fragment in fragments:
             try:
                 with errors_of_pylance(dataset.uri):
                     for _ in fragment.to_batches():
                         pass
             except PuffinFastError as error:
-                problems.append(Problem(uri, None, None, f"fragment {fragment.fragment_id}: {error}"))
-    return Findings(problems, level=level, data_files=len(files), unchecked=unchecked)
+                message = f"fragment {fragment.fragment_id}: {error}"
+                findings.append(Finding(kind_of(error), None, uri, None, message))
+    return Findings(findings, level=level, data_files=len(files), unchecked=unchecked)
 
 
-def _of_file(file: LanceFile) -> Iterator[Problem]:
+def _of_file(file: LanceFile) -> Iterator[Finding]:
     try:
         with open_source(file.location) as source:
             if file.n_bytes not in (None, source.size):
                 message = f"size: expected {file.n_bytes} (manifest), found {source.size}"
-                yield Problem(file.location, None, file.location, message)
+                yield Finding(MISMATCH, file.location, file.location, None, message)
     except PuffinFastError as error:
-        yield Problem(file.location, None, file.location, str(error))
+        yield Finding(kind_of(error), file.location, file.location, None, str(error))

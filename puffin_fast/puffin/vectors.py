@@ -19,6 +19,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError
 from puffin_fast.puffin import BlobMetadata, PuffinReader, PuffinWriter
+from puffin_fast.puffin.finding import CORRUPT, DUPLICATE, Finding, kind_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -50,23 +51,6 @@ class DeletionVectorLocation:
     length: int
     cardinality: int
     file_size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem of a Puffin file of deletion vectors.
-
-    Attributes:
-        path: the file.
-        offset: the offset of the blob; None for a problem of the whole file.
-        data_file: the referenced data file, if known.
-        message: describes the problem, with the expected and the found value.
-    """
-
-    path: str
-    offset: int | None
-    data_file: str | None
-    message: str
 
 
 def write_vectors(
@@ -276,8 +260,8 @@ def read_vectors(
     return vectors
 
 
-def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None = None) -> Iterator[Problem]:
-    """Reads all blobs of a Puffin file and yields all problems of the file and its vectors.
+def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None = None) -> Iterator[Finding]:
+    """Reads all blobs of a Puffin file and yields the findings of the file and its vectors.
 
     The checks: magic and footer; the range, codec (none is allowed), properties, length, magic, CRC, containers and
     cardinality of each vector; overlapping ranges (only the first blob is read); two vectors of one data file. Other
@@ -289,7 +273,7 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
         file_size: the size of the file in a manifest, if known.
 
     Yields:
-        the problems, in the order of the file.
+        the findings, in the order of the file.
 
     Raises:
         NotFoundError: there is no such file.
@@ -298,25 +282,27 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
     try:
         reader = PuffinReader(path, filesystem=filesystem, file_size=file_size)
     except CorruptDataError as error:
-        yield Problem(name, error.offset, None, str(error))
+        yield Finding(CORRUPT, None, name, error.offset, str(error))
         return
     except (InvalidInputError, LookupError):
         raise
     except PuffinFastError as error:
-        yield Problem(name, None, None, str(error))
+        yield Finding(kind_of(error), None, name, None, str(error))
         return
     owners: dict[str, int] = {}
     with reader:
         for blob, end, read in _read_ahead(reader):
             data_file = blob.properties.get(REFERENCED_DATA_FILE) if blob.type == codec.BLOB_TYPE else None
-            for message in _blob_problems(read, blob, name):
-                yield Problem(name, blob.offset, data_file, message)
+            for wrong in _blob_errors(read, blob, name):
+                yield Finding(kind_of(wrong), data_file, name, blob.offset, str(wrong))
             if read is None:
-                yield Problem(name, blob.offset, data_file, f"overlaps the previous blob, its end is {end}")
+                message = f"overlaps the previous blob, its end is {end}"
+                yield Finding(CORRUPT, data_file, name, blob.offset, message)
             if data_file is not None:
                 other = owners.setdefault(data_file, blob.offset)
                 if other != blob.offset:
-                    yield Problem(name, blob.offset, data_file, f"a second vector, the first is at {other}")
+                    message = f"a second vector, the first is at {other}"
+                    yield Finding(DUPLICATE, data_file, name, blob.offset, message)
 
 
 def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, int, Callable[[], bytes] | None]]:
@@ -346,8 +332,10 @@ def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, int, Calla
             yield blob, end, partial(reader.read, blob)
 
 
-def _blob_problems(read: Callable[[], bytes] | None, blob: BlobMetadata, path: str) -> Iterator[str]:
-    """Yields the problems of one blob; `read` is None if its bytes are not to be read."""
+def _blob_errors(
+    read: Callable[[], bytes] | None, blob: BlobMetadata, path: str
+) -> Iterator[PuffinFastError]:
+    """Yields the errors of one blob; `read` is None if its bytes are not to be read."""
     is_vector = blob.type == codec.BLOB_TYPE
     checks: list[Callable[[], object]] = []
     if is_vector:
@@ -358,7 +346,7 @@ def _blob_problems(read: Callable[[], bytes] | None, blob: BlobMetadata, path: s
         try:
             check()
         except PuffinFastError as error:
-            yield str(error)
+            yield error
 
 
 def _decode(blob: BlobMetadata, data: bytes, path: str) -> PositionBitmap:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import Literal, TypeAlias, get_args
 
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.puffin.finding import Finding
 
 Level: TypeAlias = Literal["metadata", "files", "rows"]
 """How much `verify` reads: metadata and deletes; also the footers of all data files; or also all rows."""
-
-Finding = TypeVar("Finding")
 
 
 class Findings(list[Finding]):

@@ -98,7 +98,10 @@ def test_verify_of_a_file_finds_what_check_vectors_finds(run: Run, tmp_path: Pat
     path.write_bytes(b"PFA1" + blob * len(blobs) + footer)
     result = run("verify", path, "--output", "json")
     assert result.exit_code == 1
-    errors = [row["error"] for row in json.loads(result.output) if row["error"]]
+    wrong = [row for row in json.loads(result.output) if row["error"]]
+    kind = "duplicate" if message == "a second vector" else "corrupt"
+    assert {row["kind"] for row in wrong} == {kind}
+    errors = [row["error"] for row in wrong]
     assert any(message in error for error in errors), errors
     assert {problem.message for problem in check_vectors(path)} == {
         one for error in errors for one in error.split("; ")

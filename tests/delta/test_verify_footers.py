@@ -27,6 +27,7 @@ def test_a_footer_with_other_rows_than_its_row_groups_is_a_problem(n_rows: int, 
     log.write_text(text.replace('numRecords\\":40', f'numRecords\\":{n_rows}'))
     assert pq.ParquetFile(file).metadata.num_rows == n_rows
     (problem,) = delta.verify(path)
+    assert problem.kind == "corrupt"
     assert f"rows of all row groups: expected {n_rows}, found 40" in problem.message
     with pytest.raises(errors.CorruptDataError, match="rows of all row groups"):
         delta.scan(path).to_arrow()

@@ -119,7 +119,7 @@ def test_delta(tmp_path: Path) -> None:
     assert pf.delta.verify(folder) == []
     assert "data files" in pf.delta.verify(folder, level="metadata").unchecked
     found = pf.delta.verify(folder, level="rows")
-    assert [problem.path for problem in found] == [str(first)]
+    assert [(one.kind, one.path) for one in found] == [("corrupt", str(first))]
     second.unlink()
-    assert [problem.path for problem in pf.delta.verify(folder)] == [str(second)]
+    assert [(one.kind, one.path) for one in pf.delta.verify(folder)] == [("missing", str(second))]
     assert pf.delta.verify(folder, level="metadata") == []

@@ -32,13 +32,16 @@ def test_missing_and_cut_data_files_are_found(path: Path) -> None:
     one.unlink()
     other.write_bytes(other.read_bytes()[:-1])
     assert list(verify(path, level="metadata")) == []
-    found = {problem.path: problem.message for problem in verify(path)}
-    assert set(found) == {str(one), str(other)}
-    assert "size: expected" in found[str(other)]
+    found = {problem.path: problem for problem in verify(path)}
+    assert {name: problem.kind for name, problem in found.items()} == {
+        str(one): "missing",
+        str(other): "mismatch",
+    }
+    assert "size: expected" in found[str(other)].message
 
 
 def test_a_damaged_deletion_file_is_found(path: Path) -> None:
     (file,) = (path / "_deletions").iterdir()
     file.write_bytes(file.read_bytes()[:-8])
     (problem,) = verify(path, level="metadata")
-    assert problem.path == str(file)
+    assert (problem.kind, problem.path) == ("corrupt", str(file))

@@ -42,7 +42,8 @@ def test_a_data_file_that_is_missing_or_has_other_rows_is_found(
     pq.write_table(pq.ParquetFile(other).read().slice(1), other)
     assert list(paimon.verify(table, level="metadata")) == []
     found = paimon.verify(table)
-    assert any(one.name in problem.path and "missing" in problem.message for problem in found)
+    assert {problem.kind for problem in found if one.name in problem.path} == {"missing"}
+    assert {problem.kind for problem in found if problem.path == str(other)} == {"mismatch"}
     messages = [problem.message for problem in found if problem.path == str(other)]
     assert any("size: expected" in message for message in messages)
     assert any("rows: expected" in message for message in messages)
@@ -57,7 +58,7 @@ def test_damaged_pages_are_found_by_their_rows(copy: Callable[[str], Path]) -> N
     data[at : at + 8] = bytes(8)
     path.write_bytes(data)
     assert list(paimon.verify(table)) == []
-    assert [problem.path for problem in paimon.verify(table, level="rows")] == [str(path)]
+    assert [(one.kind, one.path) for one in paimon.verify(table, level="rows")] == [("corrupt", str(path))]
 
 
 def test_a_vector_of_no_live_data_file_is_found(copy: Callable[[str], Path]) -> None:
@@ -68,7 +69,8 @@ def test_a_vector_of_no_live_data_file_is_found(copy: Callable[[str], Path]) -> 
 
     rewrite(table, rename)
     found = paimon.verify(table, level="metadata")
-    assert [problem.message for problem in found] == ["data-x.parquet: expected a live data file"]
+    stated = ("dangling", "data-x.parquet: expected a live data file")
+    assert [(problem.kind, problem.message) for problem in found] == [stated]
 
 
 def test_a_damaged_vector_does_not_hide_the_others(copy: Callable[[str], Path]) -> None:

@@ -20,7 +20,8 @@ from puffin_fast.delta.read.scan import scan
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.puffin.vectors import Problem, read_vector
+from puffin_fast.puffin.finding import DUPLICATE, MISMATCH, Finding, Kind, kind_of
+from puffin_fast.puffin.vectors import read_vector
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
 from puffin_fast.rows.scan.located_rows import with_text
@@ -40,7 +41,7 @@ def verify(
     threads: int | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
-) -> Findings[Problem]:
+) -> Findings:
     """Reads and checks all deletion vectors of a version and their data files.
 
     The checks: each descriptor; the range, magic, checksum, containers and cardinality of each vector; that its
@@ -55,7 +56,7 @@ def verify(
         threads: number of files read at a time; the number of processors by default.
 
     Returns:
-        The problems, those of partition values first, then in the order of the log; a list that is empty if there are
+        The findings, those of partition values first, then in the order of the log; a list that is empty if there are
         none. Its ``unchecked`` says what was not checked.
 
     Raises:
@@ -75,7 +76,7 @@ def verify(
     )
     opened = DeltaTable.of(base)
     storage, files = base.storage, base.files
-    of_partitions = _partition_problems(opened)
+    of_partitions = _partition_findings(opened)
     counts = Statistics.of(files["stats"], {}, base.root).n_rows.tolist()
     rows = list(
         zip(
@@ -88,26 +89,27 @@ def verify(
     )
     times = Counter(location for location, *_ in rows)
 
-    def check(row: tuple[str, int | None, dict[str, Any] | None, int]) -> list[Problem]:
+    def check(row: tuple[str, int | None, dict[str, Any] | None, int]) -> list[Finding]:
         found = _check_file(storage, *row, data_files=level != "metadata")
         if times[row[0]] > 1:
-            found.append(Problem(row[0], None, row[0], f"{times[row[0]]} times in version {base.version}"))
+            message = f"{times[row[0]]} times in version {base.version}"
+            found.append(Finding(DUPLICATE, row[0], row[0], None, message))
         return found
 
     of_files = on_threads(check, rows, threads, label="checking deletes")
-    problems = of_partitions + [problem for found in of_files for problem in found]
+    findings = of_partitions + [finding for found in of_files for finding in found]
     if level == "rows":
-        damaged = {problem.path for problem in problems}
-        problems += _check_rows(base, damaged, threads)
-    return Findings(problems, level=level, data_files=len(rows), unchecked=unchecked_at(level))
+        damaged = {finding.path for finding in findings}
+        findings += _check_rows(base, damaged, threads)
+    return Findings(findings, level=level, data_files=len(rows), unchecked=unchecked_at(level))
 
 
-def _check_rows(base: Snapshot, damaged: AbstractSet[str | None], threads: int | None) -> list[Problem]:
+def _check_rows(base: Snapshot, damaged: AbstractSet[str | None], threads: int | None) -> list[Finding]:
     """Reads each data file whole, without its deletes, except those in which a problem was found."""
     whole = scan(base)
     reader = whole.file_reader()
 
-    def check(task: Task) -> list[Problem]:
+    def check(task: Task) -> list[Finding]:
         path = task.data.file_path
         try:
             jobs = jobs_of([TaskOf(task.data)], 1, together=False)
@@ -115,33 +117,37 @@ def _check_rows(base: Snapshot, damaged: AbstractSet[str | None], threads: int |
                 for batch in chain.from_iterable(reader.read_all(job)):
                     with_text(batch, path)
         except PuffinFastError as error:
-            return [Problem(path, None, path, str(error))]
+            return [Finding(kind_of(error), path, path, None, str(error))]
         return []
 
     tasks = [task for task in whole.tasks() if task.data.file_path not in damaged]
     return [
-        problem for found in on_threads(check, tasks, threads, label="decoding rows") for problem in found
+        finding for found in on_threads(check, tasks, threads, label="decoding rows") for finding in found
     ]
 
 
-def _partition_problems(table: DeltaTable) -> list[Problem]:
-    """The problems of partition columns, or else of each file whose values cannot be read."""
+def _partition_findings(table: DeltaTable) -> list[Finding]:
+    """The findings of partition columns, or else of each file whose values cannot be read."""
 
-    def wrong(files: pa.Table) -> str | None:
+    def wrong(files: pa.Table) -> PuffinFastError | None:
         try:
             partition_values(table, files)
         except PuffinFastError as error:
-            return str(error)
+            return error
         return None
 
     base, files = table.snapshot, table.snapshot.files
-    if (message := wrong(files.slice(0, 0))) is not None:
-        return [Problem(base.root, None, None, message)]
+    if (error := wrong(files.slice(0, 0))) is not None:
+        return [Finding(kind_of(error), None, base.root, None, str(error))]
     if wrong(files) is None:
         return []
     locations = map(base.storage.location, files["path"].to_pylist())
     each = ((location, wrong(files.slice(at, 1))) for at, location in enumerate(locations))
-    return [Problem(location, None, location, message) for location, message in each if message is not None]
+    return [
+        Finding(kind_of(error), location, location, None, str(error))
+        for location, error in each
+        if error is not None
+    ]
 
 
 def _check_file(
@@ -152,32 +158,32 @@ def _check_file(
     n_rows: int,
     *,
     data_files: bool,
-) -> list[Problem]:
-    found: list[Problem] = []
+) -> list[Finding]:
+    found: list[Finding] = []
 
-    def wrong(path: str, offset: int | None, message: str) -> None:
-        found.append(Problem(path, offset, location, message))
+    def wrong(kind: Kind, path: str, offset: int | None, message: str) -> None:
+        found.append(Finding(kind, location, path, offset, message))
 
     if vector is not None and n_rows == UNKNOWN:
-        wrong(location, None, "numRecords: expected a number beside a deletion vector, found none")
+        wrong(MISMATCH, location, None, "numRecords: expected a number beside a deletion vector, found none")
     if data_files:
         try:
             stored = ParquetReader(storage, location).n_rows
             if n_rows not in (UNKNOWN, stored):
-                wrong(location, None, f"numRecords: expected {stored} (footer), found {n_rows}")
+                wrong(MISMATCH, location, None, f"numRecords: expected {stored} (footer), found {n_rows}")
             n_rows = stored
             with open_source(location, filesystem=storage.filesystem) as source:
                 actual = source.size
             if size is not None and actual != size:
-                wrong(location, None, f"size: expected {actual} (file), found {size}")
+                wrong(MISMATCH, location, None, f"size: expected {actual} (file), found {size}")
         except PuffinFastError as error:
-            wrong(location, None, str(error))
+            wrong(kind_of(error), location, None, str(error))
     if vector is None:
         return found
     try:
         where = locate(vector, storage, location)
     except PuffinFastError as error:
-        wrong(location, None, str(error))
+        wrong(kind_of(error), location, None, str(error))
         return found
     try:
         bitmap = read_vector(
@@ -189,10 +195,11 @@ def _check_file(
             decode=codec.decode,
         )
     except PuffinFastError as error:
-        wrong(where.path, where.offset, str(error))
+        wrong(kind_of(error), where.path, where.offset, str(error))
         return found
     if n_rows != UNKNOWN and bitmap and bitmap.max() >= n_rows:
         wrong(
+            MISMATCH,
             where.path,
             where.offset,
             f"{location}: expected positions below {n_rows} (rows), found {bitmap.max()}",

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from puffin_fast._io import open_source
 from puffin_fast._run.threads import on_threads
 from puffin_fast.errors import PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
 from puffin_fast.iceberg.manifest.columns import Paths
+from puffin_fast.puffin.finding import MISMATCH, Finding, kind_of
 from puffin_fast.rows.files.files import reading
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.projection import FileSchema

@@ -11,10 +11,10 @@ from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.index.build import covered, key_words
 from puffin_fast.iceberg.index.stored import StoredSegment, indexed, is_segment, new_segment
-from puffin_fast.iceberg.maintenance.finding import CORRUPT, MISMATCH, Finding, kind_of
 from puffin_fast.key_index import KeyWords
 from puffin_fast.key_index import kind_of as form_of
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.puffin.finding import CORRUPT, MISMATCH, Finding, kind_of
 from puffin_fast.rows.files.conversion import storage_type
 from puffin_fast.rows.files.reader import DataFiles
 

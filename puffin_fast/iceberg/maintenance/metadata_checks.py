@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from puffin_fast._run.threads import on_threads
-from puffin_fast.iceberg.maintenance.finding import MISMATCH, MISSING, STALE, Finding
 from puffin_fast.iceberg.manifest import (
     DATA,
     EQUALITY_DELETES,
@@ -24,6 +23,7 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_manifest,
 )
+from puffin_fast.puffin.finding import MISMATCH, MISSING, STALE, Finding
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

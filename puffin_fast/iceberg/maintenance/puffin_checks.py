@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from puffin_fast._io import open_source
 from puffin_fast.errors import NotFoundError, PuffinFastError
-from puffin_fast.iceberg.maintenance.finding import CORRUPT, MISMATCH, MISSING, Finding
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.puffin.finding import MISMATCH, MISSING, Finding, kind_of
 from puffin_fast.puffin.footer import MAGIC, check_magic
 from puffin_fast.puffin.vectors import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
 
@@ -50,20 +50,18 @@ def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
         check_magic(head, "magic at the start of the file", path=path, offset=0)
         with PuffinReader(path, filesystem=io) as reader:
             blobs = {blob.offset: blob for blob in reader.blobs}
-        problems = list(check_vectors(path, filesystem=io))
+        of_vectors = list(check_vectors(path, filesystem=io))
     except PuffinFastError as error:
         return found + _unreadable(vectors, error)
     wanted = {vector.content_offset for vector in vectors}
-    found += [
-        Finding(CORRUPT, p.data_file, path, p.offset, p.message) for p in problems if p.offset in wanted
-    ]
+    found += [finding for finding in of_vectors if finding.offset in wanted]
     return found + [finding for vector in vectors for finding in _check_footer(vector, blobs)]
 
 
 def _unreadable(vectors: list[ManifestEntry], error: PuffinFastError) -> list[Finding]:
     path = vectors[0].file_path
     if not isinstance(error, NotFoundError):
-        return [Finding(CORRUPT, None, path, None, str(error))]
+        return [Finding(kind_of(error), None, path, None, str(error))]
     message = f"{path}: no such file"
     return [
         Finding(MISSING, vector.referenced_data_file, path, vector.content_offset, message)

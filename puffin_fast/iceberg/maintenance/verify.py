@@ -15,7 +15,15 @@ from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, has_checked_footer
-from puffin_fast.iceberg.maintenance.finding import (
+from puffin_fast.iceberg.maintenance.index_checks import check_key_indexes
+from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
+from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
+from puffin_fast.iceberg.maintenance.row_checks import check_rows
+from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
+from puffin_fast.iceberg.plan.files import resolve
+from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
+from puffin_fast.iceberg.read.scan import scan as scan_of
+from puffin_fast.puffin.finding import (
     CORRUPT,
     DANGLING,
     DUPLICATE,
@@ -26,14 +34,6 @@ from puffin_fast.iceberg.maintenance.finding import (
     Finding,
     kind_of,
 )
-from puffin_fast.iceberg.maintenance.index_checks import check_key_indexes
-from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
-from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
-from puffin_fast.iceberg.maintenance.row_checks import check_rows
-from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
-from puffin_fast.iceberg.plan.files import resolve
-from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
-from puffin_fast.iceberg.read.scan import scan as scan_of
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
@@ -56,7 +56,7 @@ def verify(
     as_of: int | str | datetime | None = None,
     level: Level = "files",
     threads: int | None = None,
-) -> Findings[Finding]:
+) -> Findings:
     """Checks a snapshot: its metadata, all deletes, and the data files that are live; changes nothing.
 
     Checked are:
