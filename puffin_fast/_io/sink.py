@@ -32,6 +32,9 @@ MAX_NAME_BYTES = 232
 RENAME_S = 5.0
 """Maximum seconds that `wait_for_renames` waits."""
 
+ABANDONED_S = 60.0
+"""A temporary file that was not written for so many seconds belongs to a killed writer."""
+
 
 class Sink:
     """Writes the bytes of a file in order. Before `commit`, no reader sees a complete file."""
@@ -227,26 +230,36 @@ def _absent(filesystem: Any) -> dict[str, Any] | None:
     return {"overwrite": False} if is_azure and takes(filesystem, "pipe_file", "overwrite") else None
 
 
-def wait_for_renames(path: str, *, filesystem: Any = None) -> None:
+def wait_for_renames(path: str, *, theirs: re.Pattern[str] | None = None, filesystem: Any = None) -> None:
     """Waits until no other writer has a temporary file for a name on a local disk; elsewhere it returns at once.
 
-    Delta for Spark, and Paimon in Java and in Python, check that a file does not exist, and then rename a temporary
-    file (`.<name>.<uuid>.tmp`) to its name. A local rename replaces a file that was created in between. They write the
-    temporary file before the check. So if there is no temporary file, all later checks find the existing file. A
-    temporary file of a killed writer remains, so the function waits at most `RENAME_S` seconds.
+    Delta for Spark, Paimon in Java and in Python, and Iceberg's catalogs of type ``hadoop`` check that a file does not
+    exist, and then rename a temporary file to its name. A local rename replaces a file that was created in between.
+    They write the temporary file before the check. So if there is no temporary file, all later checks find the existing
+    file. A temporary file of a killed writer remains, so the function waits at most `RENAME_S` seconds, and not for
+    files that are older than `ABANDONED_S`.
 
     Args:
         path: the existing file.
+        theirs: names of temporary files; ``.<name>.<uuid>.tmp`` by default.
         filesystem: as for `put_if_absent`.
     """
     kind, _, key = resolve(path, filesystem)
     if kind != "local":
         return
     folder, name = os.path.split(key)
-    theirs = re.compile(rf"\.{re.escape(name)}\.[0-9a-f-]{{36}}\.tmp")
+    theirs = theirs or re.compile(rf"\.{re.escape(name)}\.[0-9a-f-]{{36}}\.tmp")
     until = time.monotonic() + RENAME_S
-    while any(map(theirs.fullmatch, os.listdir(folder))) and time.monotonic() < until:
+    while _is_any_fresh(folder, theirs) and time.monotonic() < until:
         time.sleep(0.002)
+
+
+def _is_any_fresh(folder: str, names: re.Pattern[str]) -> bool:
+    for name in filter(names.fullmatch, os.listdir(folder)):
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(os.path.join(folder, name)).st_mtime > time.time() - ABANDONED_S:
+                return True
+    return False
 
 
 def remove(path: str | os.PathLike[str], *, filesystem: Any = None) -> None:

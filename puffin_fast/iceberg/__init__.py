@@ -13,6 +13,7 @@ from puffin_fast._run.lazy_names import lazy_names, need_table_packages
 if TYPE_CHECKING:
     from puffin_fast._run.patches import Acceleration
     from puffin_fast.iceberg.changelog.changes import Changes, changes
+    from puffin_fast.iceberg.compat.hadoop_catalog import HadoopCatalog
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.compat.working_table import load_table
     from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_keys, delete_positions
@@ -61,6 +62,7 @@ __all__ = [
     "FileTask",
     "Finding",
     "Findings",
+    "HadoopCatalog",
     "KeyIndexResult",
     "MaintainResult",
     "MaintenancePolicy",
@@ -123,6 +125,7 @@ _HOMES = {
     "FileTask": "iceberg.plan.delete_index",
     "Finding": "puffin.finding",
     "Findings": "rows.findings",
+    "HadoopCatalog": "iceberg.compat.hadoop_catalog",
     "KeyIndexResult": "iceberg.index.build",
     "MaintainResult": "iceberg.maintenance.maintain",
     "MaintenancePolicy": "iceberg.maintenance.maintain",

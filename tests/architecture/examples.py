@@ -23,7 +23,7 @@ def _iceberg(folder: Path) -> dict[str, Any]:
     catalog.create_namespace("shop")
     table = pf.iceberg.create_table(catalog, "shop.orders", ORDERS.schema)
     pf.iceberg.append(table, ORDERS)
-    return {"catalog": catalog, "table": table}
+    return {"catalog": catalog, "table": table, "folder": folder / "lake"}
 
 
 def _delta(folder: Path) -> dict[str, Any]:

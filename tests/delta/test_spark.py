@@ -19,6 +19,7 @@ CASES = [
     "mapped_columns",
     "variants",
     "checkpoints",
+    "names_of_tables",
     "our_checkpoints",
     "rows_changed",
     "new_tables",

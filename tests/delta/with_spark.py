@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from puffin_fast import delta
+from puffin_fast import spark as ps
+from puffin_fast.errors import UnsupportedError
 from tests import jars
 from tests.conftest import JVM
 from tests.delta.test_delete import Racing
@@ -180,6 +183,22 @@ def spark_on_top(spark: SparkSession, table: Path) -> None:
     assert details["operation"].startswith("VACUUM")
     row_ids = spark.sql(f"SELECT _metadata.row_id AS r FROM delta.`{table}`").collect()
     assert len({row["r"] for row in row_ids}) == len(row_ids)
+
+
+@case
+def names_of_tables(spark: SparkSession, table: Path) -> None:
+    """Functions of `spark` take the name of a managed Delta table, and of one by its path; other formats are refused."""
+    spark.sql("CREATE TABLE named (id long) USING delta TBLPROPERTIES ('delta.enableDeletionVectors'='true')")
+    spark.sql("INSERT INTO named SELECT id FROM range(20)")
+    for name in ("named", "default.named", "spark_catalog.default.`named`"):
+        assert ps.delete(spark, name, f"id < {len(name)}").rows_deleted > 0
+    assert spark.table("named").count() == ps.scan(spark, "named").count() == 0
+    spark.sql(f"CREATE TABLE delta.`{table}` (id long) USING delta")
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (1), (2)")
+    assert ps.scan(spark, f"delta.`{table}`", "id = 2").count() == 1
+    spark.sql("CREATE TABLE plain (id long) USING parquet")
+    with pytest.raises(UnsupportedError, match="found one of parquet"):
+        ps.delete(spark, "plain", "id = 1")
 
 
 @case

@@ -26,6 +26,7 @@ from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.table.conditions import sql_condition
 from puffin_fast.spark.table.iceberg_jobs import DeleteJob, Replaced, open_job
 from puffin_fast.spark.table.job import MAIN, Job, checked_id
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.spark.worker.rows import REPORT
@@ -60,7 +61,8 @@ def append(
     Args:
         data_df: rows; columns are matched by name, and must fit the table's columns exactly. UUIDs may be text. Spark
             has no values for times and nanoseconds.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
         branch, job_id, snapshot_properties: as in `puffin_fast.iceberg.append`.
         dry_run: compare the columns with the table's schema; compute no row and write nothing.
 
@@ -77,7 +79,7 @@ def append(
         >>> pf.spark.scan(spark, table, "customer = 9 and id > 100").count()
         1
     """
-    check_dataframe(data_df)
+    table = table_in(check_dataframe(data_df).sparkSession, table)
     check_flags(dry_run=dry_run)
     request = Request(
         verb="append", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
@@ -127,6 +129,7 @@ def overwrite(
         (10, 1)
     """
     session = check_dataframe(data_df).sparkSession
+    table = table_in(session, table)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
     request = Request(
         verb="overwrite", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties

@@ -16,6 +16,7 @@ from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.conditions import check_meaning
 from puffin_fast.spark.table.job import TASK_BYTES, bins_of_tasks, spread, without_history
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta, refuse
 from puffin_fast.spark.worker.column_types import spark_schema
 from puffin_fast.spark.worker.tasks import pack
@@ -63,7 +64,8 @@ def changes(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs; or a Delta table: its name, a path,
             a URI, deltalake's `DeltaTable`, or a `Snapshot` of `puffin_fast.delta`.
         from_snapshot_id_exclusive, to_snapshot_id_inclusive, from_timestamp_exclusive, to_timestamp_inclusive, branch,
             tag: as in `puffin_fast.iceberg.changes`, for an Iceberg table.
@@ -88,6 +90,7 @@ def changes(
         [Row(id=7, _change_type='delete')]
     """
     session = session_of(spark)
+    table = table_in(session, table)
     of_iceberg: dict[str, Any] = {
         "from_snapshot_id_exclusive": from_snapshot_id_exclusive,
         "to_snapshot_id_inclusive": to_snapshot_id_inclusive,

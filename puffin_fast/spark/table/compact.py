@@ -15,6 +15,7 @@ from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, re
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.rows import REPORT
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def compact(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
         target_file_size, branch, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.compact`.
 
     Returns:
@@ -60,6 +62,7 @@ def compact(
         True
     """
     session = session_of(spark)
+    table = table_in(session, table)
     checked_id(job_id)
     check_integer("target_file_size", target_file_size, least=1)
 

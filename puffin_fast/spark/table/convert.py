@@ -27,6 +27,7 @@ from puffin_fast.spark.table.job import (
     spread,
     task_rows,
 )
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.rows import MARKED, REPORT
 from puffin_fast.spark.worker.tasks import pack
 
@@ -59,7 +60,8 @@ def convert_position_deletes(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
         branch, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.convert_position_deletes`.
         task_memory: as for `encode_deletes`, for the tasks after the shuffle.
 
@@ -75,6 +77,7 @@ def convert_position_deletes(
         True
     """
     session = session_of(spark)
+    table = table_in(session, table)
     checked_id(job_id)
     check_memory(task_memory)
 
@@ -171,6 +174,7 @@ def convert_equality_deletes(
         True
     """
     session = session_of(spark)
+    table = table_in(session, table)
     checked_id(job_id)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:

@@ -28,6 +28,7 @@ from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
 from puffin_fast.spark.table.job import MAIN, checked_id, task_rows, without_metrics
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.known_files import pack_files
 from puffin_fast.spark.worker.rows import MARKED, REPORT
@@ -65,7 +66,8 @@ def delete(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs; or a Delta table: its name, a path,
             a URI, or deltalake's `DeltaTable`. It has no branches; `snapshot_properties` are entries of ``commitInfo``.
         row_filter: Spark's SQL, a Column, a PyIceberg expression or a PyArrow expression.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.delete`.
@@ -82,6 +84,7 @@ def delete(
         20
     """
     session = session_of(spark)
+    table = table_in(session, table)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
     request = Request(
         verb="delete", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
@@ -164,7 +167,8 @@ def delete_positions(
         >>> pf.spark.delete_positions(rows, table).rows_deleted
         10
     """
-    rows = check_dataframe(deletes_df).select(
+    table = table_in(check_dataframe(deletes_df).sparkSession, table)
+    rows = deletes_df.select(
         take(deletes_df, file_path, ("string",), to="file_path"),
         take(deletes_df, pos, INTEGERS, to="pos", cast="long"),
     )

@@ -35,6 +35,7 @@ from puffin_fast.spark.table.job import (
     task_rows,
     without_metrics,
 )
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import saved
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.keys import MORE, candidate_schema, from_spark, spark_schema
@@ -105,6 +106,7 @@ def delete_keys(
         2
     """
     session = check_dataframe(keys_df).sparkSession
+    table = table_in(session, table)
     check_memory(task_memory)
     check_integer("broadcast_keys", broadcast_keys, least=0, optional=False)
     check_flags(null_safe=null_safe, dry_run=dry_run)

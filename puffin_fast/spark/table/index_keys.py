@@ -13,6 +13,7 @@ from puffin_fast.spark.dataframe.transforms import check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import MAIN, Job, spread, without_history
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
 
@@ -44,7 +45,8 @@ def index_keys(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
         join_cols, branch, incremental, dry_run: as in `puffin_fast.iceberg.index_keys`.
         task_memory: bytes of memory of a task, 32 for each row; a larger data file has a task of its own.
 
@@ -61,6 +63,7 @@ def index_keys(
         (1, 100)
     """
     session = session_of(spark)
+    table = table_in(session, table)
     check_memory(task_memory)
     encode = on_executors(session, table, task_memory)
     return build_index(table, join_cols, encode, branch=branch, incremental=incremental, dry_run=dry_run)

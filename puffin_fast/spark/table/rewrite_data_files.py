@@ -28,6 +28,7 @@ from puffin_fast.spark.table.job import (
     spread,
     without_metrics,
 )
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.rows import REPORT
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def rewrite_data_files(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
         row_filter: a filter of Iceberg, also as text: it chooses data files by their metadata.
         min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as in
             `puffin_fast.iceberg.rewrite_data_files`.
@@ -84,6 +86,7 @@ def rewrite_data_files(
         1
     """
     session = session_of(spark)
+    table = table_in(session, table)
     terms = RewriteTerms(
         row_filter, min_deleted, min_file_size, min_input_files, target_file_size, max_commits, case_sensitive
     )

@@ -29,6 +29,7 @@ from puffin_fast.spark.table.job import (
     without_history,
     without_metrics,
 )
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.column_types import spark_schema
 from puffin_fast.spark.worker.scan import ROW
 from puffin_fast.spark.worker.tasks import pack
@@ -63,7 +64,8 @@ def scan(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs; or a Delta table: its name, a path,
             a URI, deltalake's `DeltaTable`, or a `Snapshot` of `puffin_fast.delta`.
         row_filter: as `delete` takes it: text is Spark's SQL.
         selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as in
@@ -86,11 +88,13 @@ def scan(
         10
     """
     session = session_of(spark)
+    table = table_in(session, table)
     state: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
     here: Callable[..., Any]
     if is_delta(table):
         refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
-        table = table if isinstance(table, Snapshot) else snapshot(table, version=version, as_of=as_of)
+        fixed: Any = table if isinstance(table, Snapshot) else snapshot(table, version=version, as_of=as_of)
+        table = fixed
         state, here, schema_now = {}, delta_scan, DeltaTable.of(table).schema.schema
     else:
         refuse(table, "Iceberg", version=version)

@@ -19,6 +19,7 @@ from puffin_fast.spark.table.job import (
     without_history,
     without_metrics,
 )
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.sketches import SKETCHES
 from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.theta import ThetaSketch
@@ -53,7 +54,8 @@ def collect_ndv(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
         columns, snapshot_id, branch, tag, as_of, incremental, case_sensitive, dry_run: as in
             `puffin_fast.iceberg.collect_ndv`.
 
@@ -70,6 +72,7 @@ def collect_ndv(
     """
     check_flags(dry_run=dry_run)
     session = session_of(spark)
+    table = table_in(session, table)
     selection = select(
         table,
         columns,

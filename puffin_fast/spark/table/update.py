@@ -19,6 +19,7 @@ from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.conditions import PLACES, check_places, rows_where, sql_condition, sql_errors
 from puffin_fast.spark.table.iceberg_jobs import Replaced, open_job
 from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread, without_metrics
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import scan
 from puffin_fast.spark.table.search import bins_to_search
 from puffin_fast.spark.worker.rows import REPORT
@@ -57,7 +58,8 @@ def update(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
         row_filter: as `delete` takes it: text is Spark's SQL.
         values: as in `puffin_fast.iceberg.update`; also Columns of Spark over the old row, with the types of `scan`.
             Their values must fit the columns exactly: cast them where Spark computes with other types. Text is a
@@ -76,6 +78,7 @@ def update(
         10
     """
     session = session_of(spark)
+    table = table_in(session, table)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
     request = Request(
         verb="update", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties

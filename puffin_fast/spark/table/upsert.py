@@ -38,6 +38,7 @@ from puffin_fast.spark.table.job import (
     spread,
     without_metrics,
 )
+from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import saved
 from puffin_fast.spark.worker.keys import candidate_schema, spark_schema
 from puffin_fast.spark.worker.rows import REPORT
@@ -87,7 +88,8 @@ def upsert(
         data_df: rows with all columns of the table, because whole rows are replaced (but see `update_columns` there);
             their values must fit the table's columns exactly. UUIDs may be text. Spark has no values for times and
             nanoseconds.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs; or a Delta table: its name, a path,
             a URI, or deltalake's `DeltaTable`. A Delta table has no identifier fields, so that `join_cols` is needed,
             and no branches. Its change data feed has an updated row as a delete and an insert.
         join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns: as in
@@ -110,7 +112,7 @@ def upsert(
         >>> result.rows_updated, result.rows_inserted
         (1, 1)
     """
-    check_dataframe(data_df)
+    table = table_in(check_dataframe(data_df).sparkSession, table)
     check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
     refused = refuses_duplicates(duplicate_keys)
     update, insert = when_matched_update_all, when_not_matched_insert_all

@@ -1,0 +1,229 @@
+"""Tables by the names that Spark's catalogs have for them: the session's configuration becomes a catalog of PyIceberg.
+
+| in Spark | the table of a job |
+|---|---|
+| ``catalog.namespace.table``, a catalog of Iceberg | PyIceberg's, from a catalog with the same settings |
+| ``namespace.table``, ``table`` | the same, with the session's current catalog and namespace |
+| ``delta.`path` ``, a managed Delta table | the path |
+
+Spark's settings ``spark.sql.catalog.<name>.<property>`` are those of Iceberg's Java library. Most properties have the
+same names in PyIceberg.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from puffin_fast._run.interrupt import interruptible, is_from_outside
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.hadoop_catalog import HadoopCatalog
+from puffin_fast.iceberg.compat.working_table import load_table
+from puffin_fast.spark.session.sessions import first_line
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+_PREFIX = "spark.sql.catalog."
+_PART = re.compile(r"`(?:[^`]|``)+`|[^.`\s/]+")
+_NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
+
+_KINDS = {
+    "org.apache.iceberg.rest.RESTCatalog": "rest",
+    "org.apache.iceberg.hive.HiveCatalog": "hive",
+    "org.apache.iceberg.hadoop.HadoopCatalog": "hadoop",
+    "org.apache.iceberg.jdbc.JdbcCatalog": "jdbc",
+    "org.apache.iceberg.aws.glue.GlueCatalog": "glue",
+    "org.apache.iceberg.aws.dynamodb.DynamoDbCatalog": "dynamodb",
+}
+"""Iceberg's types of catalogs by their classes in Java."""
+
+_SPARK_CATALOGS = ("org.apache.iceberg.spark.SparkCatalog", "org.apache.iceberg.spark.SparkSessionCatalog")
+
+_OF_SPARK = {
+    "type",
+    "catalog-impl",
+    "io-impl",
+    "cache-enabled",
+    "cache.expiration-interval-ms",
+    "cache.case-sensitive",
+    "default-namespace",
+    "jdbc.user",
+    "jdbc.password",
+    "jdbc.schema-version",
+    "s3.path-style-access",
+}
+"""Properties that PyIceberg does not have, or has under another name."""
+
+_OF_S3A = {
+    "access.key": "s3.access-key-id",
+    "secret.key": "s3.secret-access-key",
+    "session.token": "s3.session-token",
+    "endpoint": "s3.endpoint",
+    "endpoint.region": "s3.region",
+}
+"""Hadoop's settings ``spark.hadoop.fs.s3a.<name>`` in PyIceberg."""
+
+_DIALECTS = {"postgresql": "postgresql+psycopg2"}
+
+
+def table_in(session: SparkSession, table: Any) -> Any:
+    """Returns the table that a job's argument names in a session's catalogs; other arguments as they are.
+
+    Args:
+        session: the session.
+        table: a name, with backticks where Spark needs them. Text with a slash is a path, as is that of a folder.
+
+    Returns:
+        A table of PyIceberg, or the path of a Delta table.
+
+    Raises:
+        NotFoundError: the catalog does not have the table, or the session not the catalog.
+        InvalidInputError: the settings of the catalog are not complete, or the text is no name.
+        UnsupportedError: PyIceberg has no such catalog, or the table is of another format.
+        PuffinFastError: the catalog does not answer.
+    """
+    if not isinstance(table, str) or _NAME.fullmatch(table) is None or os.path.isdir(table):
+        return table
+    parts = _parts(table)
+    if len(parts) == 2 and parts[0].lower() == "delta":
+        return parts[1]
+    settings = _settings(session)
+    name, rest = parts[0], parts[1:]
+    if not rest or (f"{_PREFIX}{name}" not in settings and name != "spark_catalog"):
+        name, rest = session.catalog.currentCatalog(), parts
+    if len(rest) == 1:
+        rest = [*_parts(session.catalog.currentDatabase()), *rest]
+    kind = settings.get(f"{_PREFIX}{name}")
+    if kind in _SPARK_CATALOGS:
+        catalog = iceberg_catalog(name, settings)
+        try:
+            return load_table(catalog, tuple(rest))
+        except NotFoundError:
+            if not kind.endswith("SparkSessionCatalog"):
+                raise
+    return _described(session, name, rest)
+
+
+def iceberg_catalog(name: str, settings: Mapping[str, str]) -> Catalog:
+    """The catalog of PyIceberg with the settings of one of Spark's.
+
+    Args:
+        name: of the catalog.
+        settings: the configuration of the session.
+
+    Raises:
+        InvalidInputError: the settings are not complete.
+        UnsupportedError: PyIceberg has no such catalog.
+    """
+    prefix = f"{_PREFIX}{name}."
+    given = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+    implementation = given.get("catalog-impl")
+    kind = given.get("type", "hive").lower() if implementation is None else _KINDS.get(implementation)
+    properties = {key: value for key, value in given.items() if key not in _OF_SPARK}
+    properties = {**_of_hadoop(settings), **properties}
+    if given.get("s3.path-style-access", "").lower() == "false":
+        properties["s3.force-virtual-addressing"] = "true"
+    where = f"catalog {name}"
+    if kind == "hadoop":
+        return HadoopCatalog(name, **properties)
+    if kind == "jdbc":
+        properties["uri"] = _sql_address(where, given)
+        properties["init_catalog_tables"] = "false"
+        kind = "sql"
+    elif kind == "hive" and "uri" not in properties:
+        if not (uri := settings.get("spark.hadoop.hive.metastore.uris")):
+            raise InvalidInputError(
+                f"{where}: expected {prefix}uri or spark.hadoop.hive.metastore.uris, found neither"
+            )
+        properties["uri"] = uri.split(",")[0]
+    elif kind not in ("rest", "hive", "glue", "dynamodb"):
+        found = f"catalog-impl {implementation}" if implementation else f"type {given.get('type')}"
+        raise UnsupportedError(
+            f"{where}: {found} is not a catalog of PyIceberg; load the table with PyIceberg and pass it instead of its "
+            "name"
+        )
+    from pyiceberg.catalog import load_catalog
+
+    try:
+        with interruptible():
+            return load_catalog(name, type=kind, **properties)
+    except Exception as error:  # the client of a catalog may raise any exception
+        if is_from_outside(error):
+            raise
+        raise InvalidInputError(f"{where}: PyIceberg cannot open it: {error}") from error
+
+
+def _sql_address(where: str, given: Mapping[str, str]) -> str:
+    """The address of a database as SQLAlchemy writes it."""
+    found = re.fullmatch(r"jdbc:(\w+):(.*)", given.get("uri", ""))
+    if found is None:
+        raise InvalidInputError(
+            f"{where}: expected a uri jdbc:<database>:<address>, found {given.get('uri')!r}"
+        )
+    database, address = found.groups()
+    address, _, query = address.partition("?")
+    if database == "sqlite":
+        return f"sqlite:///{address.removeprefix('file:')}"
+    if (dialect := _DIALECTS.get(database)) is None:
+        raise UnsupportedError(
+            f"{where}: a database {database}, expected sqlite or postgresql; load the table with PyIceberg and pass it "
+            "instead of its name"
+        )
+    options = dict(parse_qsl(query))
+    user = given.get("jdbc.user") or options.pop("user", None)
+    password = given.get("jdbc.password") or options.pop("password", None)
+    login = "" if user is None else quote(user, safe="")
+    login += "" if password is None else f":{quote(password, safe='')}"
+    rest = f"?{urlencode(options)}" if options else ""
+    return f"{dialect}://{login + '@' if login else ''}{address.removeprefix('//')}{rest}"
+
+
+def _of_hadoop(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of Hadoop's S3A file system, for PyIceberg's."""
+    prefix = "spark.hadoop.fs.s3a."
+    found = {name: settings[prefix + key] for key, name in _OF_S3A.items() if prefix + key in settings}
+    if (endpoint := found.get("s3.endpoint")) and "://" not in endpoint:
+        found["s3.endpoint"] = f"https://{endpoint}"
+    return found
+
+
+def _settings(session: SparkSession) -> dict[str, str]:
+    found: dict[str, str] = session.conf.getAll  # SQL's SET hides passwords
+    return found
+
+
+def _parts(name: str) -> list[str]:
+    return [part[1:-1].replace("``", "`") if part[0] == "`" else part for part in _PART.findall(name)]
+
+
+def _quoted(part: str) -> str:
+    return f"`{part.replace('`', '``')}`"
+
+
+def _described(session: SparkSession, name: str, rest: list[str]) -> str:
+    """The path of a Delta table that another catalog of Spark has.
+
+    Raises:
+        NotFoundError: it has no such table.
+        UnsupportedError: the table has another format.
+    """
+    shown = ".".join((name, *rest))
+    quoted = ".".join(map(_quoted, (name, *rest)))
+    from pyspark.errors import PySparkException
+
+    try:
+        rows = session.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect()
+    except PySparkException as error:
+        raise NotFoundError(f"{shown}: Spark has no such table: {first_line(error)}") from error
+    facts = {row[0]: row[1] for row in rows}
+    provider, location = facts.get("Provider"), facts.get("Location")
+    if (provider or "").lower() != "delta" or not location:
+        raise UnsupportedError(
+            f"{shown}: expected a table of Iceberg or Delta, found one of {provider or 'no format'}"
+        )
+    return str(location)

@@ -1,0 +1,199 @@
+"""Tables by their names in Spark's catalogs; tables of hadoop catalogs, which Spark and this package change in turn."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast import spark as ps
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.spark.table.names import iceberg_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+V3 = "TBLPROPERTIES ('format-version'='3', 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read')"
+
+
+@pytest.fixture
+def hadoop(iceberg_spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """The name of a catalog of type hadoop, on a new folder."""
+    name = f"hadoop_{tmp_path.name}".replace("-", "_")
+    prefix = f"spark.sql.catalog.{name}"
+    settings = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "hadoop",
+        ".warehouse": str(tmp_path / "wh"),
+    }
+    settings[".cache-enabled"] = "false"
+    for key, value in settings.items():
+        iceberg_spark.conf.set(f"{prefix}{key}", value)
+    yield name
+    for key in settings:
+        iceberg_spark.conf.unset(f"{prefix}{key}")
+
+
+def ids(spark: SparkSession, name: str) -> list[int]:
+    return sorted(row[0] for row in spark.sql(f"SELECT id FROM {name}").collect())
+
+
+def test_all_verbs_take_a_name_of_a_hadoop_catalog(
+    iceberg_spark: SparkSession, hadoop: str, tmp_path: Path
+) -> None:
+    spark, name = iceberg_spark, f"{hadoop}.db.t"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, x STRING) USING iceberg {V3}")
+    spark.sql(f"INSERT INTO {name} SELECT id, 'a' FROM range(100)")
+    given = spark.range(95, 105).selectExpr("id", "'b' AS x")
+    assert ps.delete(spark, name, "id < 10").rows_deleted == 10
+    spark.sql(f"DELETE FROM {name} WHERE id < 20")
+    assert ps.delete_keys(spark.range(20, 25), name, "id").rows_deleted == 5
+    assert ps.upsert(given, name, "id").rows_inserted == 5
+    assert ps.update(spark, name, "id = 30", {"x": "c"}).rows_updated == 1
+    spark.sql(f"UPDATE {name} SET x = 'd' WHERE id = 31")
+    assert ps.append(spark.range(200, 203).selectExpr("id", "'e' AS x"), name).snapshot_id
+    found = ps.scan(spark, name, "x = 'e'", ["_file", "_pos"]).limit(1)
+    assert (
+        ps.delete_positions(
+            found.withColumnsRenamed({"_file": "file_path", "_pos": "pos"}), name
+        ).rows_deleted
+        == 1
+    )
+    assert ids(spark, name) == ids_of(name, spark)
+    assert len(ids(spark, name)) == 82
+    ps.index_keys(spark, name, "id")
+    ps.rewrite_data_files(spark, name)
+    ps.compact(spark, name)
+    ps.collect_ndv(spark, name)
+    changed: Any = ps.changes(spark, name)
+    assert changed.count() > 100
+    spark.sql(f"INSERT INTO {name} VALUES (1000, 'f')")
+    assert len(ids(spark, name)) == 83 == ps.scan(spark, name).count()
+    assert ps.overwrite(spark.range(3).selectExpr("id", "'z' AS x"), name).snapshot_id
+    assert ids(spark, name) == [0, 1, 2]
+    assert not list((tmp_path / "wh/db/t/metadata").glob("*.tmp"))
+
+
+def ids_of(name: str, spark: SparkSession) -> list[int]:
+    return sorted(row[0] for row in ps.scan(spark, name, selected_fields=["id"]).collect())
+
+
+def test_names_are_resolved_as_spark_does(iceberg_spark: SparkSession, hadoop: str) -> None:
+    spark = iceberg_spark
+    spark.sql(f"CREATE TABLE {hadoop}.`d-b`.`t``1` (id BIGINT) USING iceberg {V3}")
+    spark.sql(f"INSERT INTO {hadoop}.`d-b`.`t``1` VALUES (1), (2)")
+    before = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
+    try:
+        spark.sql(f"USE {hadoop}.`d-b`")
+        assert ps.scan(spark, "`t``1`").count() == 2
+        assert ps.scan(spark, "`d-b`.`t``1`").count() == 2
+    finally:
+        spark.catalog.setCurrentCatalog(before[0])
+        spark.catalog.setCurrentDatabase(before[1])
+    with pytest.raises(NotFoundError, match=r"db\.nope"):
+        ps.scan(spark, f"{hadoop}.db.nope")
+    with pytest.raises(NotFoundError, match="Spark has no such table"):
+        ps.delete(spark, "nope.db.t", "id = 1")
+    spark.sql("CREATE OR REPLACE TEMP VIEW some_rows AS SELECT 1 AS id")
+    with pytest.raises((NotFoundError, UnsupportedError)):
+        ps.delete(spark, "some_rows", "id = 1")
+
+
+def test_a_jdbc_catalog(iceberg_spark: SparkSession, shared_catalog: SqlCatalog, namespace: str) -> None:
+    name = f"{shared_catalog.name}.{namespace}.t"
+    iceberg_spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg {V3}")
+    iceberg_spark.sql(f"INSERT INTO {name} SELECT id FROM range(10)")
+    assert ps.delete(iceberg_spark, name, "id = 3").rows_deleted == 1
+    assert ids(iceberg_spark, name) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_rest_catalog(iceberg_spark: SparkSession, rest_catalog: RestCatalog, rest_namespace: str) -> None:
+    spark, name = iceberg_spark, "over_rest"
+    settings = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "rest",
+        ".uri": rest_catalog.properties["uri"],
+    }
+    for key, value in settings.items():
+        spark.conf.set(f"spark.sql.catalog.{name}{key}", value)
+    spark.sql(f"CREATE TABLE {name}.{rest_namespace}.t (id BIGINT) USING iceberg {V3}")
+    spark.sql(f"INSERT INTO {name}.{rest_namespace}.t SELECT id FROM range(10)")
+    assert ps.delete(spark, f"{name}.{rest_namespace}.t", "id > 3").rows_deleted == 6
+    assert rest_catalog.load_table(f"{rest_namespace}.t").current_snapshot() is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "properties"),
+    [
+        (
+            {"type": "glue", "warehouse": "s3://b/wh", "client.region": "us-east-1", "io-impl": "x"},
+            "GlueCatalog",
+            {"warehouse": "s3://b/wh", "client.region": "us-east-1"},
+        ),
+        (
+            {
+                "catalog-impl": "org.apache.iceberg.rest.RESTCatalog",
+                "uri": "http://127.0.0.1:1",
+                "token": "t",
+            },
+            None,
+            {},
+        ),
+        ({"type": "nessie"}, UnsupportedError, "type nessie"),
+        ({"catalog-impl": "com.example.Mine"}, UnsupportedError, "com.example.Mine"),
+        ({}, InvalidInputError, "hive.metastore.uris"),
+        ({"type": "hadoop"}, InvalidInputError, "warehouse"),
+        ({"type": "jdbc", "uri": "jdbc:oracle:thin:@x"}, UnsupportedError, "database oracle"),
+        ({"type": "jdbc", "uri": "sqlite:///x"}, InvalidInputError, "jdbc:<database>"),
+    ],
+)
+def test_settings_of_spark_are_those_of_a_catalog(
+    settings: dict[str, str], kind: Any, properties: Any
+) -> None:
+    spark = {f"spark.sql.catalog.c.{key}": value for key, value in settings.items()}
+    if kind is None:  # the server does not answer
+        with pytest.raises(InvalidInputError, match="catalog c: PyIceberg cannot open it"):
+            iceberg_catalog("c", spark)
+    elif isinstance(kind, str):
+        catalog = iceberg_catalog("c", spark)
+        assert type(catalog).__name__ == kind
+        assert properties.items() <= catalog.properties.items()
+        assert "io-impl" not in catalog.properties
+    else:
+        with pytest.raises(kind, match=properties):
+            iceberg_catalog("c", spark)
+
+
+def test_java_and_this_package_commit_to_a_hadoop_table_at_once(
+    iceberg_spark: SparkSession, hadoop: str
+) -> None:
+    spark, name, n = iceberg_spark, f"{hadoop}.db.raced", 8
+    retries = "'commit.retry.num-retries'='50', 'commit.retry.min-wait-ms'='5'"
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='3', {retries})"
+    )
+    table = iceberg.HadoopCatalog(
+        hadoop, warehouse=spark.conf.get(f"spark.sql.catalog.{hadoop}.warehouse") or ""
+    )
+
+    def java(i: int) -> None:
+        spark.sql(f"INSERT INTO {name} VALUES ({i})")
+
+    def ours(i: int) -> None:
+        import pyarrow as pa
+
+        iceberg.append(table.load_table("db.raced"), pa.table({"id": [1000 + i]}))
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [*(pool.submit(java, i) for i in range(n)), *(pool.submit(ours, i) for i in range(n))]:
+            done.result()
+    assert ids(spark, name) == [*range(n), *range(1000, 1000 + n)]
