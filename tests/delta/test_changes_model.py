@@ -1,13 +1,12 @@
 """Changes of random histories of Delta tables: the same as two full scans, compared.
 
 Histories have the verbs of this package, purges, and deltalake's appends, overwrites, restores and rewrites.
-``PUFFIN_FAST_HISTORIES`` says how many there are for each kind of table; 3 by default.
+`seeds` says how many there are for each kind of table; 3 by default.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -26,8 +25,9 @@ from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.rows.filters.filters import RowFilter
 from tests.conftest import require_module
 from tests.iceberg.changelog.states import SIGNS, Row, expected, frozen, lines_of, signed
+from tests.seeds import seeds
 
-HISTORIES = int(os.environ.get("PUFFIN_FAST_HISTORIES", "3"))
+SEEDS = seeds(3)
 STEPS = 14
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("x", pa.float64())])
 KINDS: dict[str, tuple[dict[str, str], list[str]]] = {
@@ -175,7 +175,7 @@ class History:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_changes_are_the_difference_of_scans(tmp_path: Path, kind: str, seed: int) -> None:
     history = History(tmp_path / "t", kind, seed)
     for _ in range(STEPS):

@@ -1,11 +1,10 @@
 """Changes of tables that other engines wrote: the same as two full scans, compared, and as Iceberg's changelog view.
 
-``PUFFIN_FAST_HISTORIES`` says how many histories there are; 2 by default.
+`seeds` says how many histories there are; 2 by default.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from tests.iceberg.changelog.states import frozen
 from tests.iceberg.changelog.test_changes_model import check_history
 from tests.interop.conftest import attached
 from tests.interop.spark_histories import MODES, SparkHistory
+from tests.seeds import seeds
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.jar, pytest.mark.spark, pytest.mark.slow]
 
-HISTORIES = int(os.environ.get("PUFFIN_FAST_HISTORIES", "2"))
+SEEDS = seeds(2)
 STEPS = 20
 
 
-@pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_changes_of_sparks_and_pyicebergs_histories_are_the_difference_of_scans(
     iceberg_spark: SparkSession, shared_catalog: SqlCatalog, namespace: str, seed: int
 ) -> None:
@@ -56,7 +56,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("s", pa.string()), (
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
-@pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_changes_of_duckdbs_histories_are_the_difference_of_scans(
     rest_catalog: RestCatalog,
     rest_namespace: str,
@@ -207,7 +207,7 @@ def lines(table: Table, before: int | None, after: int | None, **options: Any) -
     )
 
 
-@pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_changes_are_icebergs_changelog_view_of_the_copy_on_write_twin(
     iceberg_spark: SparkSession, shared_catalog: SqlCatalog, namespace: str, seed: int
 ) -> None:

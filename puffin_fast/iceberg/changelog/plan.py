@@ -207,8 +207,8 @@ class _Planner:
         wanted, everywhere = _Wanted(), False
         for step in steps:
             for manifest in needed(step):
-                # the newest record counts: an upgrade to version 3 gives old manifests row ids
-                manifests[manifest.path] = manifest
+                if manifest.first_row_id is not None or manifest.path not in manifests:
+                    manifests[manifest.path] = manifest
             wanted.paths.update(step.wanted.paths)
             wanted.places.update(step.wanted.places)
             everywhere |= step.wanted.everywhere
@@ -217,14 +217,18 @@ class _Planner:
         return {manifest.path: entries for manifest, entries in read}
 
     def _data_manifests(self, step: _Step) -> Iterator[ManifestFile]:
-        """Yields the shared manifests that may have wanted data files which the others lack."""
+        """Yields the shared manifests that may have wanted data files which the others lack.
+
+        An upgrade to version 3 gives old manifests row ids, so only the newer state may have them.
+        """
         wanted = step.wanted
         known = {entry.file_path for state in step.states for entry in state.entries if entry.content == DATA}
         if wanted.by_path and known.issuperset(wanted.paths):
             return
-        for path, manifest in step.states[1].manifests.items():
-            if manifest.content == DATA and path not in step.states[1].own:
-                yield manifest
+        before, after = (state.manifests for state in step.states)
+        for path, manifest in after.items():
+            if manifest.content == DATA and path in before:
+                yield before[path] if manifest.first_row_id is None else manifest
 
     def _data_of(
         self, step: _Step, shared: Mapping[str, list[ManifestEntry]]

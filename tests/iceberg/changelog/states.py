@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
@@ -22,16 +23,58 @@ Lines = Counter[tuple[str, Row]]
 SIGNS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 
 
-def state(table: Table, snapshot_id: int | None) -> list[tuple[int | None, Row]]:
-    """The rows of a snapshot in the table's current schema, with their row ids."""
-    if snapshot_id is None:
-        return []
-    schema = table.metadata.schema()
-    every = RowFilter.bind(AlwaysTrue(), schema)
-    plan = plan_snapshot(table, table.metadata.snapshot_by_id(snapshot_id), schema, every)
-    found = LocatedRows.read(reader_factory(table, every), schema.fields, plan.tasks, ["_row_id"], threads=1)
-    rows = [tuple(map(frozen, row.values())) for row in found.rows.to_pylist()]
-    return list(zip(found.metadata["_row_id"].to_pylist(), rows, strict=True))
+States = list[tuple[int | None, Row]]
+"""Rows with their row ids."""
+
+
+@dataclass(frozen=True)
+class State:
+    """The rows of a snapshot in the table's current schema.
+
+    Attributes:
+        rows: with their row ids.
+        places: their data files and positions.
+        first: the first row id of each data file; None for a file that was written before the table had any.
+    """
+
+    rows: States = field(default_factory=list)
+    places: list[tuple[str, int]] = field(default_factory=list)
+    first: dict[str, int | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: Table, snapshot_id: int | None) -> State:
+        """Reads a snapshot; None is the empty table."""
+        if snapshot_id is None:
+            return cls()
+        schema = table.metadata.schema()
+        every = RowFilter.bind(AlwaysTrue(), schema)
+        tasks = plan_snapshot(table, table.metadata.snapshot_by_id(snapshot_id), schema, every).tasks
+        names = ["_row_id", "_file", "_pos"]
+        found = LocatedRows.read(reader_factory(table, every), schema.fields, tasks, names, threads=1)
+        rows = [tuple(map(frozen, row.values())) for row in found.rows.to_pylist()]
+        ids, files, positions = (found.metadata[name].to_pylist() for name in names)
+        first = {task.data.file_path: task.data.first_row_id for task in tasks}
+        return cls([*zip(ids, rows, strict=True)], [*zip(files, positions, strict=True)], first)
+
+    def ids_of(self, other: State, *, newer: bool) -> States:
+        """The rows with the ids that they have in another state, where both states have the data file.
+
+        A data file of a table of version 2 gets row ids by a later snapshot; two branches give it different ones.
+
+        Args:
+            other: the other state.
+            newer: whether its row ids count if both states have some.
+        """
+        found: States = []
+        for (row_id, row), (file, position) in zip(self.rows, self.places, strict=True):
+            mine, theirs = self.first.get(file), other.first.get(file)
+            is_own = row_id is None or (newer and mine is not None and row_id == mine + position)
+            found.append((theirs + position if is_own and theirs is not None else row_id, row))
+        return found
+
+    def lines_to(self, after: State) -> Lines:
+        """The lines from this state to another."""
+        return expected(self.ids_of(after, newer=True), after.ids_of(self, newer=False))
 
 
 def frozen(value: Any) -> Any:
@@ -39,7 +82,7 @@ def frozen(value: Any) -> Any:
     return repr(value) if isinstance(value, float | list | dict) else value
 
 
-def expected(before: list[tuple[int | None, Row]], after: list[tuple[int | None, Row]]) -> Lines:
+def expected(before: States, after: States) -> Lines:
     """The lines between two states: updates by row id; other equal rows cancel."""
     found: Lines = Counter()
     old = {row_id: row for row_id, row in before if row_id is not None}

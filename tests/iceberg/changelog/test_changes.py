@@ -181,6 +181,23 @@ def test_copies_of_copy_on_write_commits_are_no_lines(table2: Table) -> None:
     )
 
 
+def test_row_ids_of_an_upgraded_table_pair_updates_in_both_directions(table2: Table) -> None:
+    start = head(table2)
+    iceberg.upgrade(table2)
+    iceberg.delete(table2, "id = 1")  # gives the data files row ids
+    iceberg.update(table2, "id = 2", {"s": "b"})
+    assert short(iceberg.changes(table2, start, net=True)) == [
+        (0, 1, "d", "a"),
+        (0, 2, "U", "b"),
+        (0, 2, "u", "a"),
+    ]
+    assert short(iceberg.changes(table2, head(table2), start, net=True)) == [
+        (0, 1, "i", "a"),
+        (0, 2, "U", "a"),
+        (0, 2, "u", "b"),
+    ]
+
+
 def chain(table: Table, start: int) -> tuple[list[int], list[int]]:
     """The snapshots from one on, and their successors."""
     ids = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]

@@ -1,12 +1,10 @@
 """Changes of random histories of tables: the same as two full scans, compared.
 
-The histories are those of `tests.iceberg.dml.test_model`: all verbs, branches, schema changes, partition evolution,
-upgrades, foreign delete files, rewrites. ``PUFFIN_FAST_HISTORIES`` says how many there are; 6 by default.
+The histories are those of `tests.iceberg.changelog.histories`. `seeds` says how many there are; 6 by default.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -15,19 +13,22 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from pyiceberg.expressions import IsNull, NotNull
 
 from puffin_fast import iceberg
 from puffin_fast.errors import NotFoundError
-from tests.iceberg.changelog.states import expected, lines_of, signed, state
-from tests.iceberg.dml.test_model import Machine
+from tests.iceberg.changelog.histories import History
+from tests.iceberg.changelog.states import State, expected, lines_of, signed
+from tests.seeds import seeds
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
-    from tests.iceberg.changelog.states import Row
+    from tests.iceberg.changelog.histories import History
+from tests.iceberg.changelog.states import Row
 
-HISTORIES = int(os.environ.get("PUFFIN_FAST_HISTORIES", "6"))
+SEEDS = seeds(6)
 STEPS = 24
 
 
@@ -54,8 +55,7 @@ def limited(table: Table, limit: str | None) -> Iterator[None]:
 def check_history(table: Table, chance: random.Random) -> None:
     """Compares the changes of each snapshot of each branch, and between pairs of snapshots."""
     known = {s.snapshot_id: s for s in table.metadata.snapshots}
-    states: dict[int | None, list[tuple[int | None, Row]]] = {id: state(table, id) for id in known}
-    states[None] = []
+    states: dict[int | None, State] = {id: State.of(table, id) for id in [None, *known]}
     for name, reference in table.metadata.refs.items():
         first = reference.snapshot_id
         chain: list[int | None] = [first]
@@ -69,7 +69,7 @@ def check_history(table: Table, chance: random.Random) -> None:
         for before, after in pairwise(chain):
             found = iceberg.changes(table, before, after)
             lines = lines_of(found)
-            wanted = expected(states[before], states[after])
+            wanted = states[before].lines_to(states[after])
             assert lines == wanted, (name, before, after, lines - wanted, wanted - lines)
             assert found.count() == lines.total()
             each += lines
@@ -79,7 +79,7 @@ def check_history(table: Table, chance: random.Random) -> None:
                 whole = lines_of(found)
                 assert whole == each, (name, limit, whole - each, each - whole)
                 assert found.count() == each.total()
-        assert signed(whole) == signed(expected(states[chain[0]], states[chain[-1]]))
+        assert signed(whole) == signed(states[chain[0]].lines_to(states[chain[-1]]))
     ends = [*states]
     for _ in range(6):
         before, after = chance.choice(ends), chance.choice(ends)
@@ -88,21 +88,59 @@ def check_history(table: Table, chance: random.Random) -> None:
         if after is None:
             continue
         net = iceberg.changes(table, before, after, net=True)
-        lines, wanted = lines_of(net), expected(states[before], states[after])
+        lines, wanted = lines_of(net), states[before].lines_to(states[after])
         assert lines == wanted, (before, after, lines - wanted, wanted - lines)
         assert net.count() == lines.total()
         apart = lines_of(iceberg.changes(table, before, after, net=True, updates=False))
         assert signed(apart) == signed(lines)
         assert {kind for kind, _ in apart} <= {"insert", "delete"}
+        check_options(table, before, after, states, chance)
 
 
-@pytest.mark.parametrize("seed", range(HISTORIES))
+def check_options(
+    table: Table,
+    before: int | None,
+    after: int,
+    states: dict[int | None, State],
+    chance: random.Random,
+) -> None:
+    """A filter, some columns, and keys, of net changes."""
+    old, new = states[before], states[after]
+    sides = old.ids_of(new, newer=True), new.ids_of(old, newer=False)
+    names = [field.name for field in table.schema().fields]
+    at = chance.randrange(len(names))
+    chosen = chance.sample(names, chance.randrange(1, len(names) + 1))
+    places = sorted(names.index(name) for name in chosen)
+    for row_filter, holds in (
+        (IsNull(names[at]), lambda row: row[at] is None),
+        (NotNull(names[at]), lambda row: row[at] is not None),
+    ):
+        found = iceberg.changes(table, before, after, net=True, row_filter=row_filter)
+        left = [[one for one in side if holds(one[1])] for side in sides]
+        lines, wanted = lines_of(found), expected(*left)
+        assert lines == wanted, (before, after, row_filter, lines - wanted, wanted - lines)
+        assert found.count() == lines.total()
+    some = [[(id, tuple(row[at] for at in places)) for id, row in side] for side in sides]
+    lines, wanted = (
+        lines_of(iceberg.changes(table, before, after, net=True, selected_fields=chosen)),
+        expected(*some),
+    )
+    assert lines == wanted, (before, after, chosen, lines - wanted, wanted - lines)
+    key = next(field.name for field in table.schema().fields if field.field_id == 1)
+    lines = lines_of(iceberg.changes(table, before, after, net=True, join_cols=key))
+    assert signed(lines) == signed(states[before].lines_to(states[after]))
+    at = names.index(key)
+    deleted, inserted = ({row[at] for kind, row in lines if kind == word} for word in ("delete", "insert"))
+    assert not deleted & inserted, (before, after, deleted & inserted)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_changes_are_the_difference_of_scans(racing: SqlCatalog, seed: int) -> None:
-    machine = Machine(racing, seed)
+    history = History(racing, seed)
     try:
         for _ in range(STEPS):
-            machine.step()
-        check_history(machine.table, random.Random(seed))
+            history.step()
+        check_history(history.table, random.Random(seed))
     except BaseException as error:
-        error.add_note("\n".join(machine.log))
+        error.add_note("\n".join(history.log))
         raise
