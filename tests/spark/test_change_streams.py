@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +141,37 @@ def test_an_empty_table_is_followed_from_its_first_snapshot(
         assert reader.partitions(first, first) == []
     iceberg.append(table, rows(1))
     assert lines(reader, first, reader.latestOffset(first)) == Counter([("insert", 1)])
+
+
+@pytest.mark.parametrize("verbs", [iceberg, delta], ids=["iceberg", "delta"])
+def test_the_earliest_changes_are_those_after_the_oldest_state_that_is_left(
+    catalog: SqlCatalog, options: dict[str, str], tmp_path: Path, verbs: Any
+) -> None:
+    source = made(verbs, (catalog, "n"), tmp_path, "source")
+    given = options if verbs is iceberg else {"path": source, "poll_interval_s": "0"}
+    for id in range(4):
+        verbs.append(source, rows(id))
+    repeated = stream(**given)
+    begin = repeated.initialOffset()
+    planned = repeated.latestOffset(begin)
+    if verbs is iceberg:
+        iceberg.append(source, rows(4))
+        iceberg.expire_snapshots(source, older_than=timedelta(0), retain_last=2)
+        wanted = [("insert", 4)]
+    else:
+        require_module("deltalake").DeltaTable(source).create_checkpoint()
+        for at in (0, 1, 2):
+            (Path(source) / "_delta_log" / f"{at:020d}.json").unlink()
+        wanted = [("insert", 2), ("insert", 3)]
+        planned["version"] = 1
+    reader = stream(**given, start="earliest")
+    start = reader.initialOffset()
+    assert lines(reader, start, reader.latestOffset(start)) == Counter(wanted)
+    if verbs is iceberg:
+        iceberg.append(source, rows(5))
+        iceberg.expire_snapshots(source, older_than=timedelta(0), retain_last=1)
+    with pytest.raises(NotFoundError, match=r"batch up to .*Changes are lost: .*start='table'"):
+        stream(**given).partitions(begin, planned)
 
 
 @pytest.mark.parametrize("verbs", [iceberg, delta], ids=["iceberg", "delta"])

@@ -99,6 +99,15 @@ class Versions:
         return wanted
 
 
+def earliest(listing: LogListing) -> int:
+    """The first version from which on the log has each commit; the one after the newest if it has not even that."""
+    commits = set(listing.commits)
+    first = listing.latest + 1
+    while first - 1 in commits:
+        first -= 1
+    return first
+
+
 def _not_older(storage: TableStorage, listing: LogListing, time: int) -> int:
     """The first version that is not older than a time; the one after the newest if all are older."""
     try:

@@ -129,6 +129,16 @@ class History:
                 raise _expired(f"snapshot {parent}, the parent of", snapshot)
             snapshot = older
 
+    def earliest(self) -> Snapshot | None:
+        """The oldest state after which no snapshot has expired; None for the empty table."""
+        found: Snapshot | None = None
+        try:
+            for snapshot in self._ancestors():
+                found = snapshot
+        except NotFoundError:
+            return found
+        return None
+
     def steps(self) -> list[tuple[Snapshot | None, Snapshot]]:
         """Returns the snapshots that change rows, the oldest first, each with its parent; raises as `snapshots`."""
         return [step for step in self._pairs() if not _changes_nothing(step[1])]

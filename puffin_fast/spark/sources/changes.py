@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from puffin_fast.errors import NotFoundError, UnsupportedError
 from puffin_fast.spark.session.sessions import pyspark_version
-from puffin_fast.spark.sources.commits import Commits, open_commits
+from puffin_fast.spark.sources.commits import LOST, Commits, open_commits
 from puffin_fast.spark.sources.stream_options import FORMAT, TABLE, StreamOptions
 from puffin_fast.spark.table.changes import change_bins, packed_reader
 from puffin_fast.spark.table.conditions import check_meaning
@@ -177,10 +177,16 @@ class ChangesReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             options["net"] = True
         if before == after:
             return []
-        found = commits.changes(before, after, **options)
-        self._check_schema(found)
+        try:
+            found = commits.changes(before, after, **options)
+            self._check_schema(found)
+            bins = change_bins(found)
+        except NotFoundError as error:  # of a batch that is repeated
+            raise NotFoundError(
+                f"table {self._options.name}: batch up to {commits.key}={after}: {error}. {LOST}"
+            ) from error
         reader = packed_reader(found)
-        return [_Part(pack(items), reader) for items in change_bins(found)]
+        return [_Part(pack(items), reader) for items in bins]
 
     def _check_schema(self, found: ChangeScan) -> None:
         now, then = (one.toNullable() for one in (spark_schema(found.schema), self._schema))

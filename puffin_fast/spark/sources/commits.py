@@ -13,6 +13,7 @@ from pyiceberg.catalog import load_catalog
 from puffin_fast.delta.changelog.changes import changes as delta_changes
 from puffin_fast.delta.changelog.versions import Ends as Versions
 from puffin_fast.delta.changelog.versions import Versions as Range
+from puffin_fast.delta.changelog.versions import earliest
 from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import storage_of
@@ -22,7 +23,7 @@ from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
 from puffin_fast.iceberg.changelog.history import Ends, History
 from puffin_fast.iceberg.compat.working_table import complete_metadata, load_table
 from puffin_fast.iceberg.plan.files import resolve
-from puffin_fast.spark.sources.stream_options import LATEST, StreamOptions
+from puffin_fast.spark.sources.stream_options import EARLIEST, LATEST, StreamOptions
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.changelog.change_scan import ChangeScan
 
 _AGAIN = "begin a query with a new checkpoint"
+
+LOST = f"Changes are lost: {_AGAIN} and the option start='table'"
+"""What to do after an expired snapshot, or a commit that the log no longer has."""
 
 
 class Commits(Protocol):
@@ -116,7 +120,8 @@ class IcebergCommits:
     def beginning(self) -> int | None:
         if self._options.start == LATEST:
             return self.head
-        found = self._history(**self._options.beginning).before
+        history = self._history(**self._options.beginning)
+        found = history.earliest() if self._options.start == EARLIEST else history.before
         return None if found is None else found.snapshot_id
 
     def after(self, position: int | None, most: int | None) -> int | None:
@@ -126,8 +131,8 @@ class IcebergCommits:
             found = self._history(from_snapshot_id_exclusive=position).snapshots()
         except NotFoundError as error:
             raise NotFoundError(
-                f"table {self._options.name}: snapshot {position}, up to which the stream has read: {error}. Changes "
-                f"are lost: {_AGAIN} and the option start='table', and expire snapshots after the stream reads them"
+                f"table {self._options.name}: snapshot {position}, up to which the stream has read: {error}. {LOST}, "
+                "and expire snapshots after the stream reads them"
             ) from error
         except InvalidInputError as error:
             raise NotFoundError(
@@ -172,6 +177,8 @@ class DeltaCommits:
     def beginning(self) -> int | None:
         if self._options.start == LATEST:
             return self.head
+        if self._options.start == EARLIEST:
+            return earliest(self._listing) - 1 if earliest(self._listing) else None
         ends = Versions(**self._options.beginning)  # type: ignore[arg-type]
         found = Range.of(self._storage, self._listing, ends, self._listing.latest)
         return found.first - 1 if found.first else None
@@ -186,8 +193,7 @@ class DeltaCommits:
         if read < latest and read + 1 not in self._listing.commits:
             raise NotFoundError(
                 f"table {self._options.name}: the log no longer has the commit of version {read + 1}, which the "
-                f"stream has not read. Changes are lost: {_AGAIN} and the option start='table', and keep the log "
-                "longer (delta.logRetentionDuration)"
+                f"stream has not read. {LOST}, and keep the log longer (delta.logRetentionDuration)"
             )
         end = latest if most is None else min(read + most, latest)
         return None if end < 0 else end
