@@ -68,6 +68,10 @@ _WHOLE = 16
 PIECE_BYTES = 1 << 20
 """About the bytes of such a piece."""
 
+PART_BITS = 12
+PARTS = 1 << PART_BITS
+"""Parts of the blocks, by which keys are divided among executors."""
+
 Ordinals = npt.NDArray[np.uint32]
 Words = npt.NDArray[np.uint64]
 Numbers = TypeVar("Numbers", Ordinals, Words)
@@ -440,6 +444,25 @@ class Segment:
         words = wanted[found & np.uint64(0xFFFFFFFF)]
         kernel.unmix(words, self.hash_bits)
         return Found(ordinals, words.view(np.int64))
+
+    def parts_of(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
+        """Returns for each key the number of the part of the blocks, of `PARTS` equal ones, that it is looked up in.
+
+        A key with a null, which has no hash, and one that the segment cannot hold have any part.
+        """
+        found = np.zeros(len(columns[0]), np.int32)
+        rows: slice | npt.NDArray[np.int64] = slice(None)
+        if (valid := canonical.not_null(columns)) is not None:
+            rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
+            columns = [column.filter(valid) for column in columns]
+        if self.exact:
+            words: Words = canonical.integers(columns[0], self.kinds[0])[0].view(np.uint64).copy()
+            kernel.mix(words, self.hash_bits)
+            words <<= np.uint64(64 - self.hash_bits)
+        else:
+            words = canonical.hashes(columns) << np.uint64(64 - canonical.HASH_BITS)
+        found[rows] = (words >> np.uint64(64 - PART_BITS)).astype(np.int32)
+        return found
 
     def _hashes_of(self, columns: Sequence[pa.Array]) -> Words:
         b, t, r, *_ = self._form

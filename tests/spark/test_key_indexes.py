@@ -13,14 +13,17 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.iceberg.index import build, lookup
+from puffin_fast.iceberg.index.lookup import KeyLookup
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.rows.files.reader import DataFiles
-from puffin_fast.spark.table import upsert
+from puffin_fast.spark.table import convert, indexed_keys, upsert
+from puffin_fast.spark.table.delete_keys import delete_keys
 from puffin_fast.spark.table.index_keys import index_keys
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.search import searched
 from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
 from tests.iceberg.index.test_index_keys import EACH, N, make, numbers, rows
+from tests.rows.deletes.test_equality import delete_equal
 from tests.spark.test_convert import copy_of
 from tests.spark.test_keys import JOINED, SENT, facts
 
@@ -56,11 +59,31 @@ def lose(table: Table) -> None:
         Path(local(statistics.statistics_path)).unlink()
 
 
+@pytest.fixture
+def by_executors(monkeypatch: pytest.MonkeyPatch) -> list[KeyLookup]:
+    """The indexes in which executors looked keys up."""
+    found: list[KeyLookup] = []
+    inner = indexed_keys.named_rows
+
+    def watched(keys: Any, index: KeyLookup) -> Any:
+        found.append(index)
+        return inner(keys, index)
+
+    monkeypatch.setattr(indexed_keys, "named_rows", watched)
+    monkeypatch.setattr(f"{delete_keys.__module__}.named_rows", watched)
+    return found
+
+
 @pytest.mark.parametrize(
     ("columns", "few"), [(["id"], EXECUTORS), (["s"], EXECUTORS), (["d"], DRIVER), (["i", "s"], DRIVER)]
 )
 def test_keys_are_deleted_as_without_an_index(
-    spark: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, columns: list[str], few: int
+    spark: SparkSession,
+    racing: RacingCatalog,
+    monkeypatch: pytest.MonkeyPatch,
+    by_executors: list[KeyLookup],
+    columns: list[str],
+    few: int,
 ) -> None:
     monkeypatch.setattr(f"{searched.__module__}.FEW_ROWS", few)
     table = make(racing)
@@ -76,6 +99,26 @@ def test_keys_are_deleted_as_without_an_index(
         done = ps.delete_keys(spark.createDataFrame(keys), one, columns, null_safe=True, broadcast_keys=way)
         assert facts(done) == facts(expected)
         assert numbers(one) == numbers(plain)
+        assert [index.exact for index in by_executors] == ([] if way == SENT else [columns == ["id"]])
+
+
+@pytest.mark.parametrize("columns", [["id"], ["s"]])
+def test_executors_that_find_an_index_damaged_do_without_it(
+    spark: SparkSession, racing: RacingCatalog, by_executors: list[KeyLookup], columns: list[str]
+) -> None:
+    table = make(racing)
+    plain = copy_of(racing, table)
+    iceberg.index_keys(table, columns)
+    (statistics,) = table.metadata.statistics
+    path = Path(local(statistics.statistics_path))
+    data = bytearray(path.read_bytes())
+    data[-statistics.file_footer_size_in_bytes - 9] ^= 1  # of the last block
+    path.write_bytes(data)
+    keys = rows(0, 1200).select(columns)
+    expected = iceberg.delete_keys(plain, keys, columns)
+    done = ps.delete_keys(spark.createDataFrame(keys), table, columns, broadcast_keys=JOINED)
+    assert (facts(done), numbers(table)) == (facts(expected), numbers(plain))
+    assert len(by_executors) == 1
 
 
 def test_exact_keys_are_deleted_without_reading_a_data_file_or_a_task(
@@ -98,11 +141,27 @@ def test_exact_keys_are_deleted_without_reading_a_data_file_or_a_task(
 
 
 @pytest.mark.parametrize(
-    ("columns", "loss"), [(["n"], None), (["s", "n"], None), (["n"], damage), (["s", "n"], lose)]
+    ("columns", "loss", "many"),
+    [
+        (["n"], None, False),
+        (["s", "n"], None, False),
+        (["n"], damage, False),
+        (["s", "n"], lose, True),
+        (["n"], None, True),
+        (["s", "n"], None, True),
+    ],
 )
 def test_an_upsert_is_that_without_an_index(
-    spark: SparkSession, racing: RacingCatalog, columns: list[str], loss: Any
+    spark: SparkSession,
+    racing: RacingCatalog,
+    monkeypatch: pytest.MonkeyPatch,
+    by_executors: list[KeyLookup],
+    columns: list[str],
+    loss: Any,
+    many: bool,
 ) -> None:
+    if many:
+        monkeypatch.setattr(upsert, "sent_keys", lambda *args: None)
     table = iceberg.create_table(racing, "n.small", rows(0, 1).select(["n", "s", "i"]).schema)
     for at in range(N):
         iceberg.append(table, _small(at * EACH, (at + 1) * EACH))
@@ -119,6 +178,7 @@ def test_an_upsert_is_that_without_an_index(
         names = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
         assert [getattr(done, name) for name in names] == [getattr(expected, name) for name in names]
         assert _every(table) == _every(plain)
+        assert bool(by_executors) is (many and loss is None)
         given = given.set_column(2, "i", pa.array(range(7, 7 + len(given)), pa.int32()))
 
 
@@ -193,6 +253,35 @@ def test_a_rewrite_on_executors_keeps_the_indexes_that_a_property_names(
     ]
     assert (done.notes, iceberg.verify(table, level="rows")) == ((), [])
     assert not [path for path in files_of(table) if path.suffix == ".segment"]
+
+
+def test_equality_deletes_are_converted_by_an_index(
+    spark: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(racing)
+    iceberg.index_keys(table, "id")
+    iceberg.append(table, rows(N * EACH, N * EACH + 50))
+    delete_equal(table, [1], [(7,), (838,), (-1,)])
+    plain = copy_of(racing, table.refresh())
+    expected = iceberg.convert_equality_deletes(plain)
+    sent: list[int | None] = []
+    inner = convert._bins_by_keys
+
+    def watched(items: Any) -> Any:
+        found = [*items]
+        sent.extend(None if rows is None else len(rows) for _, rows in found)
+        return inner(found)
+
+    monkeypatch.setattr(convert, "_bins_by_keys", watched)
+    done = ps.convert_equality_deletes(spark, table)
+    assert (done.rows_deleted, numbers(table)) == (expected.rows_deleted, numbers(plain))
+    assert done.equality_delete_files_removed == expected.equality_delete_files_removed == 1
+    assert None in sent
+    assert sum(rows for rows in sent if rows is not None) < 10
+    iceberg.index_keys(table, "id")
+    delete_equal(table, [1], [(-7,)])
+    assert ps.convert_equality_deletes(spark, table).equality_delete_files_removed == 1
+    assert numbers(table) == numbers(plain)
 
 
 def test_segments_of_a_killed_job_are_found(racing: RacingCatalog) -> None:

@@ -218,7 +218,7 @@ def extend_indexes(
         JobInterruptedError: Spark's job was cancelled.
     """
     results = []
-    for names in indexed_columns(table.properties, table.schema()):
+    for names in _named_indexes(table.properties):
         try:
             found = _extended(table, names, paths, encode, branch)
         except (PuffinFastError, OSError) as error:
@@ -249,16 +249,21 @@ def indexed_columns(properties: Mapping[str, str], schema: Schema) -> list[list[
     Raises:
         NotFoundError, InvalidInputError: the schema has no such column, or it cannot be a key.
     """
-    named = [
-        [name.strip() for name in index.split(",")] for index in properties.get(KEY_INDEXES, "").split(";")
-    ]
-    found = [names for names in named if names != [""]]
+    found = _named_indexes(properties)
     for names in found:
         try:
             key_fields(schema, names)
         except (NotFoundError, InvalidInputError) as error:
             raise type(error)(f"{KEY_INDEXES}: {error}") from error
     return found
+
+
+def _named_indexes(properties: Mapping[str, str]) -> list[list[str]]:
+    """The names of columns in the property `KEY_INDEXES`, for each index."""
+    named = [
+        [name.strip() for name in index.split(",")] for index in properties.get(KEY_INDEXES, "").split(";")
+    ]
+    return [names for names in named if names != [""]]
 
 
 @dataclass(frozen=True)

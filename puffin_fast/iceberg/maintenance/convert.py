@@ -273,9 +273,25 @@ class EqualityConverter:
                     found[path] |= task.candidates
         return found
 
+    def narrowed(self, files: Iterable[FileDeletes]) -> Iterator[tuple[FileDeletes, PositionBitmap | None]]:
+        """Yields the data files that may have a deleted key, each with the rows that may; None: with all of them."""
+        for file in files:
+            candidates = self._candidates.get(file.data.file_path)
+            if candidates is None or candidates:
+                yield file, candidates
+
     def __call__(self, file: FileDeletes) -> NewDeletes:
         """Returns the deletes of a data file."""
-        n_rows, candidates = file.data.record_count, self._candidates.get(file.data.file_path)
+        return self.deletes(file, self._candidates.get(file.data.file_path))
+
+    def deletes(self, file: FileDeletes, candidates: PositionBitmap | None) -> NewDeletes:
+        """Returns the deletes of a data file.
+
+        Args:
+            file: the data file.
+            candidates: the rows that may have a key; None: all.
+        """
+        n_rows = file.data.record_count
         mask = np.zeros(n_rows, np.bool_)
         if candidates is None or candidates:
             keys = self._equality.of(file.equality_deletes)

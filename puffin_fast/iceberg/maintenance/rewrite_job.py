@@ -38,7 +38,7 @@ from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of
 from puffin_fast.iceberg.compat.table_properties import target_file_size
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, WrittenDeletes, write_deletes
-from puffin_fast.iceberg.index.build import Encode, KeyIndexResult, extend_indexes, indexed_columns
+from puffin_fast.iceberg.index.build import Encode, KeyIndexResult, extend_indexes
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE
 from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup, with_new_ids
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
@@ -185,8 +185,6 @@ def run_rewrite(
             f"max_commits {terms.max_commits}: expected 1 with a job_id, which the first commit would mark as done"
         )
     job = _opened(table, terms, write, dry_run=dry_run)
-    if encode is not None:
-        indexed_columns(job.table.properties, job.table.schema())
     if terms.max_commits == 1 or dry_run:
         result = job.run(request)
     else:

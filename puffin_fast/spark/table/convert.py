@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.convert import (
+    EqualityConverter,
     PositionConversion,
     SupersededPositions,
     equality_conversion,
 )
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
-from puffin_fast.rows.shared_deletes import NO_DELETES
+from puffin_fast.iceberg.plan.files import snapshot_of
+from puffin_fast.rows.shared_deletes import NO_DELETES, distinct
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.delete_keys import BROADCAST_BYTES
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
@@ -24,6 +27,7 @@ from puffin_fast.spark.table.job import (
     bins_of,
     bins_of_tasks,
     checked_id,
+    data_bytes,
     spread,
     task_rows,
 )
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
+    from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
     from puffin_fast.rows.shared_deletes import SharedDeletes
@@ -158,7 +163,8 @@ def convert_equality_deletes(
 
     One task searches a data file and writes its deletion vector, so nothing is shuffled. A task holds the keys of
     the equality deletes that apply to its data files, a batch of the key columns, and one deletion vector. Data
-    files with the same equality deletes are grouped, so that few tasks read these.
+    files with the same equality deletes are grouped, so that few tasks read these. If the equality deletes have at most
+    32 MiB, the driver looks their keys up in the table's key indexes, and tasks read only rows that may have one.
 
     Args:
         spark, table, branch, job_id, snapshot_properties, dry_run: as for `convert_position_deletes`.
@@ -182,8 +188,15 @@ def convert_equality_deletes(
         if not files:
             return Rewritten.of(table, (), terms)
         job = Job(table, job_id, "convert", dry_run=dry_run)
+        converter = EqualityConverter(table.io, table.metadata)
+        deletes = distinct(file.equality_deletes for file in files)
+        if sum(entry.file_size_in_bytes for entry in deletes) <= BROADCAST_BYTES:
+            converter.look_up(snapshot_of(table.metadata, branch), files)
+        bins = _bins_by_keys(converter.narrowed(files))
+        if not bins:
+            return Rewritten.of(table, (), terms)
         body = over_batches(_BODIES, "equality", target=job.target())
-        report = mapped(spread(session, _bins_by_keys(files)), body, REPORT)
+        report = mapped(spread(session, bins), body, REPORT)
         outcomes = job.run(report, {file.data.file_path: file.task for file in files})
         return Rewritten.of(table, outcomes, terms)
 
@@ -193,13 +206,17 @@ def convert_equality_deletes(
     return rewrite(table, work, request, dry_run=dry_run)
 
 
-def _bins_by_keys(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:
+_Searched = tuple["FileDeletes", "PositionBitmap | None"]
+"""A data file, and the rows that may have a deleted key."""
+
+
+def _bins_by_keys(files: Iterable[_Searched]) -> list[list[_Searched]]:
     """Groups data files with the same equality deletes."""
 
-    def keys(file: FileDeletes) -> list[tuple[int, int]]:
-        return [(id(shared), start) for shared, start in file.equality_deletes.parts]
+    def keys(item: _Searched) -> list[tuple[int, int]]:
+        return [(id(shared), start) for shared, start in item[0].equality_deletes.parts]
 
-    return bins_of_tasks(sorted(files, key=keys), lambda file: (file,))
+    return bins_of_tasks(sorted(files, key=keys), lambda item: (item[0],), lambda item: data_bytes(*item))
 
 
 def _n_bytes(entries: Iterable[ManifestEntry]) -> int:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from puffin_fast.iceberg.commit.job import open_table
-from puffin_fast.iceberg.commit.request import Committed, Request, repeated
+from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.dml.upsert import UpsertResult
+from puffin_fast.iceberg.index.lookup import KeyLookup
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_files, plan_snapshot
+from puffin_fast.rows.keys.key_columns import key_schema
 from puffin_fast.spark.table.delta import DeltaDelete
 from puffin_fast.spark.table.iceberg_jobs import DeleteJob, Replaced
 from puffin_fast.spark.table.job import Job
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import NestedField
     from pyspark.sql import DataFrame, SparkSession
 
     from puffin_fast.rows.deletes.outcome import Outcome
@@ -93,6 +96,20 @@ class IcebergDelete(DeleteJob):
         few = keys() if self.is_indexed(base) else None
         files = plan_snapshot(self.table, base, self.schema(), few or bounds, metrics=True).tasks
         return files if few is None else self.narrowed(files, base, few)
+
+    def key_lookup(
+        self, fields: Sequence[tuple[str, NestedField]], tasks: Sequence[FileTask]
+    ) -> KeyLookup | None:
+        """An index of keys that executors look keys up in; None if none covers a data file.
+
+        Args:
+            fields: names and fields of the key's columns.
+            tasks: the data files of the branch's head.
+        """
+        kinds = key_schema(list(fields)).types
+        keys = {field.field_id: kind for (_, field), kind in zip(fields, kinds, strict=True)}
+        base = head_of(self.metadata, self.request.branch)
+        return KeyLookup.of(self.table.io, self.metadata, base, keys, tasks)
 
     def upserted(
         self, planned: Replaced | None, committed: Committed | None, counts: Mapping[str, int]

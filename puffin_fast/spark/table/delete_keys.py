@@ -26,19 +26,18 @@ from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.table.delete_jobs import start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
+from puffin_fast.spark.table.indexed_keys import candidate_rows, named_rows, with_or_without
 from puffin_fast.spark.table.job import (
     MAIN,
     Job,
-    bins_of_tasks,
     checked_id,
-    spread,
     task_rows,
     without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import saved
 from puffin_fast.spark.table.search import searched
-from puffin_fast.spark.worker.keys import MORE, candidate_schema, from_spark, spark_schema
+from puffin_fast.spark.worker.keys import MORE, from_spark, spark_schema
 from puffin_fast.spark.worker.rows import MARKED, REPORT
 from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.verbs.options import OnConflict
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
+
+    from puffin_fast.iceberg.index.lookup import KeyLookup
 
 BROADCAST_KEYS = 1 << 22
 """Largest number of distinct keys that are sent to every task."""
@@ -83,7 +84,9 @@ def delete_keys(
     one task that also writes its deletes: nothing is shuffled. A task holds the keys (up to five times their
     bytes), a batch of the key columns and one deletion vector. More keys are computed once again, and kept in
     files of the job until it ends; Spark joins them with the key columns of the data files between the lowest and the
-    highest key. A task is then bounded by `task_memory` and by Spark's own limits.
+    highest key. Of data files that a key index covers, only the rows that it names are joined: executors look the keys
+    up, by ranges of their hashes. If it stores keys exactly, these rows are not even read. A task is then bounded by
+    `task_memory` and by Spark's own limits.
 
     Args:
         keys_df: the keys, in columns named as in the table; other columns are ignored, duplicates allowed.
@@ -141,9 +144,16 @@ def delete_keys(
         bounds = KeyBounds.between(job.metadata, fields, key_ends(cached, fields))
 
         def join(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
-            part = job.part(dry_run=dry_run)
-            found = _joined(cached, fields, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
-            return part.changes(found, conflict_filter)
+            def found(index: KeyLookup | None) -> WrittenDeletes:
+                part = job.part(dry_run=dry_run)
+                outcomes = _joined(
+                    *(cached, fields, part, tasks, bounds, index),
+                    null_safe=null_safe,
+                    task_memory=task_memory,
+                )
+                return part.changes(outcomes, conflict_filter)
+
+            return with_or_without(found, job.key_lookup(fields, tasks))
 
         return job.run_pruned(bounds, join, on_conflict)
 
@@ -254,26 +264,42 @@ def _joined(
     job: Job,
     tasks: Sequence[FileTask],
     bounds: KeyBounds,
+    index: KeyLookup | None,
     *,
     null_safe: bool,
     task_memory: int,
 ) -> list[Outcome]:
-    """Joins the keys with the rows of data files, and writes the deletes of the rows that match."""
+    """Joins the keys with the rows of data files, and writes the deletes of the rows that match.
+
+    Of data files that an index covers, only the rows that it names are joined; if it is exact, none.
+    """
     if not tasks:
         return []
     session, target = cached.sparkSession, job.target()
     found = {task.data.file_path: without_metrics(task) for task in tasks}
-    bins = bins_of_tasks(enumerate(found.values()), lambda item: (item[1],))
-    body = over_batches(_BODIES, "candidates", target=target, bounds=pack(bounds), null_safe=null_safe)
-    rows = mapped(spread(session, bins), body, candidate_schema(fields))
-    other = cached.toDF(*(f"of_{name}" for name in cached.columns))
-    pairs = [(rows[name], other[f"of_{name}"]) for name in cached.columns]
-    same = reduce(lambda a, b: a & b, (x.eqNullSafe(y) if null_safe else x == y for x, y in pairs))
-    matches = rows.join(other, same, "left_semi").select("file", "pos")
-    body = over_batches(_BODIES, "matched", files=pack(list(found)), memory=task_memory)
+    exact = index is not None and index.exact
+    if index is not None and exact:
+        exact = not any(task.equality_deletes for path, task in found.items() if path in index.covered)
+    marked: list[DataFrame] = []
+    read = [*found.values()]
+    if index is not None and exact:
+        marked.append(named_rows(cached, index))
+        read = [task for path, task in found.items() if path not in index.covered]
+    if read:
+        rest = None if exact else index
+        rows = candidate_rows(
+            *(session, cached, fields, job, read, bounds, rest), null_safe=null_safe, task_memory=task_memory
+        )
+        other = cached.toDF(*(f"of_{name}" for name in cached.columns))
+        pairs = [(rows[name], other[f"of_{name}"]) for name in cached.columns]
+        same = reduce(lambda a, b: a & b, (x.eqNullSafe(y) if null_safe else x == y for x, y in pairs))
+        matches = rows.join(other, same, "left_semi").select("file", "pos")
+        paths = [task.data.file_path for task in read]
+        body = over_batches(_BODIES, "matched", files=pack(paths), memory=task_memory)
+        marked.append(mapped(matches, body, MARKED))
     tasks_of_rows, lists = task_rows(session, found)
-    marked = mapped(matches, body, MARKED).unionAll(tasks_of_rows)
     body = over_batches(
         "puffin_fast.spark.worker.tasks", "extend", target=target, memory=task_memory, lists=lists
     )
-    return job.run(mapped(by_file(marked), body, REPORT), found)
+    rows_by_file = by_file(reduce(lambda a, b: a.unionAll(b), marked, tasks_of_rows))
+    return job.run(mapped(rows_by_file, body, REPORT), found)

@@ -174,6 +174,9 @@ class DeltaDelete:
         self._tasks = plan_files(self.base).tasks
         return list(self._tasks)
 
+    def key_lookup(self, fields: object, tasks: object) -> None:
+        """Delta tables have no indexes of keys."""
+
     def matching(self, base: object, bounds: Matcher, keys: Callable[[], object]) -> list[Task]:
         """The data files of the current attempt that bounds of keys do not exclude."""
         self._tasks = plan_files(self.base, bounds, metrics=True).tasks

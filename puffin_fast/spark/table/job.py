@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
 
+    from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
@@ -271,7 +272,10 @@ def bins_of_tasks(
     n_bytes = n_shared = 0
     for item in items:
         tasks = tasks_of(item)
-        size = sum(map(_data_bytes, tasks)) if cost is None else cost(item)
+        if cost is None:
+            size = sum(data_bytes(task, getattr(task, "candidates", None)) for task in tasks)
+        else:
+            size = cost(item)
         parts = [
             part for task in tasks for part in (*task.position_deletes.parts, *task.equality_deletes.parts)
         ]
@@ -294,8 +298,8 @@ def bins_of_tasks(
     return groups
 
 
-def _data_bytes(task: WithDeletes) -> int:
-    candidates = getattr(task, "candidates", None)
+def data_bytes(task: WithDeletes, candidates: PositionBitmap | None) -> int:
+    """What reading some rows of a data file costs, in bytes; None: all rows."""
     most = task.data.file_size_in_bytes if candidates is None else len(candidates) * PAGE_BYTES
     return min(task.data.file_size_in_bytes, most) + OPEN_BYTES
 

@@ -30,17 +30,16 @@ from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delete_keys import key_ends, sent_keys
+from puffin_fast.spark.table.indexed_keys import candidate_rows, with_or_without
 from puffin_fast.spark.table.job import (
     MAIN,
     Job,
-    bins_of_tasks,
     checked_id,
-    spread,
     without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import saved
-from puffin_fast.spark.worker.keys import candidate_schema, spark_schema
+from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.spark.worker.upsert import DELETES, MATCH, ORDER
@@ -53,6 +52,9 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
     from pyspark.sql import Column, DataFrame
 
+    from puffin_fast.iceberg.index.lookup import KeyLookup
+    from puffin_fast.rows.deletes.outcome import Outcome
+    from puffin_fast.rows.keys.keys import Keys
     from puffin_fast.rows.tasks import Task
 
 _BODIES = "puffin_fast.spark.worker.upsert"
@@ -80,9 +82,9 @@ def upsert(
     """`puffin_fast.iceberg.upsert` or `puffin_fast.delta.upsert` on executors, for the rows of a DataFrame.
 
     The given rows are computed once, and kept in files of the job until it ends. Spark joins their keys with the key
-    columns of the data files between the lowest and the highest key; the given rows are then shuffled to the data files
-    that have rows of their keys, which are read once more. A task holds the given rows of its data files, and up to 128
-    MiB of inserted rows.
+    columns of the data files between the lowest and the highest key, or with the rows that a key index names; the given
+    rows are then shuffled to the data files that have rows of their keys, which are read once more. A task holds the
+    given rows of its data files, and up to 128 MiB of inserted rows.
 
     Args:
         data_df: rows with all columns of the table, because whole rows are replaced (but see `update_columns` there);
@@ -305,16 +307,18 @@ class _Upsert:
             self.cached = _Cached(given, job.part(dry_run=self.dry_run, kind="upsert"), self.held)
         if self.cached.is_empty:
             return _Planned()
-        part = job.part(dry_run=self.dry_run, kind="upsert")
         bounds = KeyBounds.between(job.metadata, given.fields, self.cached.ends)
         keys = self.cached.rows.select(*given.keys)
-        found = job.matching(base, bounds, lambda: sent_keys(keys, given.fields, job.metadata))
+        few: list[Keys | None] = []
+
+        def sent() -> Keys | None:
+            few.append(sent_keys(keys, given.fields, job.metadata))
+            return few[0]
+
+        found = job.matching(base, bounds, sent)
         tasks: Sequence[Task] = [without_metrics(task) for task in found]
-        with ExitStack() as held:
-            outcomes = part.run(
-                self._report(self.cached.rows, part, tasks, bounds, held),
-                {task.data.file_path: task for task in tasks},
-            )
+        index = job.key_lookup(given.fields, tasks) if few == [None] else None  # type: ignore[arg-type]
+        part, outcomes = with_or_without(lambda index: self._run(tasks, bounds, index), index)
         names = [name for name, _ in given.fields]
         duplicates = sum((file.duplicates for file in part.matched), DuplicateKeys())
         if self.refused and duplicates.n_keys:
@@ -337,8 +341,24 @@ class _Upsert:
         history = {f"numTargetRows{what}": counts[name] for what, name in metrics.items()}
         return _Planned(counts, part.replaced(outcomes, bounds, names, history))
 
+    def _run(
+        self, tasks: Sequence[Task], bounds: KeyBounds, index: KeyLookup | None
+    ) -> tuple[Any, list[Outcome]]:
+        """Runs the Spark job that replaces and inserts; returns the run and its deletes."""
+        assert self.cached is not None
+        part = self.job.part(dry_run=self.dry_run, kind="upsert")
+        with ExitStack() as held:
+            report = self._report(self.cached.rows, part, tasks, bounds, index, held)
+            return part, part.run(report, {task.data.file_path: task for task in tasks})
+
     def _report(
-        self, rows: DataFrame, part: Job, tasks: Sequence[Task], bounds: KeyBounds, held: ExitStack
+        self,
+        rows: DataFrame,
+        part: Job,
+        tasks: Sequence[Task],
+        bounds: KeyBounds,
+        index: KeyLookup | None,
+        held: ExitStack,
     ) -> DataFrame:
         """The Spark job that replaces and inserts, as rows of `REPORT`."""
         given, target = self.given, part.target()
@@ -348,7 +368,7 @@ class _Upsert:
         if not tasks:
             new = new.select(*given.own) if self.insert else new.select(*given.own).limit(0)
             return mapped(new, insert, REPORT)
-        matches = self._matches(rows, part, tasks, bounds).persist()
+        matches = self._matches(rows, part, tasks, bounds, index).persist()
         held.callback(matches.unpersist)
         body = over_batches(
             _BODIES,
@@ -366,21 +386,24 @@ class _Upsert:
         new = new.join(matches.select(*given.keys), given.keys, "left_anti").select(*given.own)
         return report.unionAll(mapped(new, insert, REPORT))
 
-    def _matches(self, rows: DataFrame, part: Job, tasks: Sequence[Task], bounds: KeyBounds) -> DataFrame:
+    def _matches(
+        self, rows: DataFrame, part: Job, tasks: Sequence[Task], bounds: KeyBounds, index: KeyLookup | None
+    ) -> DataFrame:
         """The rows of the table that have a given key: the key's columns, and those of `MATCH`."""
         from pyspark.sql import Window, functions
 
         names = self.given.keys
-        bins = bins_of_tasks(enumerate(tasks), lambda item: (item[1],))
-        body = over_batches(
-            "puffin_fast.spark.worker.keys",
-            "candidates",
-            target=part.target(),
-            bounds=pack(bounds),
+        candidates = candidate_rows(
+            rows.sparkSession,
+            rows.select(*names),
+            self.given.fields,
+            part,
+            tasks,
+            bounds,
+            index,
             null_safe=False,
             live=True,
         )
-        candidates = mapped(spread(rows.sparkSession, bins), body, candidate_schema(self.given.fields))
         found = candidates.join(rows.select(*names), names, "left_semi")
         every = Window.partitionBy(*names)
         return found.withColumns(

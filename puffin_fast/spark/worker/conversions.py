@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -103,9 +104,15 @@ def unite(batches: Batches, *, target: bytes, memory: int, lists: bytes) -> Batc
 
 
 def equality(batches: Batches, *, target: bytes) -> Batches:
-    """Converts the equality deletes of data files; arguments and rows as for `positions`."""
+    """Converts the equality deletes of data files; arguments and rows as for `positions`.
+
+    Args:
+        batches: one binary column: packed lists of pairs of `FileDeletes` and the rows that may have a key, or None.
+        target: packed `Target`.
+    """
     table: Target = unpack(target)
-    return written(map(EqualityConverter(table.io, table.metadata), items_of(batches)), table)
+    converter = EqualityConverter(table.io, table.metadata)
+    return written(starmap(converter.deletes, items_of(batches)), table)
 
 
 def move(batches: Batches, *, target: bytes) -> Batches:

@@ -7,7 +7,7 @@ a Spark type that represents it exactly. Spark compares the values; for floats i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -108,10 +108,24 @@ def candidates(
     """
     table: Target = unpack(target)
     matcher: KeyBounds = unpack(bounds)
+    yield from candidates_of(items_of(batches), table, matcher, null_safe=null_safe, live=live)
+
+
+def candidates_of(
+    items: Iterable[tuple[int, Any]], table: Target, matcher: KeyBounds, *, null_safe: bool, live: bool
+) -> Batches:
+    """`candidates` of data files; of one with candidates, only these rows are read.
+
+    Args:
+        items: the number of each data file, and its `FileTask`.
+        table: the target.
+        matcher: the bounds of the keys.
+        null_safe, live: as for `candidates`.
+    """
     finder = table.finder(matcher)
     names = [*(f"k{at}" for at in range(len(matcher.field_ids))), "file", "pos"]
     loader = table.loader()
-    for number, task in items_of(batches):
+    for number, task in items:
         dead = loader.of(task) if live and (task.vector or task.position_deletes) else PositionBitmap()
         for positions, keep, columns in finder.matches(task):
             if dead:

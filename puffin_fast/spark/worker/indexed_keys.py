@@ -1,0 +1,105 @@
+"""On executors: keys are looked up in an index of keys, in the order of their hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from puffin_fast._run.groups import split_by_size
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import iceberg as codec
+from puffin_fast.spark.worker.combine import pieces
+from puffin_fast.spark.worker.keys import candidates_of, from_spark
+from puffin_fast.spark.worker.rows import partial_rows
+from puffin_fast.spark.worker.tasks import Marked, Target, unpack
+
+if TYPE_CHECKING:
+    from puffin_fast.iceberg.index.lookup import KeyLookup
+    from puffin_fast.rows.keys.keys import KeyBounds
+
+Batches = Iterator[pa.RecordBatch]
+
+PART = "part"
+"""The column that says in which range of hashes a key is."""
+
+LOOKUP_BYTES = 32 << 20
+"""Bytes of keys that are looked up at a time."""
+
+
+def with_parts(batches: Batches, *, lookup: bytes) -> Batches:
+    """Adds the column `PART` to keys.
+
+    Args:
+        batches: the columns of `spark_schema`.
+        lookup: packed `KeyLookup`.
+    """
+    index: KeyLookup = unpack(lookup)
+    with index.segments() as segments:
+        first = max((segment for segment, *_ in segments), key=lambda segment: segment.n_entries)
+        for batch in batches:
+            parts = first.parts_of(_columns(batch, index))
+            yield batch.append_column(PART, pa.array(parts, pa.int32()))
+
+
+def named(batches: Batches, *, lookup: bytes) -> Batches:
+    """Looks up keys.
+
+    Args:
+        batches: the columns of `spark_schema`, and `PART`, by which the keys are sorted.
+        lookup: packed `KeyLookup`.
+
+    Yields:
+        rows of `MARKED`: the rows of data files that may have a key, as partial vectors.
+
+    Raises:
+        CorruptDataError: a segment is damaged.
+        NotFoundError: the file with the segments does not exist.
+    """
+    index: KeyLookup = unpack(lookup)
+    with index.segments() as segments:
+        for group in split_by_size(batches, LOOKUP_BYTES, lambda batch: batch.nbytes):
+            columns = _columns(pa.Table.from_batches(group).combine_chunks(), index)
+            for segment, read, paths in segments:
+                found = segment.by_file(segment.find(read, columns))
+                rows = {
+                    path: codec.encode(PositionBitmap.from_positions(positions))
+                    for number, (positions, _) in found.items()
+                    if (path := paths[number]) is not None
+                }
+                arrays = [pa.array([*rows], pa.string()), pa.array(rows.values(), pa.binary())]
+                for piece in pieces(pa.record_batch(arrays, names=["file_path", "blob"])):
+                    yield partial_rows(piece)
+
+
+def _columns(rows: pa.RecordBatch | pa.Table, index: KeyLookup) -> list[pa.Array]:
+    """The columns of keys that an index has, in its order and the types of data files."""
+    found = []
+    for at, kind in index.columns:
+        column = rows.column(at)
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        found.append(from_spark(column, kind))
+    return found
+
+
+def candidates(
+    batches: Batches, *, target: bytes, bounds: bytes, null_safe: bool, live: bool, memory: int, lists: bytes
+) -> Batches:
+    """Reads the rows that `named` found; arguments and rows as for `keys.candidates`.
+
+    Args:
+        batches: rows of `MARKED`, with the tasks as pairs of the number of a data file and its `FileTask`; all rows of
+            a data file are adjacent.
+        memory: limit of the buffer of partial vectors, in bytes.
+        lists: as `pickled_tasks` packs them.
+    """
+    table: Target = unpack(target)
+    matcher: KeyBounds = unpack(bounds)
+    items = (
+        (number, replace(task, candidates=positions))
+        for (number, task), positions in Marked(batches, lists).united(memory)
+    )
+    yield from candidates_of(items, table, matcher, null_safe=null_safe, live=live)
