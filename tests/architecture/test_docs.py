@@ -34,7 +34,7 @@ def blocks(document: Path) -> list[str]:
 NEEDS = {"paimon": [pytest.mark.pypaimon]}
 """By the name of a page the marks of its test."""
 
-ELSEWHERE = {"spark-job", "raw-to-clean", "catalogs"}
+ELSEWHERE = {"spark-job", "raw-to-clean", "spark", "catalogs"}
 """Pages that are run where there is a session of Spark (tests/spark), and a fake of AWS (test_pages.py)."""
 
 RUN = [

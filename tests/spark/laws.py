@@ -302,6 +302,32 @@ def column_functions_agree_with_the_oracle(spark: SparkSession, folder: Path) ->
 
 
 @law
+def functions_are_registered_for_sql(spark: SparkSession, folder: Path) -> None:
+    ps.register(spark)
+    if pyspark_version() < (4, 1):
+        return
+    rows = [(0, [5, 1, 5], "a"), (0, [7], "b"), (1, None, "a"), (0, [2**40, 7], None)]
+    spark.createDataFrame(rows, "k int, p array<bigint>, s string").createOrReplaceTempView("registered")
+    by_row = spark.sql("""
+        SELECT puffin_decode(b) AS q, puffin_cardinality(b) AS n, puffin_contains(b, 7) AS c
+        FROM (SELECT puffin_encode(p) AS b FROM registered)
+    """)
+    found = sorted(map(tuple, by_row.collect()), key=str)
+    assert found == sorted(
+        [([1, 5], 2, False), ([7], 1, True), (None, None, None), ([7, 2**40], 2, True)], key=str
+    )
+    united = spark.sql(
+        "SELECT puffin_decode(puffin_union(puffin_encode(p))) AS q FROM registered GROUP BY k ORDER BY k"
+    )
+    assert [row.q for row in united.collect()] == [[1, 5, 7, 2**40], []]
+    counted = spark.sql("""
+        SELECT puffin_theta_estimate(puffin_theta_union(t)) AS n
+        FROM (SELECT k, puffin_theta_sketch(s) AS t FROM registered GROUP BY k)
+    """)
+    assert counted.collect()[0].n == 2.0
+
+
+@law
 def column_functions_refuse_bad_values(spark: SparkSession, folder: Path) -> None:
     for positions in ([1, -1], [1, None]):
         df = spark.createDataFrame([(positions,)], "p array<bigint>")
@@ -341,6 +367,13 @@ def the_puffin_source_gives_blobs_bytes_or_positions(spark: SparkSession, folder
         assert set(oracle.decode_blob(row["blob"])) == want[properties["referenced-data-file"]]
     positions = spark.read.format("puffin").option("positions", True).load(f"{folder}/*.puffin").toArrow()
     assert expected(positions.select(["file_path", "pos"])) == want
+    (folder / "sub" / "deep").mkdir(parents=True)
+    for number, path in enumerate(paths[:2]):
+        Path(path).rename(folder / "sub" / ("deep" if number else "") / Path(path).name)
+    recursive = spark.read.format("puffin").option("recursiveFileLookup", True)
+    assert recursive.load(str(folder)).count() == len(report)
+    below = spark.read.format("puffin").load(f"{folder}/s*/*.puffin").toArrow()
+    assert set(below["path"].to_pylist()) == {f"{folder}/sub/{Path(paths[0]).name}"}
 
 
 @law
@@ -352,6 +385,7 @@ def the_puffin_source_refuses_what_it_cannot_read(spark: SparkSession, folder: P
         (f"{folder}/y.puffin", {}, NotFoundError, "y.puffin"),
         (f"{folder}/y*", {}, NotFoundError, "y"),
         (f"{folder}/x.puffin", {"bytes": "maybe"}, InvalidInputError, "bytes"),
+        (f"{folder}/x.puffin", {"position": "true"}, InvalidInputError, "found position"),
         (f"{folder}/x.puffin", {"bytes": "true", "positions": "true"}, InvalidInputError, "positions"),
     ):
         with pytest.raises(error, match=message), own_errors():

@@ -1,4 +1,4 @@
-"""The tutorials with Spark run in the tests' session, which their builder returns."""
+"""The pages with Spark run in the tests' session, which their builder returns."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", ["spark-job", "raw-to-clean"])
+@pytest.mark.parametrize("page", ["tutorials/spark-job", "tutorials/raw-to-clean", "spark"])
 def test_python_blocks_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_blocks(ROOT / "docs" / "tutorials" / f"{page}.md")
+    run_blocks(ROOT / "docs" / f"{page}.md")

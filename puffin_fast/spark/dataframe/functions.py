@@ -14,14 +14,29 @@ from puffin_fast.spark.session.executor_calls import by_name
 from puffin_fast.spark.session.sessions import pyspark_version, worker_python
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
 
 Via = Literal["auto", "arrow", "pandas"]
+
+SQL_PREFIX = "puffin_"
+"""Begins the names of the functions in SQL."""
 
 ARROW_UDF = (4, 1)
 """The first PySpark series with `arrow_udf`."""
 
 _BODIES = "puffin_fast.spark.worker.columns"
+
+_RETURNS = {
+    "encode": "binary",
+    "decode": "array<bigint>",
+    "cardinality": "bigint",
+    "contains": "boolean",
+    "theta_estimate": "double",
+}
+"""The types of the results of scalar functions, as Spark's DDL."""
+
+_AGGREGATES = ("union", "theta_sketch", "theta_union")
+"""Functions of groups, whose results are binary."""
 
 
 def _by_arrow(via: Via) -> bool:
@@ -56,17 +71,8 @@ def _annotated(function: Callable[..., Any], kind: type, arity: int, returns: ty
     return function
 
 
-def _in_this_python(udf: Callable[..., Column]) -> Callable[..., Column]:
-    """A UDF that runs in the Python of `worker_python`: Spark keeps it when the UDF is first used."""
-
-    def used(*columns: Column | str) -> Column:
-        with worker_python():
-            return udf(*columns)
-
-    return used
-
-
-def _scalar(name: str, returns: str, arity: int, via: Via) -> Callable[..., Column]:
+def _scalar(name: str, via: Via) -> Any:
+    """The UDF of a scalar function."""
     find, kind, make = _way(name, via)
 
     def one(first: Any) -> Any:
@@ -75,9 +81,41 @@ def _scalar(name: str, returns: str, arity: int, via: Via) -> Callable[..., Colu
     def two(first: Any, second: Any) -> Any:
         return find()(first, second)
 
-    function = _annotated(one if arity == 1 else two, kind, arity, kind)
+    arity = 2 if name == "contains" else 1
+    function = _annotated(two if arity == 2 else one, kind, arity, kind)
     function.__name__ = f"dv_{name}"
-    return _in_this_python(make(function, returns))
+    return make(function, _RETURNS[name])
+
+
+def _aggregate(name: str, via: Via) -> Any:
+    """The UDF of a function of groups."""
+    find, kind, make = _way(name, via)
+
+    def group(first: Any) -> Any:
+        return find()(first)
+
+    aggregate = _annotated(group, kind, 1, bytes)
+    aggregate.__name__ = f"dv_{name}"
+    return make(aggregate, "binary")
+
+
+def _used(udf: Any, *columns: Column | str) -> Column:
+    """The column of a UDF in the Python of `worker_python`: Spark keeps it when the UDF is first used."""
+    with worker_python():
+        column: Column = udf(*columns)
+    return column
+
+
+def register_functions(session: SparkSession) -> None:
+    """Registers the functions of this module for SQL, with the prefix `SQL_PREFIX`. PySpark 4.0 has no `arrow_udf`,
+    and then none is registered."""
+    if pyspark_version() < ARROW_UDF:
+        return
+    with worker_python():
+        for name in _RETURNS:
+            session.udf.register(f"{SQL_PREFIX}{name}", _scalar(name, "arrow"))
+        for name in _AGGREGATES:
+            session.udf.register(f"{SQL_PREFIX}{name}", _aggregate(name, "arrow"))
 
 
 def encode(positions: Column | str, *, via: Via = "auto") -> Column:
@@ -94,7 +132,7 @@ def encode(positions: Column | str, *, via: Via = "auto") -> Column:
         UnsupportedError: ``arrow`` on PySpark 4.0.
         InvalidInputError: when it runs, a null inside a list, or a position that is negative or too large.
     """
-    return _scalar("encode", "binary", 1, via)(positions)
+    return _used(_scalar("encode", via), positions)
 
 
 def decode(blob: Column | str, *, via: Via = "auto") -> Column:
@@ -103,7 +141,7 @@ def decode(blob: Column | str, *, via: Via = "auto") -> Column:
     Raises:
         CorruptDataError: when it runs, a blob is not a valid vector.
     """
-    return _scalar("decode", "array<bigint>", 1, via)(blob)
+    return _used(_scalar("decode", via), blob)
 
 
 def cardinality(blob: Column | str, *, via: Via = "auto") -> Column:
@@ -112,7 +150,7 @@ def cardinality(blob: Column | str, *, via: Via = "auto") -> Column:
     Raises:
         CorruptDataError: when it runs, a blob is not a valid vector.
     """
-    return _scalar("cardinality", "bigint", 1, via)(blob)
+    return _used(_scalar("cardinality", via), blob)
 
 
 def contains(blob: Column | str, pos: Column | str, *, via: Via = "auto") -> Column:
@@ -121,15 +159,15 @@ def contains(blob: Column | str, pos: Column | str, *, via: Via = "auto") -> Col
     Raises:
         CorruptDataError: when it runs, a blob is not a valid vector.
     """
-    function = _scalar("contains", "boolean", 2, via)
+    function = _scalar("contains", via)
     if _by_arrow(via):
-        return function(blob, pos)
+        return _used(function, blob, pos)
     from pyspark.sql import functions
 
     position = functions.col(pos) if isinstance(pos, str) else pos
     # pandas converts a column of integers with a null to floats
     filled = functions.coalesce(position, functions.lit(0))
-    return functions.when(position.isNotNull(), function(blob, filled))
+    return functions.when(position.isNotNull(), _used(function, blob, filled))
 
 
 def union(blob: Column | str, *, via: Via = "auto") -> Column:
@@ -140,7 +178,7 @@ def union(blob: Column | str, *, via: Via = "auto") -> Column:
     Raises:
         CorruptDataError: when it runs, a blob is not a valid vector.
     """
-    return _aggregate("union", via)(blob)
+    return _used(_aggregate("union", via), blob)
 
 
 def theta_sketch(values: Column | str, *, via: Via = "auto") -> Column:
@@ -153,12 +191,13 @@ def theta_sketch(values: Column | str, *, via: Via = "auto") -> Column:
         InvalidInputError: when it runs, the type of the values has no sketches.
     """
     if _by_arrow(via):
-        return _aggregate("theta_sketch", via)(values)
+        return _used(_aggregate("theta_sketch", via), values)
     from pyspark.sql import functions
 
     column = functions.col(values) if isinstance(values, str) else values
     # pandas converts a column of integers with a null to floats
-    return _aggregate("theta_sketch", via)(functions.when(column.isNotNull(), functions.array(column)))
+    arrays = functions.when(column.isNotNull(), functions.array(column))
+    return _used(_aggregate("theta_sketch", via), arrays)
 
 
 def theta_union(sketch: Column | str, *, via: Via = "auto") -> Column:
@@ -167,7 +206,7 @@ def theta_union(sketch: Column | str, *, via: Via = "auto") -> Column:
     Raises:
         CorruptDataError, UnsupportedError: when it runs, a value is not a valid sketch.
     """
-    return _aggregate("theta_union", via)(sketch)
+    return _used(_aggregate("theta_union", via), sketch)
 
 
 def theta_estimate(sketch: Column | str, *, via: Via = "auto") -> Column:
@@ -176,15 +215,4 @@ def theta_estimate(sketch: Column | str, *, via: Via = "auto") -> Column:
     Raises:
         CorruptDataError, UnsupportedError: when it runs, a value is not a valid sketch.
     """
-    return _scalar("theta_estimate", "double", 1, via)(sketch)
-
-
-def _aggregate(name: str, via: Via) -> Callable[..., Column]:
-    find, kind, make = _way(name, via)
-
-    def group(first: Any) -> Any:
-        return find()(first)
-
-    aggregate = _annotated(group, kind, 1, bytes)
-    aggregate.__name__ = f"dv_{name}"
-    return _in_this_python(make(aggregate, "binary"))
+    return _used(_scalar("theta_estimate", via), sketch)

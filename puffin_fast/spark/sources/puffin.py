@@ -11,6 +11,9 @@ option                rows
 ``positions=true``    a row per position of each deletion vector: path, file_path (the data file), pos
 ====================  =====================================================================================
 
+A path is a file, a folder, or a glob pattern of folders and names. ``recursiveFileLookup=true`` reads the files of the
+folders in a folder, too. Other options are refused.
+
 This is the only module that imports PySpark at its top, because a data source is a subclass.
 """
 
@@ -24,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from puffin_fast._io.folder import names_in
+from puffin_fast._io.folder import files_below, names_in
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.puffin import PuffinReader
@@ -57,6 +60,8 @@ BATCH_BYTES = 4 << 20
 
 SUFFIX = ".puffin"
 
+OPTIONS = ("path", "paths", "bytes", "positions", "recursiveFileLookup")
+
 
 class _Files(InputPartition):
     def __init__(self, paths: Sequence[str]) -> None:
@@ -77,6 +82,10 @@ class PuffinDataSource(DataSource):
         return value == "true"
 
     def _shape(self) -> pa.Schema:
+        if unknown := sorted({name.lower() for name in self.options} - {name.lower() for name in OPTIONS}):
+            raise InvalidInputError(
+                f"format 'puffin': expected options {', '.join(OPTIONS)}, found {', '.join(unknown)}"
+            )
         as_bytes, as_positions = self._flag("bytes"), self._flag("positions")
         if as_bytes and as_positions:
             raise InvalidInputError("options 'bytes' and 'positions': expected one of them, found both")
@@ -88,7 +97,7 @@ class PuffinDataSource(DataSource):
         return from_arrow_schema(self._shape())
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return _Reader(_locations(self.options), self._shape())
+        return _Reader(_locations(self.options), self._shape(), recursive=self._flag("recursiveFileLookup"))
 
 
 def _locations(options: Any) -> list[str]:
@@ -101,34 +110,68 @@ def _locations(options: Any) -> list[str]:
     return given
 
 
-def _expand(location: str) -> list[str]:
-    """The files of a location: a file, a folder (its ``.puffin`` files), or a glob pattern of names.
+def _expand(location: str, *, recursive: bool) -> list[str]:
+    """The files of a location: a file, a folder (its ``.puffin`` files), or a glob pattern of folders and names.
+
+    Args:
+        location: of the files.
+        recursive: whether the files of folders in a folder are its files, too.
 
     Raises:
-        NotFoundError: no file of the folder matches. Whether a single file exists is known when it is read.
+        NotFoundError: no file matches. Whether a single file exists is known when it is read.
     """
     folder, slash, pattern = location.rpartition("/")
-    if not any(sign in pattern for sign in "*?["):
+    if not _is_pattern(location):
         if location.endswith(SUFFIX):
             return [location]
         folder, pattern = location.rstrip("/"), f"*{SUFFIX}"
+        if recursive:
+            below = [f"{folder}/{file.path}" for file in files_below(folder) if file.path.endswith(SUFFIX)]
+            if below:
+                return sorted(below)
         if not location.endswith("/") and not names_in(location, ""):
             return [location]
-    names = [name for name in names_in(folder or ".", "") if fnmatch.fnmatchcase(name, pattern)]
-    if not names:
+        slash = "/"
+    found = [
+        path
+        for known in _folders(folder)
+        for path in (f"{known}{slash}{name}" for name in names_in(known or slash or ".", ""))
+        if fnmatch.fnmatchcase(path.rpartition("/")[2], pattern)
+    ]
+    if not found:
         raise NotFoundError(f"{location}: no file matches {pattern}")
-    return [f"{folder}/{name}" if folder or slash else name for name in names]
+    return found
+
+
+def _is_pattern(path: str) -> bool:
+    return any(sign in path for sign in "*?[")
+
+
+def _folders(pattern: str) -> list[str]:
+    """The folders that a glob pattern matches; a path without signs of a pattern is itself one."""
+    if not _is_pattern(pattern):
+        return [pattern]
+    parent, slash, name = pattern.rpartition("/")
+    return [
+        f"{known}{slash}{found}"
+        for known in _folders(parent)
+        for found in names_in(known or slash or ".", "", folders=True)
+        if fnmatch.fnmatchcase(found, name)
+    ]
 
 
 class _Reader(DataSourceReader):
     """Lists files on the driver and reads them on executors, a few files per task."""
 
-    def __init__(self, locations: list[str], shape: pa.Schema) -> None:
+    def __init__(self, locations: list[str], shape: pa.Schema, *, recursive: bool) -> None:
         self._locations = locations
         self._shape = shape
+        self._recursive = recursive
 
     def partitions(self) -> Sequence[InputPartition]:
-        paths = [path for location in self._locations for path in _expand(location)]
+        paths = [
+            path for location in self._locations for path in _expand(location, recursive=self._recursive)
+        ]
         n = min(len(paths), MAX_PARTITIONS)
         return [_Files(paths[start::n]) for start in range(n)]
 

@@ -1,10 +1,11 @@
-"""Registration of the data sources ``puffin`` and ``puffin_changes``."""
+"""Registration of the data sources ``puffin`` and ``puffin_changes``, and of functions for SQL."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from puffin_fast.spark.dataframe.functions import register_functions
 from puffin_fast.spark.session.sessions import session_of, worker_python
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ def register(spark: SparkSession) -> None:
     ``puffin`` reads the blobs of Puffin files (`puffin_fast.spark.sources.puffin`). ``puffin_changes`` is a stream of
     the changes of a table; its options are described in docs/changes.md.
 
+    On PySpark 4.1 and later the functions of `puffin_fast.spark.functions` are registered for SQL: ``puffin_encode``,
+    ``puffin_decode``, ``puffin_cardinality``, ``puffin_contains``, ``puffin_theta_estimate``, and the aggregates
+    ``puffin_union``, ``puffin_theta_sketch`` and ``puffin_theta_union``.
+
     Raises:
         InvalidInputError: not a session.
         MissingExtraError: PySpark is not installed.
@@ -26,6 +31,8 @@ def register(spark: SparkSession) -> None:
         >>> pf.spark.register(spark)
         >>> written = pf.spark.write_deletion_vectors(deletes, path)
         >>> spark.read.format("puffin").load(path).count()
+        2
+        >>> spark.sql("SELECT puffin_cardinality(puffin_encode(array(3L, 7L))) AS n").first().n
         2
     """
     session = session_of(spark)
@@ -37,3 +44,4 @@ def register(spark: SparkSession) -> None:
             from puffin_fast.spark.sources.changes import ChangesDataSource
 
             session.dataSource.register(ChangesDataSource)
+    register_functions(session)
