@@ -1,6 +1,6 @@
 """Changes of random histories of Delta tables: the same as two full scans, compared.
 
-Histories have the verbs of this package, purges, and deltalake's appends, overwrites, restores and rewrites.
+Histories have the verbs of this package, purges, and deltalake's.
 `seeds` says how many there are for each kind of table; 3 by default.
 """
 
@@ -51,7 +51,7 @@ class History:
     def __init__(self, path: Path, kind: str, seed: int) -> None:
         self.path, self.chance, self.log = str(path), random.Random(seed), [kind]
         properties, partition = KINDS[kind]
-        self.foreign, self.has_feed = kind == "plain", kind == "feed"
+        self.foreign, self.has_feed = kind in ("plain", "feed"), kind == "feed"
         delta.create_table(self.path, SCHEMA, properties=properties, partition_columns=partition)
 
     def rows(self) -> pa.Table:
@@ -84,6 +84,10 @@ class History:
                 lambda: write(table, self.rows(), mode="append"),
                 lambda: write(table, self.rows(), mode="overwrite"),
                 lambda: table.restore(self.chance.randrange(max(table.version(), 1))),
+                lambda: table.delete(self.where()),
+                lambda: table.update(predicate=self.where(), updates={"x": "x + 0.5"}),
+                lambda: self.merge(table),
+                lambda: table.optimize.compact(),
             ]
         verb = self.chance.choice(verbs)
         try:
@@ -97,6 +101,12 @@ class History:
             ):
                 raise
             self.log.append(f"refused: {error}")
+
+    def merge(self, table: Any) -> None:
+        merger = table.merge(self.rows(), "t.id = s.id", source_alias="s", target_alias="t")
+        merger.when_matched_delete(
+            "t.x = 1.5"
+        ).when_matched_update_all().when_not_matched_insert_all().execute()
 
     def transaction(self) -> None:
         with delta.transaction(self.path) as transaction:

@@ -137,9 +137,12 @@ def equal_rows(columns: Sequence[Any], deleted: Rows, inserted: Rows) -> tuple[R
     different rows have are paired again: by the hashes of all columns, then by their values.
 
     Args:
-        columns: the values, as `same_values` compares them.
+        columns: the values, as `same_values` compares them. Without columns, all rows are equal.
         deleted, inserted: rows, ascending.
     """
+    if not columns:
+        n_pairs = min(len(deleted), len(inserted))
+        return deleted[:n_pairs], inserted[:n_pairs]
     found = []
     for hashed in ([c for c in columns if _is_fixed(c.type)], [c for c in columns if not _is_nested(c.type)]):
         hashes = _hashes(hashed, len(columns[0]))

@@ -48,7 +48,12 @@ def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
     for schema in (metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id)):
         if field_id in schema.field_ids:
             return schema.find_field(field_id)
-    raise CorruptDataError("field id of equality deletes", path=metadata.location, found=field_id)
+    raise CorruptDataError(
+        "field id of equality deletes",
+        path=metadata.location,
+        expected="a field of one of the table's schemas",
+        found=field_id,
+    )
 
 
 def live_matches(matcher: Matcher, keys: Sequence[DeletedKeys], batch: Batch) -> np.ndarray | None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.types import LongType
+from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import iceberg
-from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.rows.changes import copies
 from puffin_fast.rows.changes.lines import WORDS
@@ -22,6 +22,7 @@ from puffin_fast.rows.scan.splits import Split
 from tests.iceberg.changelog.states import lines_of
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.test_convert import delete_by_file
+from tests.rows.deletes.test_equality import FIELDS, delete_equal
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -146,6 +147,16 @@ def test_an_update_that_the_result_does_not_show_is_no_line(table: Table) -> Non
     assert short(iceberg.changes(table, start)) == [(0, 2, "U", "b"), (0, 2, "u", "a")]
     assert iceberg.changes(table, start, selected_fields=("id", "l")).count() == 0
     assert iceberg.changes(table, start, selected_fields=("id", "s", "_file", "_pos")).count() == 2
+
+
+@pytest.mark.parametrize("fields", [(), ("_pos",)])
+def test_rows_of_which_nothing_is_shown_cancel(table2: Table, fields: tuple[str, ...]) -> None:
+    start = head(table2)
+    table2.delete("id = 1")
+    table2.overwrite(rows([9]), "id >= 7")
+    found = iceberg.changes(table2, start, selected_fields=fields, net=True)
+    assert found.to_arrow()["_change_type"].to_pylist() == ["delete"] * 2
+    assert found.count() == 2
 
 
 def test_columns_on_request_tell_where_rows_are(table: Table) -> None:
@@ -401,6 +412,27 @@ def test_bad_input_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         iceberg.changes(table, **given)
+
+
+def test_equality_deletes_of_a_dropped_column_and_of_no_column(
+    racing: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = iceberg.create_table(racing, "n.e", pa.schema([("id", pa.int64()), ("k", pa.int32())]))
+    iceberg.append(made, pa.table({"id": [1, 2], "k": [1, 2]}))
+    start = head(made)
+    delete_equal(made, [2], [(2,)])
+    deleted = head(made)
+    with v3_metadata(racing), made.update_schema() as update:
+        update.delete_column("k")
+    assert iceberg.changes(made, start).to_arrow().select(["id", "_change_type"]).to_pylist() == [
+        {"id": 2, "_change_type": "delete"}
+    ]
+    monkeypatch.setitem(FIELDS, 99, NestedField(99, "ghost", LongType()))
+    delete_equal(made, [99], [(2,)])
+    for changes in (iceberg.changes(made, deleted), iceberg.changes(made, start, net=True)):
+        for verb in (changes.to_arrow, changes.count):
+            with pytest.raises(CorruptDataError, match="a field of one of the table's schemas, found 99"):
+                verb()
 
 
 def test_case_is_ignored_when_asked(table2: Table) -> None:
