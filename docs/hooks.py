@@ -29,6 +29,9 @@ EXECUTED = ROOT / "build" / "notebooks"
 UNSEARCHED = ("benchmarks/results/README.md",)
 """Documents for those who work on this package: the search does not find them."""
 
+FIRST_FOUND = ("tables.md", "delta.md")
+"""Pages that the search lists before others with the same words."""
+
 
 @cache
 def executed(tutorial: Path) -> nbformat.NotebookNode:
@@ -60,6 +63,16 @@ def executed(tutorial: Path) -> nbformat.NotebookNode:
     return notebook
 
 
+def portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """A copy for readers who have only the notebook: links to pages and pictures of the site are their texts."""
+    copy = nbformat.from_dict(notebook)
+    copy.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    for cell in copy.cells:
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"!?\[([^]]+)\]\((?!https?:)[^)]+\)", r"*\1*", cell.source)
+    return copy
+
+
 def with_outputs(notebook: nbformat.NotebookNode) -> str:
     """A notebook as the text of a page."""
     parts = []
@@ -89,7 +102,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for path in sorted(ROOT.glob(pattern)):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
-        content = nbformat.writes(executed(path))
+        content = nbformat.writes(portable(executed(path)))
         files.append(File.generated(config, f"tutorials/{path.stem}.ipynb", content=content))
     return files
 
@@ -107,6 +120,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     name = page.file.src_uri
     if name in UNSEARCHED:
         page.meta["search"] = {"exclude": True}
+    elif name in FIRST_FOUND:
+        page.meta["search"] = {"boost": 3}
     if name.startswith("tutorials/"):
         text = with_outputs(executed(ROOT / "docs" / name))
         return f"{text}\n[Download this page as a notebook with its outputs]({Path(name).stem}.ipynb)\n"
