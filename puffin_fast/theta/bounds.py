@@ -12,7 +12,7 @@ _EXACT_MAX = 120
 
 
 def count_bounds(retained: int, theta: float, n_std_dev: int) -> tuple[float, float]:
-    """Returns bounds of a number of values. Each was retained with probability theta, and `retained` of them were.
+    """Returns bounds of the number of values, of which `retained` were retained, each with probability theta.
 
     The lower bound is the smallest number for which it is plausible that `retained` or more values are retained; the
     upper bound is the largest number for which it is plausible that `retained` or fewer are. Plausible means: at least

@@ -84,7 +84,7 @@ class ThetaSketch:
 
     @classmethod
     def from_bytes(cls, data: Any, *, path: str | None = None) -> ThetaSketch:
-        """Makes a sketch of its serialised compact form; all fields are checked, and the bytes are not changed.
+        """Makes a sketch from its serialised compact form. All fields are checked; the bytes are not changed.
 
         Compressed sketches (serial version 4, as Spark's ``theta_sketch_agg`` writes) are decompressed.
 

@@ -120,7 +120,7 @@ def _name_of(kind: pa.DataType) -> str:
     """Returns the Iceberg type that an Arrow type is written as.
 
     Raises:
-        InvalidInputError: there is none.
+        InvalidInputError: no Iceberg type corresponds to it.
     """
     while True:
         if isinstance(kind, pa.BaseExtensionType):
@@ -258,7 +258,7 @@ def _used_entries(array: pa.DictionaryArray) -> pa.Array:
 
 
 def is_sketched(iceberg_type: Any) -> bool:
-    """Returns whether values of an Iceberg type can be hashed: not for some primitive types of version 3."""
+    """Returns whether values of an Iceberg type can be hashed: some primitive types of version 3 cannot."""
     try:
         sketched_type(iceberg_type)
     except InvalidInputError:

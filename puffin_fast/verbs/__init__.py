@@ -1,7 +1,7 @@
-"""The verbs that change rows, each written once: they use a table of any format through an attempt.
+"""The verbs that change rows, implemented once for tables of all formats.
 
-An action (`Delete`, `Upsert`, …) runs on an attempt: one try of a commit on one head. A transaction is several actions
-on one attempt, a single verb is one.
+An action (`Delete`, `Upsert`, …) runs on an attempt: one try to commit on one head. A transaction runs several actions
+on one attempt, a single verb runs one.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""An attempt: one try of a commit on one head of a table. A format implements it; the verbs use nothing else.
+"""An attempt: one try to commit on one head of a table. Each table format implements it; the verbs use only this
+interface.
 
 ```
-action.on(attempt)   plan     -> the data files that may hold the rows, as the earlier actions left them
-                     finder, reader, loader  -> rows, and deletes that apply already
+action.on(attempt)   plan     -> the data files that may have matching rows, with the changes of earlier actions
+                     finder, reader, loader  -> rows, and the deletes that already apply
                      writer   -> writes deletes and new rows
-                     stage    -> their files are a part of the attempt; counts
-attempt.commit       the attempt becomes the head, or all actions run again on a newer one
+                     stage    -> adds their files to the attempt; returns the counts
+attempt.commit       commits the attempt as the new head, or runs all actions again on a newer head
 ```
-A single verb (`run`) is a transaction of one.
+A single verb (`run`) is a transaction with one action.
 """
 
 from __future__ import annotations
@@ -43,22 +44,23 @@ Result = TypeVar("Result")
 
 
 class Action(Protocol):
-    """A verb with its arguments. Several attempts may run it, one after another."""
+    """A verb with its arguments. Several attempts may run it one after another."""
 
     def on(self, attempt: Attempt) -> Counts:
-        """Stages its changes on an attempt."""
+        """Makes the changes and stages them on an attempt."""
 
 
 @dataclass(frozen=True)
 class Purpose:
-    """What an action writes for.
+    """The purpose for which an action writes files.
 
     Attributes:
-        operation: its name in the table's history, where the format has one.
-        predicate: texts of what selects the rows, for the history.
-        matcher: selects the rows; the action must also search data files that another commit adds meanwhile and that
-            may have such rows. None: it need not.
-        isolation: whose property of the table decides that: ``"delete"`` or ``"update"``; ``"always"``: none does.
+        operation: the name of the action in the table's history, if the format has such a name.
+        predicate: the conditions that select the rows, as text for the history.
+        matcher: selects the rows. If another commit adds data files that may have such rows, the action must search
+            them, too. None: it need not.
+        isolation: the operation whose isolation property decides whether such files are searched: ``"delete"`` or
+            ``"update"``. ``"always"``: they are always searched.
         inserts: whether the action may write rows.
     """
 
@@ -74,13 +76,13 @@ class Writer(Protocol):
 
     @property
     def keeps_changes(self) -> bool:
-        """Whether the rows that change are to be given to `record`."""
+        """Whether the action must pass the changed rows to `record`."""
 
     def check(self, rows: pa.Schema) -> None:
         """Checks that rows of these columns can be inserted; writes nothing."""
 
     def delete(self, deletes: Iterable[NewDeletes]) -> None:
-        """Writes deletes, at most one for each data file. It is called once at most."""
+        """Writes deletes, at most one for each data file. Called at most once."""
 
     def insert(
         self,
@@ -92,7 +94,7 @@ class Writer(Protocol):
 
         Args:
             rows: all columns of the table.
-            row_ids: for each row the id of the row that it replaces, else null; None: no row replaces another.
+            row_ids: for each row the id of the row that it replaces, or null. None if no row replaces another.
             sources: the data files that the rows were computed from.
         """
 
@@ -108,21 +110,21 @@ class Writer(Protocol):
         """Adds what was written to the attempt; returns the counts of files and deleted rows.
 
         Args:
-            metrics: for the table's history.
+            metrics: entries for the table's history.
         """
 
 
 class Attempt(ABC):
-    """One try of a commit on one head, with the actions that ran on it.
+    """One try to commit on one head, with the actions that ran on it.
 
     Attributes:
-        options: of the commit.
-        threads: of the action that runs.
-        created: the files that were begun and are removed if nothing is committed.
-        changes: what the actions add and remove; None or false if nothing.
-        counts: of the actions, in their order.
-        dry_run: whether actions only count. Those of a transaction write, because later ones read their files.
-        repeated: the commit that has the job id already; no action runs then.
+        options: the options of the commit.
+        threads: the number of threads of the current action.
+        created: the files that were created; they are removed if nothing is committed.
+        changes: what the actions add and remove; None or false if they change nothing.
+        counts: the counts of the actions, in their order.
+        dry_run: whether actions only count. Those of a transaction write files, because later actions read them.
+        repeated: the commit that already has the job id; no action runs then.
         committed: the commit, if it happened.
     """
 
@@ -157,12 +159,12 @@ class Attempt(ABC):
     @property
     @abstractmethod
     def io(self) -> FileIO:
-        """Reads the table's files."""
+        """The FileIO that reads the table's files."""
 
     @property
     @abstractmethod
     def metadata(self) -> TableMetadata:
-        """The table's, with its current schema and partition spec."""
+        """The table's metadata, with its current schema and partition spec."""
 
     @property
     @abstractmethod
@@ -171,43 +173,43 @@ class Attempt(ABC):
 
     @abstractmethod
     def plan(self, matcher: Matcher) -> Sequence[Task]:
-        """The data files that may have rows which a matcher selects."""
+        """Returns the data files that may have rows that a matcher selects."""
 
     @abstractmethod
     def find(self, paths: Collection[str]) -> Callable[[str], Task | None]:
-        """Returns what finds a live data file by one of these paths, as users write them."""
+        """Returns a function that finds a live data file by one of the given paths, in the spelling of the caller."""
 
     @abstractmethod
     def finder(self, matcher: Matcher) -> Finder:
-        """The finder of the rows that match."""
+        """Returns a finder of the rows that match."""
 
     @abstractmethod
     def reader(self, matcher: Matcher) -> ReaderFactory:
-        """Makes readers of the rows that match."""
+        """Returns a factory of readers of the rows that match."""
 
     @abstractmethod
     def loader(self) -> DeleteLoader:
-        """Loads the positions that are deleted already."""
+        """Returns a loader of the positions that are already deleted."""
 
     @abstractmethod
     def writer(self, purpose: Purpose) -> Writer:
-        """Writes the files of an action.
+        """Returns a writer for the files of an action.
 
         Raises:
-            UnsupportedError: the table does not allow it.
+            UnsupportedError: the table does not allow the action.
         """
 
     @abstractmethod
     def remove(self, paths: Iterable[str]) -> None:
-        """Removes files of the attempt, as far as the storage lets it."""
+        """Removes files of the attempt; files that cannot be removed are left."""
 
     @abstractmethod
     def note_outcome(self, error: BaseException) -> None:
-        """Adds to an exception from outside, after the files were removed, what became of the commit."""
+        """Adds a note on the state of the commit to an exception from outside, after the files were removed."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Commits the changes, if there are some, and sets `committed`.
+        """Commits the changes, if there are any, and sets `committed`.
 
         Raises:
             ConflictError: another commit conflicts with the changes.
@@ -216,11 +218,11 @@ class Attempt(ABC):
 
     @abstractmethod
     def facts(self, committed: Any | None) -> dict[str, Any]:
-        """The fields of results that are about the commit; None: there is none, or not yet."""
+        """Returns the fields of results that describe a commit. None: nothing was committed, or not yet."""
 
     @abstractmethod
     def publish(self) -> None:
-        """Gives the caller's table the state after the attempt, where it is an object."""
+        """Updates the caller's table object, if there is one, to the state after the attempt."""
 
     # what all formats share --------------------------------------------------------------------------------
 
@@ -230,11 +232,11 @@ class Attempt(ABC):
         return self.metadata.schema()
 
     def once(self, action: Action, make: Callable[[], AbstractContextManager[Made]]) -> Made:
-        """Returns what an action makes on its first attempt, and uses on all: a stream can be read only once."""
+        """Returns an object that is made once for an action and used by all attempts: a stream can be read only once."""
         if action not in self._made:
             try:
                 self._made[action] = self._held.enter_context(make())
-            except OSError as error:  # of the caller's stream
+            except OSError as error:  # an error of the caller's stream
                 self._given_error = error
                 raise
         made: Made = self._made[action]
@@ -245,14 +247,14 @@ class Attempt(ABC):
         return self.changes
 
     def return_to(self, mark: Any) -> None:
-        """Forgets the changes since a mark."""
+        """Discards the changes since a mark."""
         self.changes = mark
 
     def perform(self, action: Action, threads: int | None = None) -> Counts:
-        """Runs an action on top of those before it. If it fails, they stay, and its files are removed.
+        """Runs an action after the earlier ones. If it fails, its files are removed, and the earlier changes stay.
 
         Raises:
-            PuffinFastError: as the action; or a file could not be written.
+            PuffinFastError: an error of the action, or a file could not be written.
         """
         earlier, n_earlier = self.mark(), len(self.created)
         try:
@@ -283,7 +285,7 @@ class Attempt(ABC):
         return replace(action.on(self), seconds=time.perf_counter() - started)
 
     def run(self, action: Action, kind: type[Result]) -> Result:
-        """Performs one action and commits; returns a result of this kind."""
+        """Runs one action and commits; returns a result of the given class."""
         with self:
             if self.repeated is None:
                 self.perform(action, self.options.threads)

@@ -1,4 +1,4 @@
-"""Sets some columns of the rows that have a given key: the others keep their values."""
+"""Sets some columns of the rows that have a given key; other columns keep their values."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ReplacedRows:
     """Rows that replace others.
 
     Attributes:
-        deletes: of the old rows.
+        deletes: the deletes of the old rows.
         rows: the new rows.
         row_ids: for each new row the id of the row that it replaces, else null.
         sources: the data files that the new rows were computed from.
-        feed: rows of the change data feed by type of change.
+        feed: rows of the change data feed, by type of change.
     """
 
     deletes: Iterable[NewDeletes]
@@ -53,13 +53,14 @@ def updated_columns(
     """Returns the counts of given rows, and the rows to delete and to write.
 
     Args:
-        attempt: of the upsert.
-        tasks: data files.
-        found: their rows that have a given key. Each of them is changed, also if several have one key.
+        attempt: the attempt of the upsert.
+        tasks: the data files.
+        found: the rows of these files that have a given key. All of them are changed, also if several have the same
+            key.
         source: the given rows.
         columns: the names of the columns to set.
         insert: whether given rows with a new key are written; they then have all columns.
-        skip_unchanged: whether rows that have the given values already are left as they are.
+        skip_unchanged: whether rows that already have the given values are left as they are.
         feed: whether the rows of the change data feed are needed.
     """
     schema, lineage = attempt.schema, attempt.lineage
@@ -112,14 +113,14 @@ def _empty(kind: Any) -> Any:
 
 
 def _counts(places: Any, changes: Any, n_rows: int, n_keys: int, *, insert: bool) -> Counts:
-    """The counts; `written` are the given rows with a new key.
+    """Returns the counts; `written` are the given rows with a new key.
 
     Args:
-        places: for each row of the table the number of the given row.
-        changes: mask of those that get other values.
-        n_rows: number of the given rows that are written.
-        n_keys: number of all given rows: those after `n_rows` delete their key.
-        insert: as `updated_columns`.
+        places: for each row of the table, the index of the given row with its key.
+        changes: mask of the rows of the table whose values change.
+        n_rows: number of given rows that are written.
+        n_keys: number of all given rows: those after the first `n_rows` delete their key.
+        insert: as in `updated_columns`.
     """
     exists = np.bincount(places, minlength=n_keys) > 0
     updated = np.bincount(places, weights=changes, minlength=n_keys) > 0

@@ -1,4 +1,4 @@
-"""What an action counted: the numbers from which each format makes its results."""
+"""The counts of an action, from which each format makes its results."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Counts:
 
 
 def result_of(kind: type[Result], counts: Counts, **commit: Any) -> Result:
-    """Makes a result of the counts that it has, and of facts about the commit.
+    """Makes a result from those counts that it has as fields, and from the fields of the commit.
 
     Args:
-        kind: a dataclass.
-        counts: of the action.
+        kind: the dataclass of the result.
+        counts: the counts of the action.
         commit: values of other fields; they replace counts of the same name.
     """
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]

@@ -20,12 +20,12 @@ class Options:
 
     Attributes:
         verb: the public function that commits; recorded beside the job id.
-        branch: of an Iceberg table.
-        on_conflict: whether a conflict with another commit is refused, or the verb runs again on top of it.
-        job_id: the caller's name for the job, which is not repeated.
-        snapshot_properties: more entries for the record of the commit.
+        branch: the branch of an Iceberg table.
+        on_conflict: whether a conflict with another commit is an error, or the verb runs again on the new head.
+        job_id: the caller's name for the job; a job that was committed is not repeated.
+        snapshot_properties: additional entries in the record of the commit.
         threads: number of files read at a time; the number of processors by default.
-        dry_run: count, and write nothing.
+        dry_run: whether the verb only counts, and writes nothing.
 
     Raises:
         InvalidInputError: an option has a value that is not allowed.

@@ -1,4 +1,4 @@
-"""Appends of rows, and overwrites: given rows replace those of a filter, or of partitions."""
+"""Appends, and overwrites: given rows replace the rows of a filter or of partitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Append:
     """Appends rows.
 
     Attributes:
-        rows: in memory, or a stream, which no attempt reads twice: no other commit is a conflict.
+        rows: in memory, or a stream. A stream is read once: an append has no conflicts, so it is not repeated.
     """
 
     rows: pa.Table | pa.RecordBatchReader

@@ -2,7 +2,7 @@
 
 The verbs of a transaction make one snapshot or version. Each is planned on the head with the net changes of the verbs
 before it: the data files that they added are live, the vectors that they wrote apply. A file that a later verb removes
-again is not in the commit. So a data file gets at most one vector, however many verbs delete rows of it.
+again is not in the commit. So a data file gets at most one vector, even if several verbs delete rows of it.
 
 Row lineage: rows that were in the table before keep their row ids through any number of updates. A row that the
 transaction appended gets its id from the commit, also if the transaction updated it.
@@ -58,14 +58,15 @@ Overwritten = TypeVar("Overwritten")
     "upsert",
 )
 class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
-    """A context manager whose methods are the verbs; made by `transaction`.
+    """A context manager whose methods are the verbs. `transaction` returns one.
 
-    The verbs take the arguments of the functions of the same names, without those that `transaction` has. Their results
-    have no snapshot id or version. One verb runs at a time. Arguments must not be changed before the block has ended.
+    The verbs take the arguments of the functions with the same names, except those that `transaction` takes. Their
+    results have no snapshot id or version. One verb runs at a time. The caller must not change the arguments before the
+    block has ended.
 
     Attributes:
         committed: the commit, after the block; None if there was nothing to change.
-        results: what the verbs returned, in their order. If they were run again, these are the final counts.
+        results: the results of the verbs, in their order. If the verbs were run again, these are the final counts.
     """
 
     _kinds: tuple[type[Deleted], type[Updated], type[Upserted], type[Overwritten]]
@@ -116,7 +117,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         attempt.__exit__(kind, error, trace)
 
     def commit_transaction(self) -> None:
-        """Commits and ends the transaction before its block ends; the block's end does it otherwise.
+        """Commits and ends the transaction. Without this call, the end of the block does so.
 
         Raises:
             ConflictError, CommitUnknownError: as `transaction`.

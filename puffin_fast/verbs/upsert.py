@@ -40,7 +40,7 @@ class Upsert:
     """Replaces the rows whose key is given, and inserts the given rows whose key is new.
 
     Attributes:
-        rows: of the caller, read once.
+        rows: the caller's rows, which are read once.
         join_cols, update, insert, skip_unchanged, update_columns, delete_column, order_column, changes,
             duplicate_keys: as the public functions document them; `update` and `insert` are `when_matched_update_all`
             and `when_not_matched_insert_all`.
@@ -119,7 +119,7 @@ class Upsert:
     def _replaced(
         self, attempt: Attempt, source: Source, columns: Sequence[str] | None, *, feed: bool
     ) -> tuple[Matched, ReplacedRows]:
-        """What happens to some given rows, and to the rows that have their keys."""
+        """The changes that some given rows make to the table."""
         fields, threads = attempt.schema.fields, attempt.threads
         tasks = attempt.plan(source.keys) if source.n_keys else []
         if columns is not None:
