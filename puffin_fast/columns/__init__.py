@@ -1,3 +1,3 @@
-"""Arrow columns: of plain types, selections of their rows, rows of other libraries."""
+"""Arrow columns: conversion to plain types, selection of rows, rows of other libraries."""
 
 from __future__ import annotations

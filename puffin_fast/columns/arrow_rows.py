@@ -23,7 +23,7 @@ _INSTEAD = {
     "deletes": "pass positions by path: {path: [0, 7]}; paths are in _file of a scan",
     "pathlib": "pass pyarrow.dataset.dataset(path) to read a file",
 }
-"""By the package or name of a type that is not accepted, or the name of the argument: what to pass instead."""
+"""What to pass instead, by the package or name of a type that is not accepted, or by the name of the argument."""
 
 
 def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBatchReader:
@@ -81,7 +81,7 @@ def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBat
 
 
 def _of_pandas(frame: Any) -> pa.Table:
-    """The rows of a DataFrame; the named levels of its index are columns, as in PyArrow, also if it is a range."""
+    """Returns the rows of a DataFrame. Named levels of its index become columns, also of a RangeIndex."""
     names = [name for name in frame.index.names if name is not None and name not in frame.columns]
     if names:
         rest = [at for at, name in enumerate(frame.index.names) if name not in names]
@@ -142,7 +142,7 @@ def key_rows(keys: Any, join_cols: str | Sequence[str] | None) -> Any:
     """Returns the keys of one column, such as a list of numbers, as a table; other keys as they are.
 
     Raises:
-        InvalidInputError: such keys, and not the name of one column.
+        InvalidInputError: the keys are values of one column, but not exactly one column is named.
     """
     column: Any = None
     if isinstance(keys, pa.Array | pa.ChunkedArray):
@@ -193,9 +193,9 @@ def position_rows(deletes: Any) -> Any:
 
 
 def renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns a batch with a schema of equal types and other names, at all depths.
+    """Returns a batch with a schema that has the same types and other names, at all depths.
 
-    Arrow's cast matches fields by name, and drops those that are called otherwise.
+    Arrow's cast matches fields by name, and drops fields with other names.
     """
     return pa.record_batch(_Renamed(batch, schema))
 

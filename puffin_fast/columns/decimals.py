@@ -1,4 +1,4 @@
-"""Decimals of Python without the rounding and the traps that the caller's context has."""
+"""Decimals of Python, independent of the rounding and the traps of the caller's context."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from decimal import (
 from puffin_fast.errors import InvalidInputError
 
 MAX_DIGITS = 640
-"""Maximum digits of an integer in text: Python converts so many whatever `sys.set_int_max_str_digits` was set to."""
+"""Maximum digits of an integer in text: Python converts this number with any `sys.set_int_max_str_digits`."""
 
 _EXACT = Context(  # all values are given, because a program may change `decimal.DefaultContext`
-    prec=2 * MAX_DIGITS,  # enough for decimals, doubles and integers in text, also at another scale
+    prec=2 * MAX_DIGITS,  # enough for decimals, doubles and integers in text, also with another scale
     rounding=ROUND_HALF_EVEN,
     Emin=MIN_EMIN,
     Emax=MAX_EMAX,
@@ -35,16 +35,16 @@ _EXACT = Context(  # all values are given, because a program may change `decimal
 
 @contextmanager
 def exact_decimals() -> Iterator[None]:
-    """Computes with decimals of this block, or of a function that it decorates, in a context of this package."""
+    """Uses a decimal context of this package in a block, or in a function that it decorates."""
     with localcontext(_EXACT):
         yield
 
 
 def as_number(text: str) -> int | Decimal:
-    """Converts the text of a number that is finite: an integer if it has only digits and a sign.
+    """Converts the text of a finite number: to an integer if it has only digits and a sign, else to a decimal.
 
     Raises:
-        InvalidInputError: an integer of more than `MAX_DIGITS` digits, or an exponent that no decimal of Python has.
+        InvalidInputError: an integer has more than `MAX_DIGITS` digits, or an exponent exceeds Python's decimals.
     """
     if text.lstrip("+-").isdecimal():
         if len(text) > MAX_DIGITS:

@@ -1,4 +1,4 @@
-"""A stream of batches of any size as tables of a usual size."""
+"""Converts a stream of batches of any size to tables of similar size."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pyarrow as pa
 from puffin_fast._run.groups import filled_groups
 
 ENOUGH_BYTES = 1 << 20
-"""Batches are joined until they have so many bytes."""
+"""Batches are joined until they have this number of bytes."""
 
 ROW_BYTES = 100
-"""A row counts as so many bytes at least."""
+"""The smallest number of bytes that a row counts as."""
 
 FIRST_ROWS = 1024
-"""Rows that are decoded first, to learn their size."""
+"""Number of rows that are decoded first, to estimate the size of a row."""
 
 
 def even_tables(
@@ -24,8 +24,8 @@ def even_tables(
     """Joins small batches, and cuts large ones.
 
     Args:
-        batches: of one schema.
-        most_bytes: about the greatest size of a table in bytes; a single row may be larger.
+        batches: batches with one schema.
+        most_bytes: approximate maximum size of a table in bytes; a single row may be larger.
         decode: converts rows to layouts in which each row has its own values, such as plain arrays for dictionaries.
     """
     for group in filled_groups(

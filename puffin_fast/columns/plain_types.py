@@ -106,10 +106,10 @@ def plain_rows(rows: pa.Table) -> pa.Table:
 
 
 def check_text(column: pa.Array) -> None:
-    """Checks that text is UTF-8, at any depth; Arrow's readers do not.
+    """Checks that text is UTF-8, at any depth; Arrow's readers do not check it.
 
     Raises:
-        pa.ArrowInvalid: it is not. The message has no text.
+        pa.ArrowInvalid: a text is not UTF-8. The message does not contain the text.
     """
     if _has_text(column.type):
         column.validate(full=True)
@@ -134,7 +134,7 @@ def with_values(array: Any, wanted: pa.DataType, *changes: Callable[[pa.Array], 
     Args:
         array: lists or maps of any layout.
         wanted: the type of the result: a list, a large list or a map.
-        changes: of the values; of the keys and of the items.
+        changes: functions that change the values, or the keys and the items.
     """
     if pa.types.is_map(wanted):
         offsets, *parts = map_parts(array)
@@ -155,7 +155,7 @@ def decoder(schema: pa.Schema) -> Callable[[pa.Table], pa.Table] | None:
 
 
 def is_view(kind: pa.DataType) -> bool:
-    """Whether a type is that of texts or bytes as views."""
+    """Whether a type is a view type of text or bytes."""
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 

@@ -1,4 +1,4 @@
-"""Rows of a stream in parts that fit in memory; all rows of one key are in one part.
+"""Divides the rows of a stream into parts that fit in memory; all rows of one key are in one part.
 
 ```
 rows up to the limit     -> memory                                    one part, if these are all rows
@@ -32,12 +32,12 @@ from puffin_fast.errors import PuffinFastError
 _LOG = logging.getLogger(__name__)
 
 FILE_BITS = 7
-"""Bits of a hash that are the number of a file, the upper bits first."""
+"""Number of bits of a hash that select a file, the upper bits first."""
 
 HASH_BITS = 64
 
 CHUNK_BYTES = (1 << 20, 64 << 20)
-"""Least and greatest number of bytes of the rows that are divided at a time."""
+"""Minimum and maximum bytes of the rows that are divided at a time."""
 
 LEAST_BYTES = 64 << 20
 """Bytes from which on repeated rows are dropped while rows are collected."""
@@ -50,9 +50,9 @@ class Division:
     """How rows are divided.
 
     Attributes:
-        hashes: returns a hash for each row; rows of one key have the same.
+        hashes: returns a hash for each row; rows of one key have the same hash.
         size: returns the estimated memory, in bytes, that is needed to process some rows, including the rows.
-        limit: of the size of a part. A key with more rows is in a part above the limit.
+        limit: maximum size of a part. If the rows of one key exceed it, their part does, too.
         distinct: drops repeated rows.
     """
 
@@ -73,10 +73,10 @@ class Division:
 
 
 class RowParts(Generic[T]):
-    """Parts, each opened when it is reached; iterating again reads the temporary files again. `len` is their number.
+    """The parts; each is opened when iteration reaches it. Each iteration reads the temporary files anew.
 
     Attributes:
-        in_memory: whether there is one part, in memory.
+        in_memory: whether all rows are one part in memory.
     """
 
     def __init__(self, parts: Sequence[Callable[[], T]], *, in_memory: bool = False) -> None:
@@ -101,7 +101,7 @@ def in_parts(
         division: how the rows are divided.
         open_part: makes an item from the rows of a part; called once if all rows fit in memory, else whenever a part
             is reached.
-        argument: name of the rows in errors.
+        argument: the name of the rows in errors.
 
     Raises:
         PuffinFastError: a temporary file could not be written or read.
@@ -127,7 +127,7 @@ def in_parts(
 
 
 def _collected(rows: Iterator[pa.Table], division: Division, limit: int) -> tuple[list[pa.Table], bool]:
-    """Takes rows up to a limit; returns them, and whether they are all."""
+    """Takes rows up to a limit; returns them and whether they are all rows."""
     found: list[pa.Table] = []
     size, checked = 0, min(LEAST_BYTES, limit)
     for table in rows:
@@ -146,7 +146,7 @@ def _collected(rows: Iterator[pa.Table], division: Division, limit: int) -> tupl
 
 @contextmanager
 def _temporary(argument: str, how: str) -> Iterator[None]:
-    """Adds the folder to errors of temporary files. Errors of the caller's stream do not change."""
+    """Adds the folder to errors of temporary files. Errors of the caller's stream are not changed."""
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
@@ -163,7 +163,7 @@ def _drained(tables: list[pa.Table]) -> Iterator[pa.Table]:
 
 @dataclass
 class _Files:
-    """Rows in files, by some bits of their hashes."""
+    """Files of rows, which some bits of the rows' hashes select."""
 
     folder: Path
     division: Division
@@ -189,7 +189,7 @@ class _Files:
                 opened.close()
 
     def _divided(self, rows: pa.Table) -> Iterator[tuple[Path, pa.Table]]:
-        """Yields files, and the rows that belong there."""
+        """Yields files and the rows that belong to them."""
         hashes = self.division.hashes(rows)
         numbers = (hashes << np.uint64(self.bit) >> np.uint64(HASH_BITS - FILE_BITS)).astype(np.uint8)
         order = np.argsort(numbers, kind="stable")

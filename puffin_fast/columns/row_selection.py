@@ -14,17 +14,17 @@ from puffin_fast._kernels.rows import set_bits as rows
 from puffin_fast.bitmap import PositionBitmap
 
 ROWS_PER_RUN = 16
-"""Rows of a batch per run of selected rows from which on `filter` is faster than `take`."""
+"""Number of rows of a batch per run of selected rows from which `filter` is faster than `take`."""
 
 ROWS_PER_SELECTED = 10
-"""Rows of a batch per selected row from which on `take` is faster, however the rows lie: 8 instead of 18 microseconds
-for 2,000 of 40,000 integers."""
+"""Number of rows of a batch per selected row from which `take` is faster for any selection: 8 instead of 18
+microseconds for 2,000 of 40,000 integers."""
 
 WHOLE_ROWS = 1 << 24
 """Maximum number of rows of a data file whose whole mask, 2 MiB, is made at once."""
 
 FEW_ROWS = 1 << 12
-"""Chosen rows of a row group whose pages may be read one by one."""
+"""Maximum number of chosen rows of a row group whose pages are read one by one."""
 
 CHUNK_ROWS = 1 << 16
 """Masks of larger files start at multiples of this number of rows: the positions of one container."""
@@ -67,7 +67,7 @@ def select_rows(mask: pa.BooleanArray) -> pa.Int32Array:
 
 
 def flags_of(mask: pa.BooleanArray) -> npt.NDArray[np.bool_]:
-    """Returns a mask without nulls as a byte per row; several times as fast as `to_numpy`."""
+    """Converts a mask without nulls to one byte per row; several times as fast as `to_numpy`."""
     if not len(mask):
         return np.zeros(0, np.bool_)
     skipped = mask.offset % 8
@@ -76,7 +76,7 @@ def flags_of(mask: pa.BooleanArray) -> npt.NDArray[np.bool_]:
 
 
 def mask_of(flags: npt.NDArray[np.bool_]) -> pa.BooleanArray:
-    """Returns a byte per row as a mask without nulls; several times as fast as `pa.array`."""
+    """Converts one byte per row to a mask without nulls; several times as fast as `pa.array`."""
     bits = pa.py_buffer(np.packbits(flags, bitorder="little"))
     return pa.BooleanArray.from_buffers(pa.bool_(), len(flags), [None, bits])
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 @contextmanager
 def rows_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchStreamWriter]:
-    """Opens a new file for writing. After an error it is closed as it is, without an end."""
+    """Opens a new file for writing. After an error, the file is closed without an end-of-stream marker."""
     options = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
     with pa.OSFile(str(path), "wb") as sink:
         writer = pa.ipc.new_stream(sink, schema, options=options)

@@ -11,7 +11,7 @@ _TEXT = r"^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a
 
 
 class UuidText(pa.ExtensionType):  # type: ignore[misc]
-    """The type of a file's texts that its schema calls UUIDs."""
+    """The type in which a file stores UUIDs as text."""
 
     def __init__(self) -> None:
         super().__init__(pa.large_string(), "puffin_fast.uuid_text")

@@ -1,4 +1,4 @@
-"""Key indexes: where rows are, by their keys. A segment is its sorted bytes, made of whole Arrow arrays."""
+"""Key indexes, which find rows by their keys. A segment is encoded from whole Arrow arrays of keys."""
 
 from puffin_fast.key_index.canonical import from_integers, kind_of
 from puffin_fast.key_index.segment import (

@@ -1,4 +1,4 @@
-"""The canonical form of keys: equal keys have one form, however a column stores them.
+"""The canonical form of keys: equal keys have the same form in every layout of a column.
 
     boolean, integers, date, time, timestamp   int64, exact: a bijection of their words is sorted
     decimal of precision up to 18              its unscaled value, likewise
@@ -7,7 +7,7 @@
     string, binary, fixed, uuid                their bytes, hashed
     several columns                            their hashes joined, in the order of the columns
 
-A hash may join keys that are different. It never separates equal ones.
+Different keys may have the same hash; equal keys always have.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Words = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 
 HASH_BITS = 63
-"""Bits of a hash: MurmurHash3 x64-128 as DataSketches has it leaves out one."""
+"""Bits of a hash: MurmurHash3 x64-128 without one bit, as in DataSketches."""
 
 _INTEGER, _BOOLEAN, _DATE, _FLOATING, _BYTES = "integer", "boolean", "date", "floating", "bytes"
 _SHORT, _LONG = "decimal64", "decimal128"
@@ -40,7 +40,7 @@ def kind_of(kind: pa.DataType) -> str:
     """Returns the name of the canonical form of an Arrow type.
 
     Raises:
-        InvalidInputError: values of the type have none.
+        InvalidInputError: the type has no canonical form.
     """
     if _types.is_signed_integer(kind):
         return _INTEGER
@@ -70,7 +70,7 @@ def is_exact(kinds: Sequence[str]) -> bool:
 
 
 def may_hold(stored: str, given: str) -> bool:
-    """Whether an index of one form has the keys of another: the precision of a decimal may have grown."""
+    """Whether keys of one form can be looked up in an index of another: the precision of a decimal may have grown."""
     return stored == given or (
         stored.split()[0] == _SHORT and given.split()[0] == _LONG and stored.split()[1] == given.split()[1]
     )
@@ -80,8 +80,8 @@ def integers(column: pa.Array, kind: str) -> tuple[npt.NDArray[np.int64], Bools 
     """Returns keys of an exact form as int64, and which of them have this form (None: all).
 
     Args:
-        column: without nulls.
-        kind: the form that the index has, by `kind_of`.
+        column: values without nulls.
+        kind: the form of the index, by `kind_of`.
     """
     column = aligned(column)
     if _types.is_boolean(column.type):
@@ -99,8 +99,8 @@ def from_integers(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array
     """Undoes `integers`; None for decimals.
 
     Args:
-        numbers: values of the type.
-        kind: of the column.
+        numbers: the integers.
+        kind: the form of the column.
     """
     if _types.is_decimal(kind):
         return None
@@ -115,7 +115,7 @@ def hashes(columns: Sequence[pa.Array]) -> Words:
     """Hashes rows, to 63 bits.
 
     Args:
-        columns: of one length, without nulls.
+        columns: columns of equal length, without nulls.
     """
     joined: Words | None = None
     for column in columns:

@@ -1,4 +1,4 @@
-"""A segment of a key index: where the rows of some data files are, by their keys. It stays true for these files.
+"""A segment of a key index: finds the rows of some data files by their keys. It stays valid as long as the files exist.
 
 ```
 byte 0     "PFKI" | u8 version 2 | u8 form: 0 exact, 1 hash | u8 bits of block b, slot t, remainder r, ordinal o | 0, 0
@@ -17,8 +17,8 @@ key and an ordinal; they are sorted. A block has the entries whose hash has its 
 u32 checksum | for each slot, by the next t bits, a 1 per entry, then a 0 | remainders, r bits | ordinals, o bits
 ```
 Bits are written from the least significant on. The checksum is the CRC-32 of the bytes after it, combined with the
-number of the block, that of its entries, and the seal: the CRC-32 of the JSON and the nulls. So a
-block is of one segment.
+number of the block, the number of its entries, and the seal: the CRC-32 of the JSON and the nulls.
+So a block of another segment is not accepted.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ _SUM_BYTES = 4
 
 SLOT_BITS, BLOCK_ENTRIES_BITS, MAX_BLOCK_BITS = 8, 8, 30
 REMAINDER_BITS = 16
-"""Bits of a remainder of hashed keys: in a full segment, one in 50,000 absent keys has an entry."""
+"""Bits of a remainder of hashed keys: in a full segment, one in 50,000 absent keys matches an entry."""
 
 _LEAST_HASH_BITS = 40
 _EXACT_BITS = (32, 40, 48, 64)
 MAX_ROWS = (1 << 32) - 1
 CHECKED_BYTES = 16 << 20
-"""About the bytes of blocks that are checked at a time."""
+"""Approximate bytes of the blocks that are checked at a time."""
 
 MERGED_ENTRIES = 1 << 20
-"""Entries that a merge moves at a time."""
+"""Number of entries that a merge moves at a time."""
 
 _WHOLE = 16
-"""All blocks are read, in pieces, if there is a key for at least one in so many of them."""
+"""If at least one in this number of blocks has a key, all blocks are read, in pieces."""
 
 PIECE_BYTES = 1 << 20
-"""About the bytes of such a piece."""
+"""Approximate bytes of such a piece."""
 
 PART_BITS = 12
 PARTS = 1 << PART_BITS
@@ -92,8 +92,8 @@ class Entries:
     """Entries of a segment.
 
     Attributes:
-        hashes: of their keys.
-        ordinals: of their rows.
+        hashes: the hashes of their keys.
+        ordinals: the ordinals of their rows.
     """
 
     hashes: Words
@@ -105,8 +105,8 @@ class Found:
     """Rows that a lookup found.
 
     Attributes:
-        ordinals: of the rows, ascending and distinct.
-        keys: of the same rows, as the integers of their canonical form; None if they are not known.
+        ordinals: the ordinals of the rows, ascending and distinct.
+        keys: the keys of these rows, as the integers of their canonical form; None if they are not known.
     """
 
     ordinals: Ordinals
@@ -118,8 +118,8 @@ class KeyWords:
     """The keys of consecutive rows in their canonical form.
 
     Attributes:
-        words: of the rows without a null in a column: their integers if the form is exact, else their hashes.
-        rows: the indexes of these rows; None: all.
+        words: for the rows without a null in a column: integers if the form is exact, else hashes.
+        rows: the indexes of these rows; None if they are all rows.
         n_rows: number of rows.
     """
 
@@ -129,7 +129,7 @@ class KeyWords:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array], kinds: Sequence[str] | None = None) -> KeyWords:
-        """Returns the keys of columns of one length, in their own canonical forms or those of an index that holds them.
+        """Returns the keys of columns of equal length, in their own canonical forms or in those of an index.
 
         Raises:
             InvalidInputError: values cannot be keys.
@@ -179,8 +179,8 @@ def encode(
         slot_bits, remainder_bits: as for `encode_words`.
 
     Raises:
-        InvalidInputError: the columns have another number of rows than the files, more than 2^32 - 1, or values that
-            cannot be keys.
+        InvalidInputError: the numbers of rows of columns and files differ or exceed 2^32 - 1, or values cannot be
+            keys.
     """
     kinds = [canonical.kind_of(column.type) for column in columns]
     if len({len(column) for column in columns}) > 1:
@@ -208,16 +208,16 @@ def encode_words(
 ) -> bytes:
     """Encodes a segment of keys in their canonical form.
 
-    Memory: about 32 bytes for each row, the parts included.
+    Memory: about 32 bytes for each row, including the parts.
 
     Args:
         kinds: the forms of the key columns.
-        parts: the keys of the rows of all data files, one after another; taken out of the list.
+        parts: the keys of the rows of all data files, in their order; the list is emptied.
         files: the data files.
         fields: the field ids of the key columns.
         stored_row_ids: the indexes of the data files with a column of row ids.
-        slot_bits: of the layout.
-        remainder_bits: of hashed keys; by default enough for few collisions.
+        slot_bits: bits of a slot in the layout.
+        remainder_bits: bits of the remainders of hashed keys; the default leaves few collisions.
 
     Raises:
         InvalidInputError: as `encode`.
@@ -243,7 +243,7 @@ def encode_words(
 
 
 def _mixed(numbers: npt.NDArray[np.int64]) -> tuple[Words, int]:
-    """The mixed words of integers, in the same memory, and their bits."""
+    """Mixes the words of integers in place; returns them and their number of bits."""
     low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     most = max(high, ~low)
     bits = next(bits for bits in _EXACT_BITS if most < 1 << (bits - 1))
@@ -253,7 +253,7 @@ def _mixed(numbers: npt.NDArray[np.int64]) -> tuple[Words, int]:
 
 
 class _Tables(NamedTuple):
-    """What a segment says of its keys and data files."""
+    """The description of a segment's keys and data files."""
 
     kinds: Sequence[str]
     fields: Sequence[int]
@@ -281,8 +281,8 @@ def _written(
     """A segment of entries.
 
     Args:
-        least: the least bits of a remainder of hashes, 0 for the default; None for exact keys.
-        hashed: hashes of the entries, which may be changed, and their bits.
+        least: the smallest number of bits of a remainder of hashes, 0 for the default; None for exact keys.
+        hashed: the hashes of the entries, which may be changed in place, and their number of bits.
     """
     hashes, bits = hashed
     n_rows = sum(file.n_rows for file in described.files)
@@ -311,22 +311,22 @@ class Segment:
 
     Attributes:
         kinds: the canonical forms of the key columns.
-        fields: their field ids.
-        files: the data files that it covers.
-        stored_row_ids: the indexes of those with a column of row ids; in others, the manifest says the ids.
-        n_rows: their rows.
-        n_entries: rows without a null in a key column.
+        fields: the field ids of the key columns.
+        files: the data files that the segment covers.
+        stored_row_ids: the indexes of the data files with a column of row ids; for others, manifests state the ids.
+        n_rows: number of rows of the data files.
+        n_entries: number of rows without a null in a key column.
         nulls: ordinals of the other rows.
-        exact: whether keys are stored as they are.
+        exact: whether keys are stored without hashing.
         n_bytes: size of the segment.
 
     Args:
         read: reads ranges of the segment.
         n_bytes: the size of the segment.
-        path: the place of the segment, for messages.
+        path: the location of the segment, for messages.
 
     Raises:
-        CorruptDataError: the bytes are not a segment, or damaged.
+        CorruptDataError: the bytes are not a segment, or are damaged.
         UnsupportedError: another version.
     """
 
@@ -416,7 +416,7 @@ class Segment:
 
     def may_hold(self, kinds: Sequence[str]) -> bool:
         """Whether keys of these forms can be looked up."""
-        if not self.exact:  # other forms have other hashes
+        if not self.exact:  # hashes depend on the form
             return self.kinds == tuple(kinds)
         return len(kinds) == len(self.kinds) and all(map(canonical.may_hold, self.kinds, kinds))
 
@@ -425,7 +425,7 @@ class Segment:
 
         Args:
             read: reads ranges of the segment.
-            columns: the keys. A key with a null in a column stands for all rows that have a null in one.
+            columns: the keys. A key with a null in a column matches all rows with a null in any key column.
 
         Raises:
             CorruptDataError: a block is damaged.
@@ -479,9 +479,9 @@ class Segment:
         return words
 
     def _blocks(self, read: Read, wanted: Words) -> Iterable[Words]:
-        """The ordinals of ascending hashes, each with the index of its hash in the lower half of a word.
+        """Returns the ordinals for ascending hashes, each with the index of its hash in the lower half of a word.
 
-        If there are many hashes, neighboring blocks are read and searched at once.
+        If there are many hashes, neighboring blocks are read and searched together.
         """
         b, t, r, *_ = self._form
         numbers = np.zeros(len(wanted), np.int64)
@@ -513,12 +513,12 @@ class Segment:
         return self._corrupt(f"block {number}", offset, "its checksum", "another")
 
     def places(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Returns the index of the data file of each row, and its position there."""
+        """Returns for each row the index of its data file and its position in that file."""
         file = np.searchsorted(self._firsts, ordinals, "right") - 1
         return file, ordinals.astype(np.int64) - self._firsts[file]
 
     def by_file(self, found: Found) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]]:
-        """Returns the positions of found rows and their keys, by the index of their data file."""
+        """Returns the positions and keys of found rows, by the index of their data file."""
         ordinals, keys = found.ordinals, found.keys
         stops = np.searchsorted(ordinals, self._firsts)
         some = np.flatnonzero(stops[1:] > stops[:-1])
@@ -535,7 +535,7 @@ class Segment:
         return {file.location: number for number, file in enumerate(self.files)}
 
     def check(self, read: Read) -> None:
-        """Reads all blocks, and compares their checksums; memory holds one part of them at a time.
+        """Reads all blocks, some at a time, and compares their checksums.
 
         Raises:
             CorruptDataError: a block is damaged.
@@ -566,7 +566,7 @@ class Segment:
         """Yields the keys of each data file in the order of its rows; hashes without their `cut_bits` lower bits.
 
         Raises:
-            CorruptDataError: as `entries`, or a row has two entries, or none and no null.
+            CorruptDataError: as `entries`, or a row has several entries, or neither an entry nor a null.
         """
         found = self.entries(read)
         order = np.argsort(found.ordinals)
@@ -621,7 +621,7 @@ def _one(read: Read, offset: int, length: int) -> bytes:
 
 
 def in_memory(blob: bytes) -> Read:
-    """Returns what reads ranges of the bytes of a segment."""
+    """Returns a reader for ranges of the bytes of a segment."""
     return lambda ranges: ((at, blob[start : start + n]) for at, (start, n) in enumerate(ranges))
 
 
@@ -630,7 +630,7 @@ def lookup(blob: bytes, columns: Sequence[pa.Array]) -> Ordinals:
 
     Args:
         blob: the segment.
-        columns: the keys, as for `Segment.find`.
+        columns: the keys, as in `Segment.find`.
 
     Raises:
         CorruptDataError, UnsupportedError: as `Segment` and its `find`.
@@ -646,13 +646,13 @@ def lookup(blob: bytes, columns: Sequence[pa.Array]) -> Ordinals:
 def merge(
     segments: Sequence[tuple[Segment, Read]], keep: Callable[[CoveredFile], bool] = lambda file: True
 ) -> bytes:
-    """Makes one segment of several with equal kinds of keys; their data files must be different ones.
+    """Merges segments with equal kinds of keys and different data files into one.
 
-    Memory: about 32 bytes for each row, the bytes of the segments included.
+    Memory: about 32 bytes for each row, including the bytes of the segments.
 
     Args:
-        segments: each with its reader.
-        keep: whether a data file is kept.
+        segments: the segments with their readers.
+        keep: returns whether the rows of a data file are kept.
 
     Raises:
         CorruptDataError: a block is damaged.
@@ -699,7 +699,7 @@ def merge(
 
 
 class _Moved:
-    """The ordinals of a segment's rows in a merged one, where the rows of its kept files begin at `first`."""
+    """Returns new ordinals for a segment's rows; the rows of its kept files begin at ordinal `first`."""
 
     def __init__(self, segment: Segment, keep: Callable[[CoveredFile], bool], first: int) -> None:
         self._segment = segment
@@ -711,6 +711,6 @@ class _Moved:
         self.stored_row_ids = [at for at, number in enumerate(kept) if number in segment.stored_row_ids]
 
     def of(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """Whether each row is in a kept file, and its new ordinal if it is."""
+        """Returns for each row whether its file is kept, and its new ordinal if so."""
         file, position = self._segment.places(ordinals)
         return self._kept[file], self._firsts[file] + position

@@ -232,7 +232,7 @@ class Attempt(ABC):
         return self.metadata.schema()
 
     def once(self, action: Action, make: Callable[[], AbstractContextManager[Made]]) -> Made:
-        """Returns an object that is made once for an action and used by all attempts: a stream can be read only once."""
+        """Returns an object that is made once for an action and used by all attempts: a stream is read only once."""
         if action not in self._made:
             try:
                 self._made[action] = self._held.enter_context(make())

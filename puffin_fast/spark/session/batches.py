@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
-"""Spark's setting, 64 MB by default. To keep it, Spark adds up the sizes of all of a batch's buffers after each
-single row, which takes half of the time that rows need to reach Python (measured with PySpark 4.1)."""
+"""Spark's setting, 64 MB by default. To apply it, Spark sums the sizes of a batch's buffers after each row, which takes
+half of the time in which rows are sent to Python (measured with PySpark 4.1)."""
 
 NO_LIMIT = str((1 << 31) - 1)
 """The value with which Spark does not count bytes and splits by ``maxRecordsPerBatch`` only."""
@@ -29,8 +29,8 @@ def rows_per_batch(session: SparkSession) -> int:
 def split_by_rows_only(session: SparkSession) -> Iterator[None]:
     """Makes Spark split batches by rows only, during the block.
 
-    Does nothing when the session sets the byte limit itself, or when it has no limit of rows: then bytes are the
-    only limit. Spark reads the setting when an action starts, so two blocks at the same time in one session do not
+    Does nothing if the session sets the byte limit itself, or if it has no limit of rows: then bytes are the only
+    limit. Spark reads the setting when an action starts, so two blocks at the same time in one session do not
     disturb each other.
     """
     if session.conf.get(LIMIT, None) is not None or rows_per_batch(session) <= 0:

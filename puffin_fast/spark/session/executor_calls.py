@@ -1,7 +1,7 @@
-"""Functions of this package that executors call, found there by name.
+"""Functions of this package that executors import by name and call.
 
-Only a nested function is sent, which is pickled by value: it runs even where this package is not installed, and
-raises an error with this cause.
+Only a nested function is sent. It is pickled by value, so it also runs where this package is not installed, and raises
+an error that says so.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def by_name(module: str, function: str) -> Callable[[], Callable[..., Any]]:
     """Returns a picklable function that imports ``module.function`` on an executor.
 
     Returns:
-        A function without arguments. Where the import fails, it raises a RuntimeError that names the host and
-        the Python of the executor (the error classes of this package cannot be imported there); where the
-        package has another version than on the driver, an UnsupportedError.
+        A function without arguments. If the import fails, it raises a RuntimeError that names the host and the Python
+        of the executor (the error classes of this package cannot be imported there). If the executor and the driver
+        have different versions of the package, it raises an UnsupportedError.
     """
     trouble, version = NO_PACKAGE, __version__
 

@@ -35,7 +35,7 @@ INTEGERS = ("tinyint", "smallint", "int", "bigint")
 """Spark's integer types; each is cast to a position (long) without loss."""
 
 NO_PACKAGE = "puffin_fast cannot be imported on the executor"
-"""Begins the error message of an executor that cannot import this package."""
+"""The beginning of the error message of an executor that cannot import this package."""
 
 
 def pyspark_version() -> tuple[int, int]:
@@ -66,16 +66,16 @@ def _check_arrow() -> None:
 
 
 _PYTHON = Lock()
-"""Held while the Python of a context is another one."""
+"""Held while the Python of a context is changed."""
 
 
 @contextmanager
 def worker_python() -> Iterator[None]:
-    """Functions that are passed to Spark in the block run in this interpreter, if the context is local and none is
+    """Functions that are passed to Spark in the block run in this interpreter, if the context is local and no Python is
     configured.
 
-    PySpark takes the first python3 of PATH, which lacks what is installed in a virtual environment that is not
-    activated. It keeps the interpreter with each function, so that the setting is changed for the block only.
+    By default, PySpark uses the first python3 of PATH, which does not have the packages of a virtual environment that
+    is not activated. It stores the interpreter with each function, so the setting is changed only during the block.
     """
     import pyspark
 
@@ -119,7 +119,7 @@ def session_of(spark: object) -> SparkSession:
     """The given session, or the session of the given DataFrame.
 
     Raises:
-        InvalidInputError: neither.
+        InvalidInputError: the object is neither.
         UnsupportedError: as `check_dataframe`.
     """
     pyspark_version()
@@ -167,7 +167,7 @@ _OURS = re.compile(
 _NO_PACKAGE = re.compile(rf"{NO_PACKAGE} (.*?\)): (?:No module named '([\w]+))?.*$", re.MULTILINE)
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(numpy|pandas|pyarrow)[.']", re.MULTILINE)
-"""Raised by PySpark's own worker, before any function of this package runs."""
+"""The error that PySpark's worker raises before any function of this package runs."""
 
 
 def _rebuild(text: str) -> PuffinFastError | None:
@@ -202,11 +202,11 @@ _CANCELLED = re.compile(
     r"\[(?:SPARK_JOB_CANCELLED|OPERATION_CANCELED|OPERATION_ABANDONED)\].*|"
     r"(?<=SparkException: )Job (?:\d+ )?cancelled\b.*"
 )
-"""Spark's message for a job that somebody cancelled: its group, its tag, its session, or the context was stopped."""
+"""Spark's message for a job that was cancelled, by itself or by its group, tag, session or context."""
 
 
 def first_line(error: BaseException) -> str:
-    """The message of an error of Spark: a query plan, the query or a stack trace follow in other lines."""
+    """Returns the message of a Spark error, without the lines of query, query plan and stack trace that follow it."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
@@ -228,7 +228,7 @@ def own_errors() -> Iterator[None]:
     Other errors (a lost executor, a full disk) are raised unchanged.
 
     Raises:
-        JobInterruptedError: somebody cancelled the Spark job. No job of this package commits before its Spark jobs end.
+        JobInterruptedError: the Spark job was cancelled. Jobs of this package commit only after their Spark jobs.
     """
     try:
         with quiet_contexts():
@@ -247,7 +247,7 @@ def own_errors() -> Iterator[None]:
 
 @contextmanager
 def quiet_contexts() -> Iterator[None]:
-    """PySpark logs no query contexts of this thread's errors, which are raised: it prints each as JSON of kilobytes."""
+    """Keeps PySpark from logging errors of this thread, which are raised anyway; such entries have kilobytes of JSON."""
     from pyspark.logger import PySparkLogger
 
     thread = get_ident()

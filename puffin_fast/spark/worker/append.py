@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Batches = Iterator[pa.RecordBatch]
 
 GROUP_BYTES = 128 << 20
-"""Bytes of rows that a task holds before it writes them, where they cannot be streamed."""
+"""Bytes of rows that a task holds before it writes them, if they cannot be streamed."""
 
 
 def placed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: bytes) -> Batches:
@@ -34,14 +34,14 @@ def placed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: b
     Args:
         batches: the given rows.
         target: packed `Target`.
-        columns: names of their columns.
+        columns: the names of their columns.
         fields: packed list of the partition fields.
 
     Yields:
-        the same columns, and the partition fields as columns of `spark_schema`.
+        The same columns, and the partition fields as columns of `spark_schema`.
 
     Raises:
-        InvalidInputError: a value does not fit its column, or has no partition.
+        InvalidInputError: a value does not fit its column, or no partition value can be computed from it.
     """
     part: Target = unpack(target)
     given, schema = Given(part, columns, whole=True), part.metadata.schema()
@@ -65,7 +65,7 @@ def append(batches: Batches, *, target: bytes, columns: Sequence[str], order: by
     Rows of an unpartitioned table without an order are streamed; others are written 128 MiB at a time.
 
     Args:
-        batches: the given rows; those of a partition one after another.
+        batches: the given rows; rows of one partition are adjacent.
         target: packed `Target`.
         columns: names of their columns.
         order: packed `RowOrder` of the rows in a data file, or None.

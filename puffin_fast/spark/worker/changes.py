@@ -31,11 +31,11 @@ def lines(batches: Iterator[pa.RecordBatch], *, reader: bytes) -> Iterator[pa.Re
 def batches_of(
     changes: Iterable[CommitChanges], reader: bytes, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the lines of commits in exactly the types that PySpark's data sources take.
+    """Yields the lines of commits in exactly the types that PySpark's data sources require.
 
     Args:
         changes, reader: as `lines_of`.
-        schema: of the data source.
+        schema: the schema of the data source.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -47,7 +47,7 @@ def batches_of(
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Casts columns to narrower offsets; a batch whose texts need wider ones is halved."""
+    """Casts columns to 32-bit offsets; a batch whose texts are too large for them is halved."""
     try:
         columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
     except pa.ArrowInvalid:
@@ -64,7 +64,7 @@ def lines_of(changes: Iterable[CommitChanges], reader: bytes) -> Iterator[pa.Rec
     """Yields the lines of commits.
 
     Args:
-        changes: of the commits. Rows that may be paired belong to the same commit.
+        changes: the changes of the commits. Only rows of the same commit are paired.
         reader: packed `ChangeReader`.
     """
     read: ChangeReader = unpack(reader)

@@ -5,7 +5,7 @@ Iceberg                                Spark
 =====================================  ==========================================================================
 uuid                                   string, as in Iceberg's own Spark source: 8-4-4-4-12 lower-case digits
 time                                   bigint: microseconds since midnight
-timestamp_ns, timestamptz_ns           bigint: nanoseconds since 1970, for Spark's timestamps are of microseconds
+timestamp_ns, timestamptz_ns           bigint: nanoseconds since 1970, because Spark's timestamps have microseconds
 timestamp, timestamptz                 timestamp_ntz, timestamp
 fixed                                  binary
 unknown                                void
@@ -34,7 +34,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
     """The Spark schema of a scan; every column is nullable.
 
     Raises:
-        UnsupportedError: Spark has no such type.
+        UnsupportedError: Spark has no type for a column.
     """
     from pyspark.sql import types
 
@@ -97,7 +97,7 @@ def _goes_as_binary(kind: pa.DataType) -> bool:
 
 
 def converter(kind: pa.DataType) -> Convert | None:
-    """The function that converts an array of a scan to its Spark type; None when none is needed."""
+    """Returns a function that converts an array of a scan to its Spark type; None if no conversion is needed."""
     if _is_uuid(kind):
         return _uuid_text
     if pa.types.is_dictionary(kind):
@@ -156,7 +156,7 @@ def _map(kind: Any) -> Convert:
 
 
 def _whole(array: Any, values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Offsets that begin at 0 in 32 bits, and the values between the first and the last."""
+    """Returns 32-bit offsets that begin at 0, and the values between the first and the last offset."""
     offsets = array.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])
     return pa.array((offsets - first).astype(np.int32)), values.slice(first, last - first)
@@ -167,7 +167,7 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 
 
 _PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), dtype=np.uint16)
-"""Two digits for each byte."""
+"""Two hexadecimal digits for each byte."""
 
 
 def _uuid_text(array: Any) -> pa.Array:

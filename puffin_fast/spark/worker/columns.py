@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _where_valid(function: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
-    """Applies a function to the rows without a null; the other rows of the result are null."""
+    """Applies a function to the rows without a null; other rows of the result are null."""
     valid = np.ones(len(columns[0]), dtype=np.bool_)
     for column in columns:
         valid &= pc.is_valid(column).to_numpy(zero_copy_only=False)
@@ -68,7 +68,7 @@ def theta_estimate(sketches: pa.Array) -> pa.Array:
 
 
 def theta_sketch_pandas(values: pd.Series) -> bytes:
-    """Takes each value as an array of one, in which pandas keeps its type."""
+    """Converts each value in an array of length 1, because pandas keeps the type of an array."""
     kept = [one for one in values if one is not None]
     if not kept:
         return theta_sketch(pa.nulls(0))
@@ -76,7 +76,7 @@ def theta_sketch_pandas(values: pd.Series) -> bytes:
     if pa.types.is_timestamp(array.type):
         array = array.cast(
             pa.timestamp("us", array.type.tz)
-        )  # pandas makes nanoseconds of Spark's microseconds
+        )  # pandas converts Spark's microseconds to nanoseconds
     return theta_sketch(array)
 
 

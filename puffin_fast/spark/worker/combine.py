@@ -1,7 +1,7 @@
 """On executors, before the shuffle: rows (file_path, pos) are encoded as partial vectors.
 
 The memory of a task does not depend on the number of rows. Three quarters of ``memory`` hold rows (paths as a
-dictionary, plus 12 bytes a row), one quarter holds partial vectors. A full buffer is first compacted: the rows
+dictionary, plus 12 bytes for each row), one quarter holds partial vectors. A full buffer is first compacted: the rows
 get one common dictionary, the partial vectors of a data file are united. If it is still more than half full, its
 contents are passed on. Compacting needs about the same amount of memory again.
 """
@@ -31,11 +31,11 @@ RAW = 8 << 20
 
 
 Screen = Callable[[pa.DictionaryArray, pa.Int64Array], tuple[pa.DictionaryArray, pa.Int64Array]]
-"""Called with rows before they are encoded; removes some of them, or raises."""
+"""Called with rows before they are encoded; removes some of them, or raises an error."""
 
 
 class _Rows:
-    """The buffer of rows of one task."""
+    """The row buffer of one task."""
 
     def __init__(self, limit: int, screen: Screen | None) -> None:
         self.limit = limit

@@ -1,4 +1,4 @@
-"""On executors: the delete files of a task's data files are converted, or its deletion vectors rewritten."""
+"""On executors: the delete files of a task's data files are converted, or their deletion vectors rewritten."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def _converted(
 
 
 def read(batches: Batches, *, target: bytes, files: bytes) -> Batches:
-    """Reads position-delete files that apply to several data files, each once.
+    """Reads position-delete files that apply to several data files, each of them once.
 
     Args:
-        batches: one binary column: packed lists of a position-delete file's entry and its places: numbers of lists
-            that have it, and its index in each.
+        batches: one binary column: packed lists of a position-delete file's entry and its places: the numbers of the
+            lists that contain it, and its index in each list.
         target: packed `Target`.
         files: packed dictionary: by path of a data file, the numbers of the lists of delete files that apply to it,
-            and the index from which on they do.
+            and in each list the index of the first one that does.
 
     Yields:
         rows of `MARKED`: partial vectors.

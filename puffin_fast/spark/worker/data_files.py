@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from puffin_fast.rows.rewrite.row_order import RowOrder
 
 FIRST = 1_000_000
-"""The number of a task's first data file: the delete files of the task have lower ones."""
+"""The number of a task's first data file; the delete files of the task have lower numbers."""
 
 
 class TaskTable(Table):
@@ -40,7 +40,7 @@ class TaskTable(Table):
         self._locations = _Locations(self, target)
 
     def location_provider(self) -> LocationProvider:
-        """Returns the one location provider of the task: it does not repeat a name."""
+        """Returns the location provider of the task. There is only one, so that no name is repeated."""
         return self._locations
 
 
@@ -66,8 +66,8 @@ class NewRows(Protocol):
 
         Args:
             rows: all columns of the table.
-            row_ids: for each row the id of the row that it replaces, else null; None: no row replaces another.
-            order: of the rows in a data file.
+            row_ids: for each row the id of the row that it replaces, or null. None if no row replaces another.
+            order: the order of the rows in a data file.
 
         Yields:
             rows of `REPORT`.
@@ -75,7 +75,7 @@ class NewRows(Protocol):
 
 
 def new_rows(target: Target) -> NewRows:
-    """Returns what writes the new rows of a task: one object, which does not repeat a name."""
+    """Returns the writer of the new rows of a task. There is only one, so that no name is repeated."""
     return _IcebergRows(target) if target.delta is None else _DeltaRows(target, target.delta)
 
 

@@ -12,7 +12,7 @@ from puffin_fast.dv import iceberg as codec
 from puffin_fast.spark.worker.merge import check_vectors
 
 ROWS = 1 << 18
-"""Rows of a batch that is returned to Spark, and positions that are decoded at once."""
+"""Maximum rows of a batch that is returned to Spark, and maximum positions that are decoded at once."""
 
 
 def explode(batches: Iterator[pa.RecordBatch], *, names: tuple[str, str]) -> Iterator[pa.RecordBatch]:

@@ -19,10 +19,10 @@ class Given:
 
     Args:
         table: the target.
-        columns: names of the table's columns that the rows have, in their order.
-        only: those that are wanted; by default all.
-        first: number of the first of them among Spark's columns.
-        whole: whether columns of the table that the rows do not have are null.
+        columns: the names of the table's columns that the rows have, in their order.
+        only: the names of the columns to return; all by default.
+        first: the index of the first of these columns among Spark's columns.
+        whole: whether columns of the table that the rows do not have are returned as null.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""On executors: segments of key indexes are made of data files."""
+"""On executors: segments of key indexes are made from data files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def segments(batches: Batches, *, maker: bytes, place: bytes, most_rows: int) -> Batches:
-    """Writes segments of the data files of one task, one to a file.
+    """Writes segments for the data files of one task, each to a file of its own.
 
     Args:
         batches: one binary column: packed lists of data files.
         maker: packed `SegmentMaker`.
         place: packed `Place`.
-        most_rows: of a segment.
+        most_rows: maximum rows of a segment.
 
     Yields:
         rows of `REPORT`.

@@ -32,7 +32,7 @@ _SAME = frozenset((pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(
 
 
 def spark_schema(fields: list[tuple[str, NestedField]]) -> pa.Schema:
-    """The columns of a key as Spark compares them."""
+    """The columns of a key in the types in which Spark compares them."""
     return pa.schema([field.with_type(_spark_type(field.type)) for field in key_schema(fields)])
 
 
@@ -50,7 +50,7 @@ def _spark_type(storage: pa.DataType) -> pa.DataType:
 
 
 def for_spark(column: pa.Array) -> pa.Array:
-    """A column in its storage type as in `spark_schema`."""
+    """Converts a column from its storage type to the type in `spark_schema`."""
     kind = column.type
     if pa.types.is_temporal(kind):
         return column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
@@ -58,7 +58,7 @@ def for_spark(column: pa.Array) -> pa.Array:
 
 
 def from_spark(column: pa.Array, storage: pa.DataType) -> pa.Array:
-    """A column of `spark_schema` in its storage type again."""
+    """Converts a column of `spark_schema` back to its storage type."""
     return column.view(storage) if pa.types.is_temporal(storage) else column.cast(storage)
 
 
@@ -66,7 +66,7 @@ def up_to(batches: Batches, *, n_bytes: int) -> Batches:
     """Returns the keys of one task until they exceed ``n_bytes`` bytes.
 
     Yields:
-        the key's columns, more boolean: true in the last batch when it passed the limit.
+        The key's columns, and a boolean column that is true in the last batch if the limit is exceeded.
     """
     for batch in batches:
         if not batch.num_rows:
@@ -83,7 +83,7 @@ def normalised(batches: Batches, *, fields: bytes, null_safe: bool) -> Batches:
     Args:
         batches: columns of the names in `fields`.
         fields: packed names and fields of the key's columns.
-        null_safe: as for `delete_keys`; else keys with a null are left out.
+        null_safe: as in `delete_keys`. If false, keys with a null are left out.
     """
     wanted = unpack(fields)
     for batch in batches:
@@ -101,7 +101,7 @@ def candidates(
         target: packed `Target`.
         bounds: packed `KeyBounds`: row groups outside of the bounds are not read.
         null_safe: if False, rows with a null in their key are left out.
-        live: leave out rows that are deleted by position; those that are deleted by equality are left out always.
+        live: whether rows that are deleted by position are left out. Rows that are deleted by equality always are.
 
     Yields:
         the key's columns, file int, pos long.

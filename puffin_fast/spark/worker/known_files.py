@@ -69,7 +69,7 @@ def mark(
     Args:
         batches, names, memory: as for `combine`.
         files: the result of `pack_files`.
-        strict: raise for rows of other files, instead of counting them.
+        strict: whether rows of other files are an error; otherwise they are counted.
 
     Yields:
         rows of `MARKED`.

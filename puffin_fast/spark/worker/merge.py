@@ -24,7 +24,7 @@ SLICE = 8 << 20
 
 
 def in_slices(batch: pa.RecordBatch, limit: int = SLICE) -> Iterator[pa.RecordBatch]:
-    """Splits a batch whose second column is binary into parts of ``limit`` bytes, exceeded by one row at most."""
+    """Splits a batch whose second column is binary into parts of ``limit`` bytes, plus at most one row."""
     if batch.num_rows == 0:
         return
     column = batch.column(1)
@@ -88,7 +88,7 @@ def merge(batches: Iterator[pa.RecordBatch], *, memory: int) -> Iterator[pa.Reco
             yield from _whole(folded.slice(0, folded.num_rows - 1))
             last = folded.slice(folded.num_rows - 1).take(
                 pa.array([0])
-            )  # a copy: a slice would keep the rest alive
+            )  # a copy, because a slice would keep the memory of the whole batch
             held, n_bytes = [last], 0
             del folded, last
     if held:

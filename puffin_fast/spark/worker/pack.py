@@ -3,7 +3,7 @@
 A file is ``{job}-{partition:05d}-{taskAttemptId}-{8 hex digits}-{n:04d}.puffin``, or ``.parquet`` where it holds
 position deletes of a table of format version 2. A retried or speculative task has another attempt id and writes other
 files. The hex digits are random: Spark may run the two sides of a union in one task, and both write. Only the files
-that are named in rows which the driver received are committed. Files of the driver are ``{job}-driver-…``.
+that are named in rows that the driver received are committed. Files of the driver are ``{job}-driver-…``.
 
 A Delta table names its files by UUIDs, ``deletion_vector_{uuid}.bin``; they lie in a folder of the run alone, so that
 the driver finds those that it did not receive.
@@ -48,7 +48,7 @@ class Place:
     records: bool = False
 
     def paths(self, suffix: str) -> Callable[[int], str]:
-        """A function from the number of a file to its path, which no other call returns."""
+        """Returns a function that makes the path of a file from its number; the paths of other calls are different."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -64,13 +64,13 @@ def write_files(
     filesystem: Any,
     kind: Callable[[str], object] = lambda data_file: None,
 ) -> Iterator[pa.RecordBatch]:
-    """Writes deletion vectors one after the other; one is in memory at a time.
+    """Writes deletion vectors one after another; one vector is in memory at a time.
 
     Args:
         vectors: data file and vector.
         place: where to write.
         filesystem: as for `write_vectors`.
-        kind: of a data file; vectors of different kinds are not written to one Puffin file.
+        kind: returns the kind of a data file; vectors of different kinds are not written to one Puffin file.
 
     Yields:
         one batch of `WRITTEN` per file, when the file is complete.

@@ -1,9 +1,9 @@
-"""The rows that executors exchange with each other and with the driver; ``kind`` says what a row is.
+"""The rows that executors exchange with each other and with the driver; ``kind`` is the kind of a row.
 
 Between executors, `MARKED`:
 
 =========  ==================  ====================================================================
-kind       columns that count  meaning
+kind       columns in use      meaning
 =========  ==================  ====================================================================
 PARTIAL    file_path, blob     a partial vector of a data file
 TASK       file_path, extra    the pickled task of a data file, once per data file
@@ -13,7 +13,7 @@ DANGLING   extra               the number of rows that name no data file of the 
 From executors to the driver, `REPORT`:
 
 ============  ======================  =============================================================
-kind          columns that count      meaning
+kind          columns in use          meaning
 ============  ======================  =============================================================
 VECTOR        those of `WRITTEN`,     the data file has this new deletion vector, which deletes
               n_rows                  ``n_rows`` rows that were live before
@@ -22,7 +22,7 @@ BY_FILES      data_file, n_rows       position-delete files hold the new deletes
 DELETE_FILE   path, entry             a position-delete file was written; its pickled manifest entry
 SUPERSEDED    data_file, n_rows       the data file stays as it is: its deletion vector does not hold
                                       ``n_rows`` positions of position-delete files that it supersedes
-UNKNOWN_ROWS  n_rows                  so many rows name no data file of the table
+UNKNOWN_ROWS  n_rows                  number of rows that name no data file of the table
 DATA_FILE     path, entry             a new data file, and its pickled entry unless that is in a group
 GROUP         entry                   a pickled `RewrittenGroup`
 MATCHED       entry                   a pickled `MatchedFile`
@@ -90,7 +90,7 @@ REPORT = pa.schema(
 
 
 class ReportRow(NamedTuple):
-    """A row of `REPORT`; the columns that do not count for its kind are None."""
+    """A row of `REPORT`; the columns that its kind does not use are None."""
 
     kind: int
     data_file: str | None = None
@@ -118,7 +118,7 @@ def dangling_row(n_rows: int) -> pa.RecordBatch:
 
 
 def report_rows(rows: Sequence[ReportRow]) -> Iterator[pa.RecordBatch]:
-    """Rows of `REPORT` as one batch; no batch without rows."""
+    """Yields rows of `REPORT` as one batch, or nothing if there are no rows."""
     if rows:
         columns = zip(*rows, strict=True)
         arrays = [pa.array(c, field.type) for c, field in zip(columns, REPORT, strict=True)]

@@ -18,7 +18,7 @@ from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 Batches = Iterator[pa.RecordBatch]
 
 FILE_BYTES = 32 << 20
-"""Bytes of rows in a file, which a task holds with their compressed form."""
+"""Bytes of rows in a file. A task holds these rows and their compressed form."""
 
 
 class SavedFile(NamedTuple):
@@ -63,5 +63,5 @@ def load(batches: Batches, *, target: bytes) -> Batches:
 
 
 def _filesystem(part: Target) -> Any:
-    """Of the files of the run: the storage of a Delta table only reads."""
+    """Returns the filesystem for the files of the run: the FileIO of a Delta table cannot write."""
     return part.io.filesystem if part.place.records else part.io  # type: ignore[attr-defined]

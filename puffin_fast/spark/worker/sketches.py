@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.statistics.sketch_files import SketchReader
 
 SKETCHES = pa.schema([("column", pa.int32()), ("sketch", pa.binary())])
-"""A column's field id, or its place in a DataFrame, and a sketch of some of its values."""
+"""A column's field id, or its index in a DataFrame, and a sketch of some of its values."""
 
 
 def _rows(sketches: Mapping[int, ThetaSketch]) -> pa.RecordBatch:
@@ -42,8 +42,8 @@ def of_columns(batches: Iterable[pa.RecordBatch], *, names: tuple[str, ...]) -> 
     """Sketches the columns of one partition of a DataFrame: one row for each column.
 
     Args:
-        batches: of the DataFrame.
-        names: of its columns, for errors.
+        batches: the rows of the DataFrame.
+        names: the names of its columns, for errors.
     """
     builders = [ThetaSketchBuilder() for _ in names]
     for batch in batches:

@@ -1,7 +1,7 @@
 """On executors: rows of a table's data files are deleted, and the new deletion vectors are written.
 
-Tasks receive their part of the table as bytes, and unpickle them only after this package was imported: a missing
-package is then reported by its name, not as an error of pickle.
+Tasks receive their part of the table as bytes, and unpickle it only after they imported this package. So a missing
+package is reported by its name, not as an error of pickle.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def unpack(data: bytes) -> Any:
 
 
 class _TaskPickler(pickle.Pickler):
-    """Pickles a task; of the lists of delete files that data files share, their numbers only."""
+    """Pickles a task; lists of delete files that data files share are replaced by their numbers."""
 
     def __init__(self, file: Any, numbers: dict[SharedDeletes, int]) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
@@ -91,7 +91,7 @@ def pickled_tasks(tasks: Iterable[Any]) -> tuple[list[bytes], bytes]:
     """Pickles tasks one by one, for rows of `MARKED`; Spark compresses these when it shuffles them.
 
     Returns:
-        each task; and, packed, the lists of delete files that their data files share, for `Marked`.
+        The pickled tasks, and packed for `Marked` the lists of delete files that their data files share.
     """
     numbers: dict[SharedDeletes, int] = {}
     found = []
@@ -107,9 +107,9 @@ class Target:
     """The parts of a table that an executor needs.
 
     Attributes:
-        io: opens its files.
-        metadata: without its history.
-        place: where to write.
+        io: opens the table's files.
+        metadata: the metadata of the table, without its history.
+        place: where tasks write.
         delta: a version of a Delta table without its files; None for an Iceberg table.
     """
 
@@ -125,7 +125,7 @@ class Target:
         return ["_row_id"] if has_ids else []
 
     def loader(self) -> DeleteLoader:
-        """Loads the positions that are deleted already."""
+        """Returns a loader of the positions that are already deleted."""
         return DeleteLoader(self.io) if self.delta is None else self.delta.loader()
 
     def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
@@ -135,7 +135,7 @@ class Target:
         return Finder(self.io, self.metadata, matcher, case_sensitive)
 
     def reader_factory(self, matcher: Matcher, *, case_sensitive: bool = True) -> ReaderFactory:
-        """Makes readers of the data files for one filter."""
+        """Returns a factory of readers of the data files for one filter."""
         if self.delta is not None:
             return self.delta.reader_factory(matcher, case_sensitive=case_sensitive)
         io, metadata = self.io, self.metadata
@@ -153,7 +153,7 @@ def search(
         batches: one binary column: packed lists of `FileTask`.
         target: packed `Target`.
         matcher: packed `Matcher`.
-        case_sensitive: how the matcher was bound.
+        case_sensitive: whether the matcher was bound with case-sensitive names.
 
     Yields:
         rows of `REPORT`.
@@ -275,9 +275,9 @@ def written(
     """Writes the deletion vectors of one task; rows without a vector are reported at the end.
 
     Args:
-        deletes: at most one per data file.
+        deletes: the deletes, at most one item for each data file.
         table: the table.
-        only_new: skip data files without a newly deleted row.
+        only_new: whether data files without a newly deleted row are skipped.
     """
     new: dict[str, tuple[int, int]] = {}  # rows and spec
     others: list[ReportRow] = []

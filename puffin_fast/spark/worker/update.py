@@ -19,7 +19,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class ColumnNumber(NamedTuple):
-    """Stands for a value that Spark computes: the number of its column."""
+    """A placeholder for a value that Spark computes: the number of its column."""
 
     number: int
 
@@ -38,7 +38,7 @@ def by_filter(
         target: packed `Target`.
         matcher: packed `RowFilter`.
         values: packed `Assignments`.
-        case_sensitive: how the matcher was bound.
+        case_sensitive: whether the matcher was bound with case-sensitive names.
 
     Yields:
         rows of `REPORT`.
@@ -91,7 +91,7 @@ def at_positions(batches: Batches, *, target: bytes, tasks: bytes, values: bytes
 
 
 def _with_columns(assignments: Assignments, given: pa.Table) -> Assignments:
-    """Assignments with the columns in place of their numbers."""
+    """Returns assignments in which column numbers are replaced by the columns."""
     columns: Mapping[str, Any] = {
         name: NewColumn(given[value.number]) if isinstance(value, ColumnNumber) else value
         for name, value in assignments.values.items()

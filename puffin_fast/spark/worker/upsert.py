@@ -41,17 +41,18 @@ MATCH = ("file", "pos", "n", "first", "key")
 of this one among them, from 1, and a number that these rows share."""
 
 DELETES, ORDER = "is_delete", "order_value"
-"""The columns of given rows that say whether they delete their key, and in which order those of one key came."""
+"""The columns of given rows that mark deletes of a key, and order the rows of one key."""
 
 
 class MatchedFile(NamedTuple):
     """A data file with rows that have a given key.
 
     Attributes:
-        path: of the data file.
+        path: the path of the data file.
         n_updated, n_unchanged, n_deleted: numbers of given rows.
-        several: keys that several rows of the table have and that were not counted: whether a row here is updated.
-        duplicates: keys with several rows that one given row replaces; the first of these rows is here.
+        several: for each key that several rows of the table have, whether a row of this file is updated; these keys are
+            not in the numbers above.
+        duplicates: keys with several rows that one given row replaces, if the first of these rows is in this file.
     """
 
     path: str
@@ -63,7 +64,7 @@ class MatchedFile(NamedTuple):
 
 
 def marked(batches: Batches, *, changes: bool | str) -> Batches:
-    """Makes changes rows with a mark of deletes and an order; as `with_deletes_and_order`."""
+    """Converts changes to rows with a mark of deletes and an order; as `with_deletes_and_order`."""
     first = next(batches, None)
     if first is not None:
         rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
@@ -78,10 +79,10 @@ def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: by
         target: packed `Target`.
         columns: names of the columns of the table.
         fields: packed names and fields of the key's columns.
-        feed: packed `ChangeFeed`; if it is one, only keys and its columns are checked.
+        feed: packed `ChangeFeed` or None. If there is one, only the keys and its columns are checked.
 
     Yields:
-        the same columns, and the key's.
+        The same columns, and the columns of the key.
 
     Raises:
         InvalidInputError: a value does not fit its column, or a key has a null.
@@ -168,11 +169,11 @@ def replace(
     Args:
         batches: the columns of `MATCH`, `DELETES`, then the columns of the table that given rows have.
         target: packed `Target`.
-        columns: names of these.
+        columns: the names of these columns of the table.
         tasks: packed list of `Task`, by number.
         update: whether rows are replaced; otherwise they are only counted.
-        compared: whether a row that equals the given one stays.
-        set_columns: only these columns are set, of all rows that have the key; None for whole rows.
+        compared: whether a row that equals the given row is left as it is.
+        set_columns: the columns that are set, in all rows that have the key; None to replace whole rows.
 
     Yields:
         rows of `REPORT`.
@@ -214,8 +215,8 @@ class _Changes(NamedTuple):
     Attributes:
         replaced: mask of the rows that are replaced.
         rows: the new rows.
-        row_ids: of the new rows.
-        counts: attributes of `MatchedFile`.
+        row_ids: the ids of the new rows.
+        counts: values of the attributes of `MatchedFile`.
     """
 
     replaced: np.ndarray
@@ -233,7 +234,7 @@ def _changes(
     compared: bool,
     set_columns: Sequence[str] | None,
 ) -> _Changes:
-    """Compares the rows of a data file with the given ones; arguments as `replace`."""
+    """Compares the rows of a data file with the given rows; arguments as in `replace`."""
     old, row_ids = rows_at(table, task, own["pos"].to_numpy())
     new = given.rows(own.to_batches()).combine_chunks()
     single, changed = own["n"].to_numpy() == 1, np.full(old.num_rows, not compared)
