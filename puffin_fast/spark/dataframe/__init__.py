@@ -1,3 +1,3 @@
-"""DataFrames: transforms, column functions, the data source, writing."""
+"""DataFrames: transformations, column functions, jobs that write files."""
 
 from __future__ import annotations

@@ -50,11 +50,11 @@ def _by_arrow(via: Via) -> bool:
 
 
 def _way(name: str, via: Via) -> tuple[Callable[[], Callable[..., Any]], type, Any]:
-    """Returns a function of `worker.columns`, the type of its columns, and the function that makes such UDFs."""
+    """Returns a function of `worker.columns`, the type of its arguments, and PySpark's maker of such UDFs."""
     by_arrow = _by_arrow(via)
     from pyspark.sql import functions
 
-    makers: Any = functions  # PySpark's stubs do not have these functions
+    makers: Any = functions  # missing in PySpark's stubs
     if by_arrow:
         import pyarrow as pa
 
@@ -123,7 +123,7 @@ def encode(positions: Column | str, *, via: Via = "auto") -> Column:
 
     Args:
         positions: array<bigint>, in any order, may have duplicates.
-        via: ``arrow`` for an `arrow_udf`, ``pandas`` for a `pandas_udf`, ``auto`` for the first that PySpark has.
+        via: ``arrow`` for an `arrow_udf`, ``pandas`` for a `pandas_udf`, ``auto`` for an `arrow_udf` if PySpark has it.
 
     Returns:
         binary: ``deletion-vector-v1`` blobs.

@@ -40,7 +40,7 @@ def check_job(job_id: str) -> str:
     """Checks that a job id can begin a file name, and returns it.
 
     Raises:
-        InvalidInputError: it cannot.
+        InvalidInputError: the job id cannot begin a file name.
     """
     if not isinstance(job_id, str) or not _JOB.fullmatch(job_id):
         raise InvalidInputError(
@@ -51,7 +51,7 @@ def check_job(job_id: str) -> str:
 
 
 def run_name(job_id: str | None, kind: str) -> str:
-    """A new name for a run of a job; it begins with the job id, else with the kind of job."""
+    """Returns a new name for a run of a job; it begins with the job id, or with the kind of job."""
     return f"{kind if job_id is None else check_job(job_id)}-{uuid.uuid4().hex[:12]}"
 
 
@@ -136,7 +136,7 @@ def remove_job_files(
         where: the folder that the job wrote to, or the table, as `job_files` takes it; files that a snapshot of the
             table or a version in the log of a Delta table needs are not removed.
         job_id: the complete job id.
-        keep: paths that are not removed, as the job reported them or in another spelling (``s3a`` for ``s3``).
+        keep: paths that are not removed, in any spelling (``s3a`` for ``s3``).
         filesystem: as for `job_files`.
 
     Returns:
@@ -162,7 +162,7 @@ def remove_job_files(
 
 
 def _needed(where: Any, filesystem: Any) -> set[str]:
-    """The files that the snapshots or versions of a table need, as they are now."""
+    """Returns the files that the current snapshots or versions of a table need."""
     if _is_table(where):
         from puffin_fast.iceberg.compat.working_table import WorkingTable
         from puffin_fast.iceberg.maintenance.orphan_files import files_of_unknown, needed_files
@@ -181,7 +181,7 @@ def _needed(where: Any, filesystem: Any) -> set[str]:
 
 
 def remove_run_files(folder: str, run: str, *, keep: Collection[str], filesystem: Any) -> None:
-    """Removes the files of one run, except those in ``keep``; in a folder of the run's name all files are its own."""
+    """Removes the files of one run, except those in ``keep``. All files in the folder of the run belong to it."""
     known = FileSet(keep)
     if folder.rpartition("/")[2] == run:
         found = [f"{folder}/{name}" for name in names_in(folder, "", filesystem=filesystem)]

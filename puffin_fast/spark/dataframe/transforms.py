@@ -1,4 +1,4 @@
-"""Transformations of DataFrames: positions to deletion vectors, deletion vectors to positions, and their union.
+"""Transformations of DataFrames: positions to deletion vectors, deletion vectors to positions, unions of vectors.
 
 They are lazy, as Spark's own transformations are, and can be used with ``df.transform(…)``. They run Python code
 through `mapInArrow` only, so that classic sessions and Spark Connect use the same code.
@@ -33,7 +33,7 @@ def check_memory(task_memory: int) -> int:
     """Checks a memory limit; buffers have 32-bit offsets.
 
     Raises:
-        InvalidInputError: not an int from 1 MiB to 1 GiB.
+        InvalidInputError: the limit is not an int from 1 MiB to 1 GiB.
     """
     if not isinstance(task_memory, int) or not LEAST_MEMORY <= task_memory <= MOST_MEMORY:
         raise InvalidInputError(
@@ -84,7 +84,7 @@ def encode_deletes(
         df: one row per deleted position, in any order; duplicates are allowed.
         file_path: the column with the data file's path, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
-        format: of the vectors, one of those of `puffin_fast.dv.convert`: ``iceberg``, ``delta``, ``paimon``, …
+        format: the format of the vectors, one of those of `puffin_fast.dv.convert`: ``iceberg``, ``delta``, …
         task_memory: size of a task's buffers in bytes, independent of skew; 128 MiB by default.
 
     Returns:
@@ -214,7 +214,7 @@ def theta_sketches(df: DataFrame, *columns: str) -> DataFrame:
 
 
 def _sketched(df: DataFrame, name: str) -> tuple[str, ...]:
-    """The types that `take` allows for a column: its own, if it is primitive."""
+    """Returns the types that `take` allows for a column: its own type, if it is primitive."""
     found = [field.dataType for field in df.schema.fields if field.name == name]
     if found and found[0].typeName() in ("array", "map", "struct", "variant", "void"):
         return ("a primitive type",)

@@ -35,10 +35,10 @@ def _check_place(location: str | os.PathLike[str], target_file_size: int) -> str
 
 
 def collect_written(written: DataFrame, location: str, run: str, filesystem: Any) -> pa.Table:
-    """Runs the Spark job of a run once, and removes the files of the run that its rows do not name.
+    """Runs the Spark job of a run once, and removes the files of the run that the job's rows do not name.
 
     Raises:
-        PuffinFastError: an executor raised it; the files of its finished tasks are removed.
+        PuffinFastError: an executor raised an error; the files of finished tasks are removed.
     """
     import pyarrow.compute as pc
 
@@ -65,7 +65,7 @@ def _collected(written: DataFrame, location: str, run: str) -> pa.Table:
 
 
 def remove_unnamed(location: str, run: str, named: Collection[str], filesystem: Any) -> None:
-    """Removes the other files of a run, and logs what prevents it, which must not replace the error of the job."""
+    """Removes the other files of a run. Errors are logged, so that they do not replace the error of the job."""
     try:
         remove_run_files(location, run, keep=named, filesystem=filesystem)
     except (OSError, PuffinFastError) as trouble:
@@ -95,7 +95,7 @@ def write_deletion_vectors(
         pos: the column with the row's position in that file, 0-based; any integer type.
         target_file_size: bytes of blobs above which a task begins another Puffin file; a larger vector gets
             a file of its own.
-        job_id: begins the name of each file, and must be new in the folder: at most one of two runs succeeds.
+        job_id: the first part of the name of each file. It must be new in the folder: at most one of two runs succeeds.
             `remove_job_files` removes the files of a run that was killed.
         task_memory: as for `encode_deletes`.
         filesystem: a pyarrow.fs.FileSystem or fsspec filesystem that can be pickled; needed when the location
@@ -108,8 +108,8 @@ def write_deletion_vectors(
     Raises:
         NotFoundError: a column does not exist.
         InvalidInputError: a column has another type; a null; a position is negative or above 0x7FFFFFFE80000000.
-        ConflictError: files of the job exist already, or another run of it writes at the same time.
-        MissingExtraError: an executor cannot import this package; names its host and Python.
+        ConflictError: files of the job already exist, or another run of the job writes at the same time.
+        MissingExtraError: an executor cannot import this package; the message names its host and Python.
         UnsupportedError: a streaming DataFrame, or a PyArrow that PySpark does not support.
 
     Examples:

@@ -247,7 +247,7 @@ def own_errors() -> Iterator[None]:
 
 @contextmanager
 def quiet_contexts() -> Iterator[None]:
-    """Keeps PySpark from logging errors of this thread, which are raised anyway; such entries have kilobytes of JSON."""
+    """Keeps PySpark from logging errors of this thread, which are raised anyway; its entries are kilobytes of JSON."""
     from pyspark.logger import PySparkLogger
 
     thread = get_ident()

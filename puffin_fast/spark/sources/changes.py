@@ -6,9 +6,9 @@ Call ``puffin_fast.spark.register(spark)``, then ``spark.readStream.format("puff
     {"table": id, "since": BEGINNING}                    before the first batch
     {"table": id, "since": BEGINNING, "version": 41}     after a batch; "snapshot_id" for an Iceberg table
 
-Spark's log has the end of a batch only. If the first batch is repeated, its beginning is that of its end, because the
-table may have new commits by then. A beginning is a position, null for the empty table, or "table": all rows then come
-first, as inserts.
+Spark's log stores only the end of a batch. If the first batch is repeated, its beginning is taken from its end, because
+the table may have new commits by then. A beginning is a position, null for the empty table, or "table": then all rows
+come first, as inserts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Offset: TypeAlias = "dict[str, Any]"
 
 _LIMITS: Any = import_module("pyspark.sql.streaming.datasource") if pyspark_version() >= (4, 2) else None
-"""PySpark's limits of batches; before 4.2 it has none, and plans one batch for Trigger.AvailableNow."""
+"""PySpark's class for limits of batches. PySpark before 4.2 has none, and plans one batch for Trigger.AvailableNow."""
 
 _Base: Any = object if _LIMITS is None else _LIMITS.SupportsTriggerAvailableNow
 
@@ -83,8 +83,8 @@ class ChangesReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
     """Plans batches on the driver, in one process for a query; `read` runs on executors.
 
     Args:
-        options: of the stream.
-        schema: of the stream.
+        options: the options of the stream.
+        schema: the schema of the stream.
     """
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
@@ -111,8 +111,8 @@ class ChangesReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         """The end of the next batch.
 
         Args:
-            start: the end of the batch before; PySpark before 4.2 does not pass it.
-            limit: the same.
+            start: the end of the previous batch. PySpark before 4.2 does not pass it.
+            limit: the limit of the batch. PySpark before 4.2 does not pass it.
         """
         commits = self._newest()
         start = start or self._last or self.initialOffset()
@@ -136,7 +136,7 @@ class ChangesReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         self._is_frozen = True
 
     def _newest(self) -> Commits:
-        """The table, whose metadata is read again if that was long ago."""
+        """Returns the table; its metadata is read again if the last read is older than the poll interval."""
         now = time.monotonic()
         if self._commits is None:
             self._commits = open_commits(self._options)

@@ -1,4 +1,4 @@
-"""The commits of a table as a stream sees them: the newest, the next ones, and the changes between two of them.
+"""The commits of a table for a stream: the newest one, the next ones, and the changes between two of them.
 
 A position is the snapshot id or version up to which a stream has read; None is the empty table.
 """
@@ -50,14 +50,14 @@ class Commits(Protocol):
 
     @property
     def table_id(self) -> str:
-        """The id of the table, which another table of its name does not have."""
+        """The id of the table; another table with the same name has another id."""
 
     @property
     def head(self) -> int | None:
         """The newest position."""
 
     def beginning(self) -> int | None:
-        """The position where a new query begins, if it does not begin with all rows."""
+        """The position at which a new query begins, if it does not begin with all rows."""
 
     def after(self, position: int | None, most: int | None) -> int | None:
         """Returns the position after some more commits.
@@ -67,7 +67,7 @@ class Commits(Protocol):
             most: the largest number of commits; None for all.
 
         Raises:
-            NotFoundError: the history does not have the position any more; the message says what to do.
+            NotFoundError: the position is no longer in the history; the message says what to do.
         """
 
     def changes(self, before: int | None, after: int | None, **options: Any) -> ChangeScan:
@@ -78,7 +78,7 @@ def open_commits(options: StreamOptions) -> Commits:
     """Opens the table of a stream.
 
     Raises:
-        NotFoundError: there is no such table.
+        NotFoundError: the table does not exist.
     """
     return IcebergCommits(options) if options.path is None else DeltaCommits(options)
 

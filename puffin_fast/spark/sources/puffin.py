@@ -48,7 +48,7 @@ BLOBS = pa.schema(
         pa.field("properties", pa.map_(pa.string(), pa.string())),
     ]
 )
-"""``length`` is in bytes, compressed; ids and ``fields`` are those of the footer."""
+"""``length`` is the number of compressed bytes; ids and ``fields`` are those of the footer."""
 
 BYTES = BLOBS.append(pa.field("blob", pa.binary()))
 
@@ -101,7 +101,7 @@ class PuffinDataSource(DataSource):
 
 
 def _locations(options: Any) -> list[str]:
-    """The paths given to ``load``: one as option ``path``, several as a JSON list in option ``paths``."""
+    """Returns the paths given to ``load``: Spark passes one as option ``path``, several as a JSON list in ``paths``."""
     given = [options["path"]] if options.get("path") else []
     if text := options.get("paths"):
         given += json.loads(text)
@@ -203,7 +203,7 @@ def _footer(path: str, reader: PuffinReader, indexes: Sequence[int]) -> pa.Recor
 
 
 def _in_order(reader: PuffinReader, indexes: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """(index, bytes) of some blobs in the order of the file; adjacent blobs are read together."""
+    """Yields (index, bytes) of some blobs in the order of the file; adjacent blobs are read together."""
     places = [(reader.blobs[index].offset, reader.blobs[index].length, index) for index in indexes]
     order = [index for _, _, index in sorted(places)]
     for index, (_, data) in zip(order, reader.read_many(order), strict=True):

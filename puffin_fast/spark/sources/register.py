@@ -24,7 +24,7 @@ def register(spark: SparkSession) -> None:
     ``puffin_union``, ``puffin_theta_sketch`` and ``puffin_theta_union``.
 
     Raises:
-        InvalidInputError: not a session.
+        InvalidInputError: the argument is not a session.
         MissingExtraError: PySpark is not installed.
 
     Examples:

@@ -3,15 +3,15 @@
 =============================  ======================================================================================
 option                         meaning
 =============================  ======================================================================================
-``path``                       of a Delta table, as in ``load(path)``; ``storage.…`` are its storage options
-``table``                      of an Iceberg table, ``namespace.name``
-``catalog``                    its catalog, by default PyIceberg's; ``catalog.…`` are properties of it, such as
-                               ``catalog.uri``
-``branch``                     the history of an Iceberg table that is followed, by default main
+``path``                       path of a Delta table, as in ``load(path)``; ``storage.…`` are its storage options
+``table``                      name of an Iceberg table, ``namespace.name``
+``catalog``                    its catalog, by default PyIceberg's default; ``catalog.…`` are properties of the catalog,
+                               such as ``catalog.uri``
+``branch``                     the branch of an Iceberg table that is followed, by default main
 ``start``                      ``table``, by default: the first batch has all rows as inserts. ``latest``: changes from
                                now on. ``earliest``: all changes that the table still has
 ``from_snapshot_id_exclusive``, ``from_timestamp_exclusive``, ``starting_version``, ``starting_timestamp``
-                               instead of it, as in the functions `changes`
+                               instead of ``start``, as in the functions `changes`
 ``maxSnapshotsPerTrigger``     the largest number of snapshots or versions of a batch; no limit by default
 ``poll_interval_s``            the table's metadata is requested at most once in this time, 1 second by default
 ``net``, ``updates``, ``join_cols``, ``row_filter``, ``selected_fields``, ``case_sensitive``
@@ -54,7 +54,7 @@ _OTHERS = (
     "case_sensitive",
 )
 NAMES = {name.lower(): name for name in (*_OTHERS, *_OF_ICEBERG, *_OF_DELTA)}
-"""By the option in lower case, in which Spark passes it."""
+"""The options by their names in lower case, as Spark passes them."""
 
 _PREFIXES = ("catalog.", "storage.")
 
@@ -65,9 +65,9 @@ class StreamOptions:
 
     Attributes:
         path, table, catalog, branch, start: as options.
-        properties: of the catalog, or the storage options.
+        properties: the properties of the catalog, or the storage options.
         beginning: the argument of `changes` that is given instead of `start`.
-        max_snapshots: of a batch; None for no limit.
+        max_snapshots: the largest number of snapshots of a batch; None for no limit.
         poll_interval_s: seconds.
         scan: arguments of `changes`.
     """
@@ -137,12 +137,12 @@ class StreamOptions:
 
     @property
     def name(self) -> str:
-        """The table in messages."""
+        """The name of the table in messages."""
         return self.path or self.table or ""
 
 
 def _check_table(given: Mapping[str, str], properties: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether the table is one of Delta."""
+    """Whether the table is a Delta table."""
     if ("path" in given) == ("table" in given):
         found = "both" if "path" in given else "neither"
         raise _wrong(
@@ -188,7 +188,7 @@ def _seconds(value: str) -> float:
 
 
 def _number_or_text(name: str, value: str) -> int | str:
-    """A snapshot id or version, or a time: milliseconds or text."""
+    """Returns a snapshot id or version, or a time as milliseconds or text."""
     text = str(value).strip()
     if name in ("from_snapshot_id_exclusive", "starting_version") or text.isdecimal():
         return _whole(name, text)

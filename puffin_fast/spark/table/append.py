@@ -64,7 +64,7 @@ def append(
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
             session's catalogs.
         branch, job_id, snapshot_properties: as in `puffin_fast.iceberg.append`.
-        dry_run: compare the columns with the table's schema; compute no row and write nothing.
+        dry_run: only compare the columns with the table's schema; no row is computed, and nothing is written.
 
     Returns:
         The commit; None if there were no rows, or in a dry run.
@@ -109,10 +109,10 @@ def overwrite(
     Executors write the given rows as `append` does, and search the data files for the rows to delete.
 
     Args:
-        data_df, table: as `append`. The DataFrame may read the table: rows are written before anything is deleted.
-        row_filter: a filter of Iceberg, or text or a Column that means the same as one.
+        data_df, table: as in `append`. The DataFrame may read the table: rows are written before anything is deleted.
+        row_filter: a filter of Iceberg, or text or a Column with the same meaning as such a filter.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties: as in `puffin_fast.iceberg.overwrite`.
-        dry_run: count the rows to delete and compute the given rows, write nothing.
+        dry_run: only count the rows to delete and compute the given rows; nothing is written.
 
     Returns:
         The same result as `puffin_fast.iceberg.overwrite`.
@@ -178,10 +178,10 @@ class _Given:
     Attributes:
         rows: columns c0, c1, ….
         columns: the names of c0, c1, … in the table.
-        job: in progress.
-        dry_run: nothing is written.
+        job: the job in progress.
+        dry_run: whether nothing is written.
         n_rows: number of rows.
-        entries: their data files; None before they are written.
+        entries: the manifest entries of their data files; None before they are written.
     """
 
     rows: DataFrame

@@ -1,4 +1,4 @@
-"""The changes of a table as a DataFrame: planned here, read by executors."""
+"""The changes of a table as a DataFrame: planned on the driver, read by executors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def changes(
         starting_version, ending_version, starting_timestamp, ending_timestamp: as in `puffin_fast.delta.changes`, for
             a Delta table.
         net, updates, join_cols, selected_fields, case_sensitive: as in `puffin_fast.iceberg.changes`.
-        row_filter: as in `puffin_fast.iceberg.changes`. Text is refused if it means something else in Spark's SQL.
+        row_filter: as in `puffin_fast.iceberg.changes`. Text that may have another meaning in Spark's SQL is refused.
 
     Returns:
         The lines in no particular order; every column is nullable. Their types are those of `puffin_fast.spark.scan`.
@@ -129,7 +129,7 @@ def changes(
 
 
 def packed_reader(found: ChangeScan) -> bytes:
-    """The packed `ChangeReader` of changes, for executors."""
+    """Returns the packed `ChangeReader` of changes, for executors."""
     reader = found.change_reader(without_history(found.metadata))
     pairing = replace(reader.pairing, limit=min(reader.pairing.limit, PAIRED_BYTES))
     return pack(replace(reader, pairing=pairing, threads=1))
@@ -146,7 +146,7 @@ def _tasks_of(changes: CommitChanges) -> list[Task]:
 
 
 def _parts_of(changes: CommitChanges, found: ChangeScan) -> Iterator[CommitChanges]:
-    """The data files of a large commit one by one, if none of its rows can pair; else the commit."""
+    """Splits a large commit into its data files if none of its rows can be paired; otherwise yields the commit."""
     n_bytes = sum(task.data.file_size_in_bytes for task in _tasks_of(changes))
     if n_bytes > TASK_BYTES and not changes.feed and _has_one_side(changes.files, found):
         yield from (replace(changes, files=[change]) for change in changes.files)
@@ -155,7 +155,7 @@ def _parts_of(changes: CommitChanges, found: ChangeScan) -> Iterator[CommitChang
 
 
 def _has_one_side(files: Sequence[FileChange], found: ChangeScan) -> bool:
-    """Whether rows are only inserted or only deleted. Deletion vectors are read for it, no data files."""
+    """Whether rows are only inserted or only deleted. Reads deletion vectors, but no data files."""
     deletes = any(change.after is None for change in files)
     inserts = any(change.before is None for change in files)
     both = [change for change in files if change.before is not None and change.after is not None]

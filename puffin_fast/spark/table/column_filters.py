@@ -1,6 +1,6 @@
-"""Columns of Spark as filters of Iceberg, for conditions on columns and literals; classic and Connect.
+"""Converts Columns of Spark to filters of Iceberg, for conditions on columns and literals; classic and Connect.
 
-A Column is a tree that Spark has not resolved yet. Classic sessions have it in the JVM, Connect in Python.
+A Column is a tree that Spark has not resolved yet: in classic sessions a JVM object, in Connect a Python object.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Text:
-    """Spark's SQL, of ``expr``."""
+    """Text of Spark's SQL, as in ``expr``."""
 
     sql: str
 
@@ -70,17 +70,17 @@ Tree: TypeAlias = "Name | Value | Text | Call"
 
 
 _READ_OTHERWISE = ('"', "\\", "''")
-"""The meaning of these in text depends on Spark's settings."""
+"""Tokens whose meaning in text depends on Spark's settings."""
 
 
 class _Other(Exception):
-    """A part of a Column that no filter has."""
+    """A part of a Column that has no counterpart in filters."""
 
 
 def filter_of(column: Any) -> BooleanExpression | None:
-    """Returns a Column as an unbound filter, or None if it has parts that no filter has.
+    """Returns a Column as an unbound filter, or None if it has parts without a counterpart in filters.
 
-    Whether both mean the same depends on the types of the table's columns, and on the settings of Spark for text.
+    Whether both have the same meaning depends on the types of the table's columns, and for text on Spark's settings.
     """
     try:
         tree = _of_java(column._jc.node()) if hasattr(column, "_jc") else _of_connect(column._expr)
@@ -90,7 +90,7 @@ def filter_of(column: Any) -> BooleanExpression | None:
 
 
 def filter_of_text(text: str) -> BooleanExpression | None:
-    """Returns Spark's SQL as an unbound filter, as `filter_of`."""
+    """Returns Spark's SQL as an unbound filter, or None, as `filter_of`."""
     if any(part in text for part in _READ_OTHERWISE):
         return None
     try:
@@ -234,4 +234,4 @@ _CALLS: dict[str, Callable[..., BooleanExpression]] = {
     "like": _like,
     "startswith": _starts,
 }
-"""What makes a filter of the arguments of each function, by its name in Spark's trees."""
+"""The functions that make filters from the arguments of Spark's functions, by the names in Spark's trees."""

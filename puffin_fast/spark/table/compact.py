@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
 
 ONE_FILE = 1 << 62
-"""No limit: each task writes one file, whose size was decided when the tasks were made."""
+"""No limit: each task writes one file, whose size was determined when the tasks were made."""
 
 
 def compact(
@@ -82,7 +82,7 @@ def compact(
 
 
 def _bins(tasks: Iterable[FileTask], limit: int) -> list[list[list[FileTask]]]:
-    """Groups vectors by new Puffin file, each of one partition spec; within it by old Puffin file."""
+    """Groups vectors by new Puffin file, each with one partition spec; vectors of an old file are adjacent."""
     groups = split_by_size(tasks, limit, n_bytes_of, kind=lambda task: task.data.spec_id)
     return [[list(some) for _, some in groupby(group, key=_puffin_file)] for group in groups]
 

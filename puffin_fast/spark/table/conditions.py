@@ -1,6 +1,6 @@
 """Conditions that Spark evaluates: a Column, or text, which is Spark's SQL.
 
-What means the same as a filter of Iceberg is not evaluated by Spark, so that it prunes data files.
+A condition with the same meaning as a filter of Iceberg is not evaluated by Spark, so that it prunes data files.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ _QUOTED = re.compile(
 """The quoted tokens and comments of Spark's SQL; the group is a token in double quotes."""
 
 _NAMES_IN_QUOTES = ("spark.sql.ansi.enabled", "spark.sql.ansi.doubleQuotedIdentifiers")
-"""The settings that together make a token in double quotes a name."""
+"""The settings with which, if both are set, a token in double quotes is a name."""
 
 
 def sql_condition(
     session: SparkSession, row_filter: Any, schema: Schema
 ) -> tuple[Column | None, Filter | Any]:
-    """Returns what Spark evaluates, if it is needed, and the filter in the form in which it is evaluated.
+    """Returns the condition that Spark evaluates, or None, and the filter in the form in which it is evaluated.
 
     Args:
-        session: whose settings say how Spark reads text.
-        row_filter: of any kind. A Column or text that means the same as a filter of Iceberg becomes one.
-        schema: of the table.
+        session: the session; its settings determine how Spark reads text.
+        row_filter: a filter of any kind. A Column or text with the same meaning as a filter of Iceberg is converted.
+        schema: the schema of the table.
 
     Returns:
         A condition of Spark and the given filter, or None and a filter of Iceberg.
@@ -86,10 +86,10 @@ def check_meaning(row_filter: Any, schema: Schema) -> None:
 
     Args:
         row_filter: a filter of Iceberg.
-        schema: of the table.
+        schema: the schema of the table.
 
     Raises:
-        InvalidInputError: it is text that may mean something else in Spark's SQL.
+        InvalidInputError: the filter is text that may have another meaning in Spark's SQL.
     """
     if isinstance(row_filter, str) and _same_filter(row_filter, schema) is None:
         raise InvalidInputError(
@@ -99,7 +99,7 @@ def check_meaning(row_filter: Any, schema: Schema) -> None:
 
 
 def _same_filter(row_filter: str | Column, schema: Schema) -> BooleanExpression | None:
-    """The filter of Iceberg that means the same as text or a Column, with all settings of Spark, if there is one."""
+    """Returns the filter of Iceberg with the same meaning as text or a Column under all settings of Spark, or None."""
     found = filter_of_text(row_filter) if isinstance(row_filter, str) else filter_of(row_filter)
     return found if found is not None and visit(found, _MeansTheSame(schema)) else None
 
@@ -116,10 +116,10 @@ def _check_quotes(session: SparkSession, text: str) -> None:
 
 
 def check_places(schema: Schema) -> None:
-    """Checks that ``_file`` and ``_pos`` are the places of rows, which Spark returns with the rows that it selects.
+    """Checks that ``_file`` and ``_pos`` are the metadata columns, by which Spark returns the positions of rows.
 
     Raises:
-        UnsupportedError: the table has a column of such a name.
+        UnsupportedError: the table has a column with such a name.
     """
     for field in schema.fields:
         if field.name in PLACES:
@@ -137,12 +137,12 @@ def rows_where(
     Args:
         read: reads columns of the table: those whose names are in the text of the condition, or all columns if Spark
             cannot resolve the condition with them.
-        names: of all columns.
-        condition: what to evaluate.
-        row_filter: the argument that the condition was made from.
+        names: the names of all columns.
+        condition: the condition that Spark evaluates.
+        row_filter: the argument from which the condition was made.
 
     Raises:
-        InvalidInputError: Spark cannot parse it, or it does not fit the table's columns.
+        InvalidInputError: Spark cannot parse the condition, or it does not fit the table's columns.
     """
     from pyspark.errors import AnalysisException
 
@@ -166,11 +166,11 @@ def _where(rows: DataFrame, condition: Column) -> DataFrame:
 
 @contextmanager
 def sql_errors(row_filter: Any) -> Iterator[None]:
-    """Raises errors that name the condition if Spark refuses it, when it is made or when it runs.
+    """Translates Spark's errors about a condition, when it is made or when it runs, to errors that name the condition.
 
     Raises:
-        InvalidInputError: Spark cannot parse it, it does not fit the table's columns, or it fails for a row: a text is
-            no number, a number overflows.
+        InvalidInputError: Spark cannot parse the condition, it does not fit the table's columns, or it fails for a row:
+            for example, a text is not a number, or a number overflows.
     """
     from pyspark.errors import (
         AnalysisException,
@@ -237,8 +237,8 @@ class _MeansTheSame(BooleanExpressionVisitor[bool]):
 
 
 def _compares_alike(literal: Literal[Any], kind: IcebergType) -> bool:
-    """Returns whether a comparison has the same meaning. It has not for floats (NaN), decimals (rounding), timestamps
-    (time zones), and literals that Spark would cast."""
+    """Returns whether a comparison has the same meaning in Spark. Comparisons of floats (NaN), decimals (rounding) and
+    timestamps (time zones), and literals that Spark would cast, do not."""
     value = literal.value
     if isinstance(kind, IntegerType | LongType):
         return isinstance(literal, LongLiteral) and LongType.min <= value <= LongType.max

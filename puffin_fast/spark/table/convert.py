@@ -59,9 +59,9 @@ def convert_position_deletes(
 ) -> RewriteResult:
     """`puffin_fast.iceberg.convert_position_deletes` on executors.
 
-    Where the delete files of a data file apply to it alone, one task reads them and writes the deletion vector; it
-    holds the positions of one data file. Delete files that apply to several data files are read once each, in
-    batches of a million rows; one partial vector per data file and batch is shuffled.
+    If the delete files of a data file apply to no other data file, one task reads them and writes the deletion vector;
+    it holds the positions of one data file. Each delete file that applies to several data files is read once, in
+    batches of a million rows; one partial vector for each data file and batch is shuffled.
 
     Args:
         spark: the session, or a DataFrame of it.
@@ -131,11 +131,12 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
 def shared_files(
     files: Iterable[FileDeletes],
 ) -> tuple[list[tuple[ManifestEntry, list[tuple[int, int]]]], dict[str, dict[int, int]]]:
-    """The position-delete files of data files, and which of them apply to which: no pairs of both.
+    """Returns the position-delete files of data files, and to which data files they apply, in memory linear in both.
 
     Returns:
-        Each delete file with its places: the numbers of the lists that have it, and its index in each; and by path of
-        a data file, the numbers of the lists of delete files that apply to it, and the index from which on they do.
+        Each delete file with its places: the numbers of the lists that contain it, and its index in each list. By path
+        of a data file, the numbers of the lists of delete files that apply to it, and in each list the index of the
+        first one that does.
     """
     numbers: dict[SharedDeletes, int] = {}
     starts: dict[str, dict[int, int]] = {}
@@ -167,7 +168,7 @@ def convert_equality_deletes(
     32 MiB, the driver looks their keys up in the table's key indexes, and tasks read only rows that may have one.
 
     Args:
-        spark, table, branch, job_id, snapshot_properties, dry_run: as for `convert_position_deletes`.
+        spark, table, branch, job_id, snapshot_properties, dry_run: as in `convert_position_deletes`.
 
     Returns:
         The same result as `puffin_fast.iceberg.convert_equality_deletes`.

@@ -141,12 +141,13 @@ def delete_positions(
     checked. When another commit comes first, the DataFrame is computed again.
 
     Args:
-        deletes_df: one row per deleted position, in any order; duplicates and rows that are deleted already
-            are allowed.
+        deletes_df: one row per deleted position, in any order; duplicates and rows that are already deleted are
+            allowed.
         table: as `delete` takes it.
         file_path: the column with the data file's path exactly as the table has it, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
-        strict: raise for rows of files that the branch does not have; otherwise they are skipped and counted.
+        strict: whether rows of files that the branch does not have are an error; otherwise they are skipped and
+            counted.
         branch, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.delete_positions`.
         task_memory: as for `encode_deletes`.
 
@@ -157,7 +158,7 @@ def delete_positions(
         NotFoundError: a column does not exist; ``strict``, and a path is not a live data file.
         InvalidInputError: a column has another type; a null; a position is negative or past the end of its
             data file.
-        MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as in
             `puffin_fast.iceberg.delete_positions`.
 
@@ -207,10 +208,10 @@ def _by_position(
     """Deletes the rows that a DataFrame names.
 
     Args:
-        job: just started.
-        rows: gives (file_path string, pos long) for the table as it is when called, once for each attempt.
-        names: what the caller calls these two columns, for errors.
-        conflict_filter: which data files that another commit adds meanwhile call for another attempt.
+        job: the job, before its first attempt.
+        rows: returns (file_path string, pos long) for the current state of the table; called once for each attempt.
+        names: the caller's names of these two columns, for errors.
+        conflict_filter: selects the data files of concurrent commits that require another attempt.
     """
 
     def plan(base: Any) -> Any:

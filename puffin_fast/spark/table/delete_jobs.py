@@ -1,4 +1,4 @@
-"""The delete jobs of both kinds of tables: one interface, so that one code searches and writes on executors."""
+"""The delete jobs of Iceberg and Delta tables. They have one interface, so that the code for executors is shared."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class IcebergPart(Job):
 
         Args:
             outcomes: the deletes.
-            bounds: of the keys; data files of concurrent commits that may have rows in them are searched.
-            names, metrics: only Delta's history has them.
+            bounds: the bounds of the keys; data files of concurrent commits that may have such rows are searched.
+            names, metrics: entries of Delta's history; not used here.
         """
         written = self.changes(outcomes, bounds.may_match(self.table.schema()))
         return Replaced.of(written, self.data_files, frozenset(file.path for file in self.matched))
@@ -72,14 +72,14 @@ class IcebergDelete(DeleteJob):
         return repeated(self.table, self.request) is not None
 
     def part(self, *, dry_run: bool, kind: str = "delete") -> IcebergPart:
-        """Returns one run of the job; `kind` is what it does, one word."""
+        """Returns one run of the job; `kind` is one word for what the job does."""
         return IcebergPart(self.table, self.request.job_id, kind, dry_run=dry_run)
 
     def check_rows(self) -> None:
         """Rows can be written to any table."""
 
     def check_schema(self, schema: Schema) -> None:
-        """Any version: the job's table keeps its columns."""
+        """Does nothing: the columns of the job's table do not change."""
 
     def matching(
         self, base: Snapshot | None, bounds: KeyBounds, keys: Callable[[], Keys | None]
@@ -88,8 +88,8 @@ class IcebergDelete(DeleteJob):
 
         Args:
             base: the snapshot.
-            bounds: of the keys.
-            keys: returns the keys, if they are few enough to be looked up in an index.
+            bounds: the bounds of the keys.
+            keys: returns the keys, if they are few enough to look them up in an index.
         """
         if base is None:
             return []
@@ -114,7 +114,7 @@ class IcebergDelete(DeleteJob):
     def upserted(
         self, planned: Replaced | None, committed: Committed | None, counts: Mapping[str, int]
     ) -> UpsertResult:
-        """The result of an upsert; `counts` are of given rows."""
+        """Returns the result of an upsert; `counts` are the counts of given rows."""
         planned = planned or Replaced()
         result = self.result(planned.written, committed)
         facts: dict[str, Any] = {**counts, **planned.facts(result)}

@@ -81,16 +81,16 @@ def delete_keys(
     """`puffin_fast.iceberg.delete_keys` on executors, for the keys in a DataFrame.
 
     Few keys are sent to every task. The data files whose partition and bounds admit a key are searched, each by
-    one task that also writes its deletes: nothing is shuffled. A task holds the keys (up to five times their
-    bytes), a batch of the key columns and one deletion vector. More keys are computed once again, and kept in
+    one task that also writes its deletes: nothing is shuffled. A task holds the keys (up to five times their bytes), a
+    batch of the key columns and one deletion vector. If there are more keys, they are computed once more, and kept in
     files of the job until it ends; Spark joins them with the key columns of the data files between the lowest and the
     highest key. Of data files that a key index covers, only the rows that it names are joined: executors look the keys
     up, by ranges of their hashes. If it stores keys exactly, these rows are not even read. A task is then bounded by
     `task_memory` and by Spark's own limits.
 
     Args:
-        keys_df: the keys, in columns named as in the table; other columns are ignored, duplicates allowed.
-        table: as `delete` takes it; a Delta table has no identifier fields, so that `join_cols` is needed.
+        keys_df: the keys, in columns named as in the table; other columns are ignored, and duplicates are allowed.
+        table: as in `delete`; a Delta table has no identifier fields, so `join_cols` is needed.
         join_cols, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as in
             `puffin_fast.iceberg.delete_keys`. A key of a uuid column is binary, or a string as in Spark.
         broadcast_keys: up to this number of distinct keys (and 32 MiB of them) are sent to every task.
@@ -159,7 +159,7 @@ def delete_keys(
 
 
 def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFrame:
-    """Selects the key columns as k0, k1, …; raises where a column cannot be compared with the table's.
+    """Selects the key columns as k0, k1, …; raises an error if a column cannot be compared with the table's.
 
     Raises:
         NotFoundError, InvalidInputError: as `delete_keys`.
@@ -174,7 +174,7 @@ def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFra
             column, kind = column.cast("string"), "string"
         if (
             isinstance(field.field_type, UUIDType) and kind == "string"
-        ):  # a text that is not a uuid equals no uuid
+        ):  # a text that is not a uuid cannot match
             keys_df = keys_df.where(column.isNull() | column.rlike(UUID))
             column = functions.unhex(functions.replace(column, functions.lit("-"), functions.lit("")))
         columns.append(column)
@@ -191,10 +191,10 @@ def _plain(fields: Fields) -> dict[str, NestedField]:
 
 
 def _column(schema: StructType, name: str) -> tuple[str, str]:
-    """The quoted name and the type of a column, or of a struct field where no column has the name.
+    """Returns the quoted name and the type of a column, or of a struct field if no column has the name.
 
     Raises:
-        NotFoundError: neither exists.
+        NotFoundError: there is neither a column nor a field with the name.
         InvalidInputError: two columns have the name.
     """
     paths = sorted(_paths(schema, name), key=len)
@@ -208,7 +208,7 @@ def _column(schema: StructType, name: str) -> tuple[str, str]:
 
 
 def _paths(kind: DataType, name: str) -> Iterator[list[StructField]]:
-    """Yields the fields from a column down to a field; a dot separates two names or is in one."""
+    """Yields the fields from a column down to a field; a dot separates two names or belongs to a name."""
     for field in getattr(kind, "fields", ()):
         if field.name == name:
             yield [field]
@@ -217,7 +217,7 @@ def _paths(kind: DataType, name: str) -> Iterator[list[StructField]]:
 
 
 def sent(rows: DataFrame, limit: int = BROADCAST_KEYS) -> pa.Table | None:
-    """The rows; None when they exceed the limits. Never more than the limits reach the driver."""
+    """Returns the rows, or None if they exceed the limits. The driver never receives more than the limits."""
     from pyspark.sql.types import BooleanType, StructField, StructType
 
     body = over_batches(_BODIES, "up_to", n_bytes=BROADCAST_BYTES)
@@ -229,7 +229,7 @@ def sent(rows: DataFrame, limit: int = BROADCAST_KEYS) -> pa.Table | None:
 
 
 def sent_keys(cached: DataFrame, fields: Fields, metadata: TableMetadata) -> Keys | None:
-    """The keys of `spark_schema`, if they are few."""
+    """Returns the keys in the types of `spark_schema`, or None if there are many."""
     few = sent(cached)
     if few is None:
         return None
@@ -238,7 +238,7 @@ def sent_keys(cached: DataFrame, fields: Fields, metadata: TableMetadata) -> Key
 
 
 def key_ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:
-    """For each key column its lowest and highest value, and null if it has one."""
+    """Returns for each key column its lowest and highest value, and null if it has one."""
     from pyspark.sql import functions
 
     schema = key_schema(fields)

@@ -62,7 +62,7 @@ class DeletePlan:
 
     Attributes:
         written: the new vectors; in a dry run only their counts.
-        changes: to commit; None in a dry run, or if there is no row to delete.
+        changes: the changes to commit; None in a dry run, or if there is no row to delete.
         rows_dangling: number of given rows whose path is not a data file of the table, if the job skips them.
         data_files: number of new data files.
     """
@@ -87,9 +87,9 @@ class DeletePlan:
         Args:
             base: the version that the vectors were written for.
             written: the vectors.
-            predicate: the filter in text, for `commitInfo`.
+            predicate: the filter as text, for ``commitInfo``.
             looks_at_rows: as in `Changes`.
-            rows_dangling: as the attribute.
+            rows_dangling: as in the attribute.
         """
         if not written.changes:
             return cls(written, rows_dangling=rows_dangling)
@@ -112,16 +112,16 @@ class _Plan(Protocol):
 
 
 Planned = TypeVar("Planned", bound=_Plan)
-"""The changes to commit, and what the job's result needs."""
+"""The changes to commit, and the counts for the job's result."""
 
 
 class DeltaDelete:
-    """A delete from a Delta table in progress, used as Iceberg's `DeleteJob`.
+    """A delete from a Delta table in progress, with the interface of Iceberg's `DeleteJob`.
 
     Attributes:
         request: branch, job id and properties.
         base: the version that the current attempt is planned on.
-        predicate: the filter in text, if there is one.
+        predicate: the filter as text, if there is one.
     """
 
     def __init__(self, table: Any, request: Request) -> None:
@@ -157,7 +157,7 @@ class DeltaDelete:
         return self._job.is_done(self.base.snapshot.transactions, self.storage.root)
 
     def part(self, *, dry_run: bool, kind: str = "delete") -> DeltaJob:
-        """Returns one run of the job; `kind` is what it does, one word."""
+        """Returns one run of the job; `kind` is one word for what the job does."""
         return DeltaJob(self, dry_run=dry_run, kind=kind)
 
     def check_rows(self) -> None:
@@ -178,7 +178,7 @@ class DeltaDelete:
         """Delta tables have no indexes of keys."""
 
     def matching(self, base: object, bounds: Matcher, keys: Callable[[], object]) -> list[Task]:
-        """The data files of the current attempt that bounds of keys do not exclude."""
+        """Returns the data files of the current attempt that the bounds of keys do not exclude."""
         self._tasks = plan_files(self.base, bounds, metrics=True).tasks
         return list(self._tasks)
 
@@ -227,10 +227,10 @@ class DeltaDelete:
         )
 
     def check_schema(self, schema: Schema) -> None:
-        """Refuses a version whose columns are not those that a job was prepared for.
+        """Checks that a version has the columns for which the job was prepared.
 
         Raises:
-            UnsupportedError: they differ.
+            UnsupportedError: the columns differ.
         """
         if self.schema() != schema:
             raise UnsupportedError(
@@ -240,7 +240,7 @@ class DeltaDelete:
     def upserted(
         self, planned: DeletePlan | None, committed: Committed, counts: Mapping[str, int]
     ) -> delta.UpsertResult:
-        """The result of an upsert; `counts` are of given rows."""
+        """Returns the result of an upsert; `counts` are the counts of given rows."""
         planned = planned or DeletePlan()
         return delta.UpsertResult(
             version=committed.version,
@@ -319,11 +319,11 @@ class DeltaJob(Job):
         return Target(base.snapshot.storage, metadata, self.place, bare)
 
     def listing(self) -> Any:
-        """The filesystem that lists the folder of its files."""
+        """The filesystem that lists the folder of the run."""
         return self._delete.storage.filesystem
 
     def changes(self, outcomes: Iterable[Outcome], conflict_filter: Any = None) -> Any:
-        """The changes that a delete commits; with ``dry_run`` only their counts."""
+        """Returns the changes that a delete commits; with ``dry_run`` only their counts."""
         written = self._written(outcomes)
         if self.place.dry_run:
             return DeletePlan(written, rows_dangling=self.dangling)
@@ -340,13 +340,13 @@ class DeltaJob(Job):
     ) -> DeletePlan:
         """The changes of an upsert: deletes, and the data files that executors wrote.
 
-        The change data feed is left to readers, which find it in the added and removed files.
+        No change data files are written: readers derive the changes from the added and removed files.
 
         Args:
             outcomes: the deletes.
-            bounds: of the keys; all rows of concurrent commits are searched for them.
+            bounds: the bounds of the keys; all data files of concurrent commits are searched.
             names: the columns of the key.
-            metrics: for the table's history.
+            metrics: entries for the table's history.
         """
         written, base = self._written(outcomes), self._delete.base.snapshot
         if self.place.dry_run:

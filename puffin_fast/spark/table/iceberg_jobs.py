@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"
-"""As in `Changes`."""
+"""A predicate on the data files of concurrent commits, as in `Changes`."""
 
 Work: TypeAlias = "Callable[[Sequence[FileTask], Finder, ConflictFilter], WrittenDeletes]"
 """Searches data files for the rows to delete, and writes the deletes."""
@@ -74,7 +74,7 @@ class DeleteJob:
         *,
         case_sensitive: bool,
     ) -> DeleteResult:
-        """Runs a delete by a row filter; `work` searches the data files that pruning leaves, and writes the deletes."""
+        """Runs a delete by a row filter; `work` searches the data files that pruning leaves, and writes deletes."""
         bound = RowFilter.bind(row_filter, self.table.schema(), case_sensitive=case_sensitive)
 
         def search(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
@@ -108,11 +108,11 @@ class DeleteJob:
         return self.run(plan, on_conflict)
 
     def is_indexed(self, base: Snapshot) -> bool:
-        """Whether the table has an index of keys, of some columns."""
+        """Whether the table has a key index of any columns."""
         return next(indexed(self.table.metadata, base), None) is not None
 
     def narrowed(self, tasks: Sequence[FileTask], base: Snapshot, bound: Matcher) -> Sequence[FileTask]:
-        """The data files and rows that may match, by an index of keys if the table has one."""
+        """Returns the data files and rows that may match, by a key index if the table has one."""
         exact = isinstance(bound, Keys)
         return narrowed(self.table.io, self.table.metadata, base, bound.equalities(), tasks, exact=exact)
 
@@ -145,7 +145,7 @@ def open_job(table: Table, request: Request) -> DeleteJob:
 
 @dataclass(frozen=True)
 class Replaced:
-    """What a replacement wrote: the deletes with the changes to commit, and the number of new data files."""
+    """The result of a replacement of rows: the deletes with the changes to commit, and the number of new data files."""
 
     written: WrittenDeletes = field(default_factory=WrittenDeletes)
     data_files: int = 0
@@ -155,7 +155,7 @@ class Replaced:
         return self.written.changes
 
     def facts(self, result: DeleteResult) -> dict[str, Any]:
-        """The attributes that the results of all verbs share that replace rows.
+        """Returns the attributes that the results of all verbs that replace rows have in common.
 
         Args:
             result: the result of the delete that is a part of the replacement.
@@ -174,7 +174,7 @@ class Replaced:
     def of(
         cls, written: WrittenDeletes, entries: Sequence[ManifestEntry], required_data_files: frozenset[str]
     ) -> Replaced:
-        """Joins the deletes of old rows and the data files of new ones to the changes of one commit.
+        """Combines the deletes of old rows and the data files of new rows into the changes of one commit.
 
         Args:
             written: the deletes.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 TASK_MEMORY = 512 << 20
-"""Default size of the rows of a task, in bytes: 16 million rows."""
+"""Default memory of a task, in bytes: 16 million rows."""
 
 
 def index_keys(
@@ -40,7 +40,7 @@ def index_keys(
     """`puffin_fast.iceberg.index_keys` on executors.
 
     Each task reads the key columns of some data files, and writes a segment to a file of the job. The driver copies the
-    segments to the statistics file, one at a time, and commits it. It merges them if they are more than eight, as
+    segments to the statistics file, one at a time, and commits it. If there are more than eight, it merges them, as
     `puffin_fast.iceberg.index_keys` does.
 
     Args:

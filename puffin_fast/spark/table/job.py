@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 MAIN = "main"
 
 TASK_BYTES = 128 << 20
-"""Bytes of files that one task reads (a larger file is a task of its own), as in Spark's own scans. Starting a
-task costs 0.2 s of CPU time before Python 3.13, which reads the directory of PySpark's archive each time."""
+"""Bytes of files that one task reads (a larger file is a task of its own), as in Spark's own scans. Before Python 3.13,
+starting a task costs 0.2 s of CPU time, because the directory of PySpark's archive is read each time."""
 
 OPEN_BYTES = 512 << 10
-"""Cost of opening a data file, expressed in bytes of reading."""
+"""The cost of opening a data file, expressed as bytes that are read."""
 
 PAGE_BYTES = 1 << 18
-"""Bytes that are read for a row that an index of keys names: pages of the key columns."""
+"""Bytes that are read for a row that a key index names: pages of the key columns."""
 
 Item = TypeVar("Item")
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -89,7 +89,7 @@ def checked_id(job_id: str | None) -> str | None:
     """Checks that a job id, if there is one, can begin a file name.
 
     Raises:
-        InvalidInputError: it cannot.
+        InvalidInputError: the job id cannot begin a file name.
     """
     return None if job_id is None else check_job(job_id)
 
@@ -99,13 +99,13 @@ class Job:
 
     Args:
         table: the table to change.
-        job_id: begins the names of its files; without it, `kind` does.
-        kind: what the job does, one word.
+        job_id: the first part of the names of its files; `kind` by default.
+        kind: one word for what the job does.
         target_file_size: bytes of blobs above which a task begins another file; the table's by default.
-        dry_run: executors write to memory and discard it.
+        dry_run: whether executors write to memory only, and discard it.
 
     Attributes:
-        name: begins the name of each file; also the tag of its Spark jobs.
+        name: the first part of the name of each file; also the tag of its Spark jobs.
         dangling: number of rows that name no data file of the table.
         entries: position-delete files written, in a table of format version 2.
         data_files: new data files, in jobs that write rows.
@@ -114,7 +114,7 @@ class Job:
         n_inserted: number of given rows whose key was new.
         saved: files of rows that the job reads again.
         superseded: by path of a data file, the number of positions in position-delete files that its deletion
-            vector supersedes and does not hold.
+            vector supersedes and does not contain.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Job:
         return Target(self.table.io, without_history(self.table.metadata), self.place)
 
     def listing(self) -> Any:
-        """The filesystem that lists the folder of its files."""
+        """The filesystem that lists the folder of the run."""
         return filesystem(self.table.io, self.place.location)[0]
 
     def run(self, report: DataFrame, tasks: Mapping[str, Task]) -> list[Outcome]:
@@ -160,10 +160,10 @@ class Job:
     def run_here(
         self, body: Callable[..., Iterable[pa.RecordBatch]], tasks: Mapping[str, Task]
     ) -> list[Outcome]:
-        """Runs what an executor would on the driver, for work that takes less time than to start a task.
+        """Runs the work of a task on the driver, if that takes less time than starting a task.
 
         Args:
-            body: takes a `Target`, and yields rows of `REPORT`.
+            body: a function that takes a `Target`, and yields rows of `REPORT`.
             tasks: the data files, by path.
         """
         try:
@@ -200,11 +200,11 @@ class Job:
         return outcomes
 
     def remove_files(self) -> None:
-        """Removes all its files, of a run that commits none of them."""
+        """Removes all files of a run that commits none of them."""
         remove_unnamed(self.place.location, self.name, (), self.listing())
 
     def changes(self, outcomes: Iterable[Outcome], conflict_filter: ConflictFilter = None) -> WrittenDeletes:
-        """The changes that a delete commits; with ``dry_run`` only their counts."""
+        """Returns the changes that a delete commits; with ``dry_run`` only their counts."""
         if self.place.dry_run:
             written = WrittenDeletes.counted(outcomes)
         else:
@@ -241,13 +241,13 @@ def shares_of(task: Task) -> list[Share]:
 
 
 def share_bytes(share: Share) -> int:
-    """What reading a share costs, in bytes."""
+    """The cost of reading a share, in bytes."""
     task, _, count = share
     return task.data.file_size_in_bytes // count + OPEN_BYTES
 
 
 def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TASK_BYTES) -> list[list[Item]]:
-    """Groups adjacent items so that the cost of each group is at most ``limit``, or that of one item."""
+    """Groups adjacent items so that the cost of each group is at most ``limit``, or the group has one item."""
     return [list(group) for group in split_by_size(items, limit, cost)]
 
 
@@ -258,13 +258,13 @@ def bins_of_tasks(
 ) -> list[list[Item]]:
     """Groups adjacent items so that each group reads data files of about `TASK_BYTES`, or as many as its delete files.
 
-    Each group reads all delete files that its data files share: were groups smaller than these, the cost would be that
-    of data files times delete files.
+    Each group reads all delete files that its data files share. If groups were smaller than these delete files, the
+    cost would be proportional to the product of data files and delete files.
 
     Args:
-        items: of data files.
-        tasks_of: the data files of an item, with their deletes.
-        cost: of reading these data files, in bytes; their sizes and `OPEN_BYTES` for each by default.
+        items: the items to group.
+        tasks_of: returns the data files of an item, with their deletes.
+        cost: returns the cost of reading these data files, in bytes; by default their sizes, and `OPEN_BYTES` for each.
     """
     groups: list[list[Item]] = []
     lists: set[int] = set()
@@ -305,7 +305,7 @@ def data_bytes(task: WithDeletes, candidates: PositionBitmap | None) -> int:
 
 
 def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """`createDataFrame` that works in sessions without a limit of rows per batch: PyArrow refuses their 0."""
+    """`createDataFrame` for sessions without a limit of rows per batch, too, where PySpark passes 0 to PyArrow."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(rows.schema)
@@ -325,7 +325,7 @@ def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
 
 
 def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> tuple[DataFrame, bytes]:
-    """The rows of `MARKED` that carry the task of each data file, and the lists of `pickled_tasks`."""
+    """Returns rows of `MARKED` with the task of each data file, and the lists of `pickled_tasks`."""
     pickled, lists = pickled_tasks(tasks.values())
     extra = pa.array(pickled, pa.binary())
     kind, blob = pa.repeat(pa.scalar(TASK, pa.int8()), len(tasks)), pa.nulls(len(tasks), pa.binary())

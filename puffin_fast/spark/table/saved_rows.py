@@ -1,7 +1,8 @@
 """The rows of a DataFrame for jobs that read them more than once.
 
-Spark computes a DataFrame again when the executor that holds its blocks is lost, also if it is cached. With a source
-that is not deterministic, the steps of a job would see different rows: an upsert would insert a key twice.
+If an executor that holds blocks of a DataFrame is lost, Spark computes them again, also if the DataFrame is cached.
+With a source that is not deterministic, the steps of a job would read different rows, and an upsert could insert a key
+twice.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _BODIES = "puffin_fast.spark.worker.saved_rows"
 
 @contextmanager
 def saved(rows: DataFrame, part: Job) -> Iterator[DataFrame]:
-    """Computes a DataFrame once, and gives its rows as often as they are read.
+    """Computes a DataFrame once, so that its rows can be read any number of times.
 
-    Executors write them to files of a run, which are removed at the end; cached blocks only save reading these files.
+    Executors write them to files of a run, which are removed at the end; cached blocks only avoid reading these files.
     In a dry run, which writes nothing, the DataFrame itself is cached.
     """
     try:

@@ -67,7 +67,7 @@ def scan(
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
             session's catalogs; or a Delta table: its name, a path,
             a URI, deltalake's `DeltaTable`, or a `Snapshot` of `puffin_fast.delta`.
-        row_filter: as `delete` takes it: text is Spark's SQL.
+        row_filter: as in `delete`: text is Spark's SQL.
         selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as in
             `puffin_fast.iceberg.scan`; a Delta table has no snapshot ids, branches and tags, and its metadata columns
             are ``_file`` and ``_pos``.
@@ -137,15 +137,15 @@ def scan(
 
 
 def is_delta(table: Any) -> bool:
-    """Whether a table is one of Delta: a path, a URI, a snapshot, or deltalake's `DeltaTable`."""
+    """Whether a table is a Delta table: a path, a URI, a snapshot, or deltalake's `DeltaTable`."""
     return isinstance(table, str | os.PathLike | Snapshot) or hasattr(table, "table_uri")
 
 
 def refuse(table: object, kind: str, **options: object) -> None:
-    """Refuses options that a format has no meaning for.
+    """Checks that options that a format does not have are not given.
 
     Raises:
-        UnsupportedError: names the first that is given.
+        UnsupportedError: an option is given; the message names the first.
     """
     for name, value in options.items():
         if value is not None:
@@ -153,7 +153,7 @@ def refuse(table: object, kind: str, **options: object) -> None:
 
 
 def _reader(found: Any, table: Any) -> Callable[..., FileReader]:
-    """A factory of readers of a scan's data files, for executors."""
+    """Returns a factory of readers of a scan's data files, for executors."""
     if not isinstance(table, Snapshot):
         return found.reader(without_history(table.metadata))  # type: ignore[no-any-return]
     base = DeltaTable.of(table)

@@ -1,4 +1,4 @@
-"""On the driver: a search for rows, by a filter or by keys, that executors run."""
+"""On the driver: plans a search for rows, by a filter or by keys, that executors run."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 FEW_FILES, FEW_ROWS = 256, 1 << 16
-"""So many data files and rows, named by an index of keys, are read by the driver."""
+"""Up to these numbers of data files and rows that a key index names, the driver reads the rows."""
 
 
 def searched(
     session: SparkSession, job: Job, tasks: Iterable[Task], finder: Finder, *, case_sensitive: bool = True
 ) -> list[Outcome]:
-    """Searches data files on executors, which write the deletes; files decided by metadata alone are not read.
+    """Searches data files on executors, which write the deletes. Files that metadata decides are not read.
 
     Args:
         session: the Spark session.
-        job: where to write.
+        job: the run that writes.
         tasks: the data files.
-        finder: its matcher is sent to the executors.
-        case_sensitive: how the matcher was bound.
+        finder: the finder of rows; its matcher is sent to the executors.
+        case_sensitive: whether the matcher was bound with case-sensitive names.
     """
     known, others = _settled(tasks, finder)
     if not others:
@@ -52,7 +52,7 @@ def searched(
 
 
 def is_small(tasks: Collection[Task]) -> bool:
-    """Whether so few rows are read, which a key index named, that the driver does it sooner than tasks start."""
+    """Whether a key index names so few rows that the driver reads them in less time than tasks take to start."""
     rows = [-1 if task.candidates is None else len(task.candidates) for task in tasks]
     return len(rows) <= FEW_FILES and -1 not in rows and sum(rows) <= FEW_ROWS
 
@@ -64,7 +64,7 @@ def bins_to_search(tasks: Iterable[Task]) -> list[list[Task]]:
 
 
 def _settled(tasks: Iterable[Task], finder: Finder) -> tuple[list[Outcome], dict[str, Task]]:
-    """Outcomes that metadata alone decides, and the remaining tasks by path."""
+    """Returns the outcomes that metadata alone decides, and the remaining tasks by path."""
     known, others = [], {}
     for task in tasks:
         if finder.proves(task) and not task.position_deletes:

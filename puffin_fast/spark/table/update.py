@@ -52,8 +52,8 @@ def update(
     """`puffin_fast.iceberg.update` on executors.
 
     With filters of Iceberg and values of Python, Arrow or PyArrow, one task reads the rows of about 128 MiB of data
-    files, and writes their deletes and the new rows: nothing is shuffled. Where Spark evaluates the filter or a value,
-    the positions of the rows and the values are shuffled, and the data files with updated rows are read once more. A
+    files, and writes their deletes and the new rows: nothing is shuffled. If Spark evaluates the filter or a value, the
+    positions of the rows and the values are shuffled, and the data files with updated rows are read once more. A
     task holds the rows that it updates.
 
     Args:
@@ -62,8 +62,8 @@ def update(
             session's catalogs.
         row_filter: as `delete` takes it: text is Spark's SQL.
         values: as in `puffin_fast.iceberg.update`; also Columns of Spark over the old row, with the types of `scan`.
-            Their values must fit the columns exactly: cast them where Spark computes with other types. Text is a
-            value, not SQL.
+            Their values must fit the columns exactly: cast them if Spark computes them in other types. Text is a value,
+            not SQL.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.update`.
 
     Returns:

@@ -87,8 +87,8 @@ def upsert(
     given rows of its data files, and up to 128 MiB of inserted rows.
 
     Args:
-        data_df: rows with all columns of the table, because whole rows are replaced (but see `update_columns` there);
-            their values must fit the table's columns exactly. UUIDs may be text. Spark has no values for times and
+        data_df: rows with all columns of the table, because whole rows are replaced (except with `update_columns`);
+            their values must fit the table's columns exactly. UUIDs may be text. Spark has no types for times and
             nanoseconds.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
             session's catalogs; or a Delta table: its name, a path,
@@ -142,7 +142,7 @@ def upsert(
 
 
 def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeFeed]:
-    """Changes as rows with the columns of a change feed, made by executors."""
+    """Converts changes on executors to rows with the columns of a change feed."""
     from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
     names = data_df.columns
@@ -174,11 +174,11 @@ class _Given:
 
     Attributes:
         rows: columns c0, c1, …, then `DELETES`, and `ORDER` if the feed has an order.
-        columns: the names of c0, c1, … in the table: those of `wanted`, but fewer if all rows delete their key.
-        fields: names and fields of the key's columns.
-        feed: the columns of the caller's rows that say which delete their key, and which is the last of its key.
+        columns: the names of c0, c1, … in the table: those of `wanted`, or fewer if all rows delete their key.
+        fields: the names and fields of the key's columns.
+        feed: the columns of the caller's rows that mark deletes, and order the rows of a key.
         wanted: the columns that are written, and the key columns.
-        schema: of the table.
+        schema: the schema of the table.
     """
 
     rows: DataFrame
@@ -197,7 +197,7 @@ class _Given:
         columns: Collection[str] | None,
         feed: ChangeFeed,
     ) -> _Given:
-        """Selects the columns that are written, besides the key columns: `columns`, or all of the table.
+        """Selects the key columns and the columns that are written: `columns`, or all columns of the table.
 
         Raises:
             InvalidInputError: a column is missing, is not in the table or is given twice, or its type does not fit.
@@ -360,7 +360,7 @@ class _Upsert:
         index: KeyLookup | None,
         held: ExitStack,
     ) -> DataFrame:
-        """The Spark job that replaces and inserts, as rows of `REPORT`."""
+        """Returns the Spark job that replaces and inserts rows, with the columns of `REPORT`."""
         given, target = self.given, part.target()
         options: dict[str, Any] = {"target": target, "columns": given.columns}
         insert = over_batches("puffin_fast.spark.worker.append", "append", **options, order=pack(None))
