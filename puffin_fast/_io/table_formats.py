@@ -20,9 +20,9 @@ def other_format(folder: str, *, expected: str | None = None, filesystem: Any = 
     """Returns what an error says about the format of the table in a folder; empty if there is none that is known.
 
     Args:
-        folder: of the table. If it cannot be listed, that is no error here.
+        folder: the folder of the table. If it cannot be listed, that is no error here.
         expected: the format of which the table may be; None if it is not of the expected one.
-        filesystem: of the folder.
+        filesystem: the filesystem of the folder.
     """
     try:
         for name, inside, part in _SIGNS:

@@ -20,7 +20,7 @@ def of_document(kind: type[Made], values: Mapping[str, Any], *, days: Collection
 
     Args:
         kind: the dataclass.
-        values: of fields by their names; those that are left out have their defaults.
+        values: the values of fields by their names; those that are left out have their defaults.
         days: the fields that are ages: numbers of days, which become a `timedelta`.
 
     Raises:

@@ -49,7 +49,7 @@ def filled_groups(items: Iterable[T], enough: int, size: Callable[[T], int]) -> 
     Args:
         items: taken one at a time.
         enough: a list is yielded when it has that size. An item of that size is alone.
-        size: of an item.
+        size: returns the size of an item.
     """
     group: list[T] = []
     filled = 0

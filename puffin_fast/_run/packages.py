@@ -29,7 +29,7 @@ def import_optional(name: str, extra: str | None = None) -> Any:
     """Imports a module of an optional package.
 
     Args:
-        name: of the module.
+        name: the name of the module.
         extra: the extra that installs the package, if there is one.
 
     Raises:

@@ -81,7 +81,7 @@ class OneLineTable:
     """A table whose rows have one line each.
 
     Attributes:
-        columns: of equal length.
+        columns: columns of equal length.
         title: above the table.
         hint: what shows the columns that are left out.
     """

@@ -272,7 +272,7 @@ def grid(
         title: above the table.
         null: how None is printed.
         one_line: whether a row has one line on a terminal: what does not fit is cut, paths in the middle.
-        types: of the columns, which are shown below their names.
+        types: the types of the columns, which are shown below their names.
     """
     return _Rows(list(rows), title, null, one_line, types or {})
 

@@ -106,7 +106,7 @@ def position_delete_bytes(vectors: Iterable[tuple[str, PositionBitmap]], folder:
 
     Args:
         vectors: data file and its deleted positions.
-        folder: of the files, which are not removed.
+        folder: the folder of the files, which are not removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     size = 0

@@ -57,8 +57,9 @@ def rows(path: str | Path, schema: Schema, form: str | None = None) -> Iterator[
     """Reads the rows of a file.
 
     Args:
-        path: of the file, a path or URI, or ``-`` for standard input.
-        schema: of a table. Columns of CSV and JSON Lines are read in the types of its columns with the same names.
+        path: the path or URI of the file, or ``-`` for standard input.
+        schema: the schema of a table. Columns of CSV and JSON Lines are read in the types of the columns with their
+            names.
         form: one of `FORMATS`; by default what the suffix says, JSON Lines for standard input.
 
     Raises:
@@ -173,7 +174,7 @@ def write(path: str | Path, reader: pa.RecordBatchReader) -> int:
 
     Args:
         path: a path or URI.
-        reader: of the rows.
+        reader: the reader of the rows.
 
     Returns:
         The number of rows.
@@ -199,9 +200,9 @@ def write_stream(write: Callable[[Any], object], suffix: str, reader: pa.RecordB
 
     Args:
         write: takes the bytes, in order.
-        suffix: of the format.
-        reader: of the rows.
-        name: of the output, for errors.
+        suffix: the suffix of the format.
+        reader: the reader of the rows.
+        name: the name of the output, for errors.
 
     Returns:
         The number of rows.
@@ -339,9 +340,9 @@ def bytes_of_text(name: str, key: str, column: pa.Array, kind: pa.DataType) -> p
     """Converts text to UUIDs (from their text) or binary values (from hexadecimal digits).
 
     Args:
-        name: of the file, for errors.
-        key: of the column, for errors.
-        column: of strings.
+        name: the name of the file, for errors.
+        key: the name of the column, for errors.
+        column: a column of strings.
         kind: the type of the values.
 
     Raises:

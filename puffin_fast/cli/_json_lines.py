@@ -54,8 +54,8 @@ def read_json_lines(
 
     Args:
         file: opened for reading; it must stay open while the rows are read.
-        name: of the file, for errors.
-        types: of the columns by name. Other columns have the type that their values in the first batch have.
+        name: the name of the file, for errors.
+        types: the types of the columns by name. Other columns have the type that their values in the first batch have.
         bytes_of_text: converts text to UUIDs and binary values, as `_files.bytes_of_text`; its arguments are the names
             of the file and of the column, the array and the type.
 
@@ -86,7 +86,7 @@ class JsonLinesWriter:
 
     Args:
         file: open for writing.
-        schema: of the batches.
+        schema: the schema of the batches.
     """
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
@@ -130,7 +130,7 @@ def read_value(text: str, kind: pa.DataType, name: str, bytes_of_text: Callable[
     Args:
         text: JSON.
         kind: the column's type.
-        name: of the column, for errors.
+        name: the name of the column, for errors.
         bytes_of_text: as for `read_json_lines`.
 
     Raises:

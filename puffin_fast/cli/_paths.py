@@ -64,7 +64,7 @@ def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> Tab
     """Returns the table in a folder. One of Iceberg is opened by its newest metadata file, and can be read only.
 
     Args:
-        path: of the folder, or of a metadata file of Iceberg.
+        path: the path of the folder, or of a metadata file of Iceberg.
         catalog: options of the catalog in which `convert` registers a table.
 
     Raises:

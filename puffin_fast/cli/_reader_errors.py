@@ -53,8 +53,8 @@ def csv_error(
     """The error for what the reader of CSV reports.
 
     Args:
-        name: of the file.
-        error: of PyArrow.
+        name: the name of the file.
+        error: an error of PyArrow.
         columns: returns the names of the columns.
         texts: returns a column, by its name, as texts.
     """

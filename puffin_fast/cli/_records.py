@@ -29,7 +29,7 @@ class DeletionVectorFile:
     """The content of a file of deletion vectors.
 
     Attributes:
-        path: of the file.
+        path: the path of the file.
         format: `RECORDS` or `LANCE`.
         data: all bytes.
     """

@@ -24,7 +24,7 @@ def metadata_in_sqlite(catalog: str, properties: Mapping[str, Any], identifier: 
 
     Args:
         catalog: the name of the catalog.
-        properties: of the catalog.
+        properties: the properties of the catalog.
         identifier: ``namespace.name``.
 
     Returns:

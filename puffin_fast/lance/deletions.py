@@ -116,7 +116,7 @@ def root_of(dataset: Any, number: int | None, what: str) -> str:
 
     Args:
         dataset: that refers to the file.
-        number: of the location in its manifest; None: its own.
+        number: the number of the location in its manifest; None: its own.
         what: the file is, for errors.
 
     Raises:

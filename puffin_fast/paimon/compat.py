@@ -142,8 +142,8 @@ class DataFile(_InGroup):
     """A data file of a plan.
 
     Attributes:
-        partition, bucket: of its entry in a manifest.
-        name: of the file.
+        partition, bucket: the partition and bucket of its entry in a manifest.
+        name: the name of the file.
         n_rows: its number of rows, deleted ones included.
         path: its location.
         split: reads all its rows, without deletion vectors.
@@ -162,7 +162,7 @@ class IndexFile(_InGroup):
     """An index file of deletion vectors.
 
     Attributes:
-        partition, bucket: of its data files.
+        partition, bucket: the partition and bucket of its data files.
         meta: pypaimon's object for it.
         path: its location.
     """
@@ -200,10 +200,10 @@ class WorkingTable:
     """A table to which vectors may be written.
 
     Args:
-        table: of pypaimon, or the path of a table in a warehouse: ``<warehouse>/<database>.db/<table>``.
+        table: a table of pypaimon, or the path of a table in a warehouse: ``<warehouse>/<database>.db/<table>``.
 
     Attributes:
-        version: of the vectors that the table's options ask for.
+        version: the version of the vectors that the table's options ask for.
         snapshot: the newest one; None if there is none.
         index_files: those of its deletion vectors. Their manifest is checked, which pypaimon does not do.
 
@@ -388,7 +388,7 @@ class WorkingTable:
         """Writes an index file.
 
         Args:
-            partition, bucket: of the data files.
+            partition, bucket: the partition and bucket of the data files.
             records: record and cardinality by data file.
 
         Raises:

@@ -42,7 +42,7 @@ class LiveFile:
     Attributes:
         partition: in Paimon's binary form.
         bucket: its number.
-        name: of the file.
+        name: the name of the file.
         n_bytes: its size.
         n_rows: its rows, deleted ones included.
         external_path: None if the file is in the table's folder.
@@ -66,9 +66,9 @@ def live_data_files(files: TableFiles, snapshot: Mapping[str, Any], path: str) -
     """Returns the live data files of a snapshot, in the order in which they were added.
 
     Args:
-        files: of the table.
+        files: the files of the table.
         snapshot: its document.
-        path: of the snapshot, for errors.
+        path: the path of the snapshot, for errors.
 
     Raises:
         NotFoundError: a manifest does not exist.

@@ -62,7 +62,7 @@ def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResul
     exclude a match are not read.
 
     Args:
-        table: of pypaimon, or the path of a table in a warehouse.
+        table: a table of pypaimon, or the path of a table in a warehouse.
         row_filter: a predicate of pypaimon's ``PredicateBuilder``, or text in pypaimon's SQL.
         dry_run: count rows and data files, write nothing.
 
@@ -275,7 +275,7 @@ class _Changes:
 
         Args:
             place: has the partition and bucket of the new index file.
-            name: of the data file.
+            name: the name of the data file.
             positions: all deleted ones.
             old: the index file with its vector so far.
             vectors: those of `old`, if they were read.

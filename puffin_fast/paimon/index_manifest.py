@@ -40,9 +40,9 @@ class VectorRange:
     """The place of a vector in an index file.
 
     Attributes:
-        file_name: of the data file.
-        offset: of the record.
-        length: of the record, or of its magic and bitmap.
+        file_name: the name of the data file.
+        offset: the offset of the record.
+        length: the length of the record, or of its magic and bitmap.
         cardinality: None if the manifest does not state it.
     """
 
@@ -57,9 +57,9 @@ class VectorsFile:
     """An index file of deletion vectors.
 
     Attributes:
-        name: of the file.
+        name: the name of the file.
         partition: in Paimon's binary form.
-        bucket: of the data files.
+        bucket: the bucket of the data files.
         n_bytes: its size.
         external_path: None if the file is in the table's folder.
         ranges: the vectors.
@@ -78,7 +78,7 @@ def index_manifest_of(stated: Any, path: str) -> str | None:
 
     Args:
         stated: the value of ``indexManifest``, or None.
-        path: of the snapshot, for errors.
+        path: the path of the snapshot, for errors.
 
     Raises:
         CorruptDataError: it is not a file name; without its vectors, deleted rows would come back.
@@ -95,7 +95,7 @@ def live_files(data: bytes, path: str) -> list[VectorsFile]:
 
     Args:
         data: the bytes of the index manifest.
-        path: of the index manifest, for errors.
+        path: the path of the index manifest, for errors.
 
     Raises:
         CorruptDataError: the file is damaged, or its entries do not agree.

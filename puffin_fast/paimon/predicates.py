@@ -57,8 +57,8 @@ def expression_of(predicate: Any, schema: pa.Schema) -> pc.Expression:
     """Returns the expression that is true for the rows that a predicate matches.
 
     Args:
-        predicate: of pypaimon.
-        schema: of the table.
+        predicate: a predicate of pypaimon.
+        schema: the schema of the table.
 
     Raises:
         NotFoundError: a column does not exist.

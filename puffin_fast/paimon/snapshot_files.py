@@ -34,7 +34,7 @@ class SnapshotFiles:
     """File access of pypaimon that writes a snapshot on a local disk only if it does not exist.
 
     Args:
-        file_io: of pypaimon; used for all other files.
+        file_io: the FileIO of pypaimon; used for all other files.
 
     Attributes:
         written: the number of the snapshot that was written; None if there is none.

@@ -27,7 +27,7 @@ class TableFiles:
     Attributes:
         root: the table's folder.
         snapshots: the folder of the snapshots.
-        filesystem: of both; None: by their URI.
+        filesystem: the filesystem of both folders; None: it follows from their URIs.
     """
 
     root: str

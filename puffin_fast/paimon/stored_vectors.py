@@ -100,7 +100,7 @@ def read_record(source: Source, offset: int, length: int, path: str) -> bytes:
     Args:
         source: the file.
         offset, length: its range in the index manifest; the length may exclude the length field and the checksum.
-        path: of the file, for errors.
+        path: the path of the file, for errors.
 
     Raises:
         CorruptDataError: the range is not a record.

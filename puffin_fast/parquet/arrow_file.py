@@ -28,7 +28,7 @@ class ArrowFile(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
 
     Args:
         source: a path, an open file, or a `Source`.
-        path: of the file, for messages.
+        path: the path of the file, for messages.
         is_remote: whether the column chunks of a call of `iter_batches` are read at once, near ones together.
         places: where the column chunks are, if that is known; else it is read from the footer.
         options: as PyArrow's.

@@ -60,7 +60,7 @@ class Hashes:
 
         Args:
             values: in the storage type of a column of the table.
-            layout: of the column in the file.
+            layout: the layout of the column in the file.
         """
         n, is_null = len(values), values.is_null().to_numpy(zero_copy_only=False)
         hashes, fits = np.empty(n, np.uint64), np.ones(n, np.bool_)
@@ -85,7 +85,7 @@ class BloomFilter:
     Args:
         source: the file.
         start: where its blocks start.
-        n_bytes: of its blocks.
+        n_bytes: the number of bytes of its blocks.
         blocks: they, if they were read.
     """
 
@@ -118,7 +118,7 @@ class BloomFilter:
 
         Args:
             n_values: number of values.
-            n_rows: of the row group, which has at most as many distinct values.
+            n_rows: the number of rows of the row group, which has at most as many distinct values.
         """
         bits = 8 * self.n_bytes / max(n_rows, 1)
         return n_values * (1 - math.exp(-8 / bits)) ** 8 <= 1
@@ -147,7 +147,7 @@ def hash_of_bound(raw: bytes, layout: Layout) -> npt.NDArray[np.uint64] | None:
 
     Args:
         raw: the bound. Those of texts may be truncated.
-        layout: of the column in the file.
+        layout: the layout of the column in the file.
     """
     stored, is_decimal = layout.stored, pa.types.is_decimal(layout.type)
     if stored == 0 or (not is_decimal and len(raw) != stored):

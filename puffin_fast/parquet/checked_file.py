@@ -32,11 +32,11 @@ class CheckedFile:
 
     Args:
         file: the file in PyArrow.
-        path: of the file, for messages.
+        path: the path of the file, for messages.
 
     Attributes:
         places: where the column chunks are. Nothing is compared before they are set.
-        schema: of the file in Parquet, likewise.
+        schema: the Parquet schema of the file, for messages.
         closed: as PyArrow requires it.
     """
 

@@ -40,7 +40,7 @@ class Layout:
         type: the plain Arrow type; a view type only for views.
         stored: bytes of a stored value; 0 for byte strings and booleans.
         width: bytes of a decoded value.
-        conversion: of a stored value, as in the kernel.
+        conversion: the conversion of a stored value, as in the kernel.
         is_optional: whether values may be null.
     """
 

@@ -51,11 +51,11 @@ class ColumnPages:
     Memory: the bytes of the chunk that are given, its dictionary and one page.
 
     Args:
-        layout: of the column.
+        layout: the layout of the column.
         chunk: the column chunk, whose compression is one of `CODECS`.
         data: its bytes; or the file, if `reads_pages` says so.
         n_rows: number of rows of the row group.
-        path, name: of the file and the column, for messages.
+        path, name: the path of the file and the name of the column, for messages.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class DictionaryPages:
 
     Args:
         source: reads the file.
-        footer: of the file.
+        footer: the footer of the file.
     """
 
     def __init__(self, source: Source, footer: pq.FileMetaData) -> None:

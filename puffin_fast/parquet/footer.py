@@ -100,7 +100,7 @@ class FileLayout:
     Attributes:
         schema: the columns as PyArrow reads them.
         schema_bytes: the same, serialized.
-        leaves: of the leaf columns, what `footers.read_groups` compares with column chunks.
+        leaves: words that describe the leaf columns, which `footers.read_groups` compares with column chunks.
     """
 
     def __init__(self, file: pq.ParquetFile) -> None:
@@ -128,7 +128,7 @@ class ChunkPlaces:
     """Where the column chunks of a file are.
 
     Args:
-        words: of `footers.read_groups`, which found no fault.
+        words: the words of `footers.read_groups`, which found no fault.
         n_groups: number of row groups.
     """
 
@@ -172,12 +172,12 @@ class Footer:
 
     Args:
         data: its bytes.
-        layout: of the file.
+        layout: the layout of the file.
         metadata: the footer in PyArrow, if it was made.
 
     Attributes:
         layout: the same.
-        status: of `footers.read_groups`: 0 if the column chunks agree with the schema.
+        status: the status of `footers.read_groups`: 0 if the column chunks agree with the schema.
         n_rows: number of rows of the file; -1 if it is not known.
         group_rows: number of rows of each row group, likewise.
     """
@@ -279,9 +279,9 @@ def check_footer(footer: pq.FileMetaData, source: Source, path: str) -> None:
     """Checks the column chunks of all row groups. Reads the footer once more.
 
     Args:
-        footer: of the file.
+        footer: the footer of the file.
         source: the file.
-        path: of the file, for messages.
+        path: the path of the file, for messages.
 
     Raises:
         CorruptDataError: a column chunk contradicts the schema.
@@ -308,8 +308,8 @@ def check_status(status: int, path: str) -> None:
     """Raises what is wrong with column chunks.
 
     Args:
-        status: of `footers.read_groups`.
-        path: of the file, for messages.
+        status: the status of `footers.read_groups`.
+        path: the path of the file, for messages.
 
     Raises:
         CorruptDataError: a column chunk contradicts the schema.

@@ -36,7 +36,7 @@ class StoredPage(NamedTuple):
 
     Attributes:
         kind: page type.
-        encoding: of its values.
+        encoding: the encoding of its values.
         n_values: number of them, nulls included.
         raw_bytes: bytes without compression.
         level_bytes: bytes of levels before the values, which are not compressed; of pages of version 2.

@@ -187,8 +187,8 @@ def changes(
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
-        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
-            `DeltaTable` count if none are given.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
+            default, those of a given `DeltaTable`.
 
     Returns:
         The changes, with the methods of `scan`: `to_arrow`, `to_batches`, `to_reader`, `count` and others. The columns

@@ -47,8 +47,8 @@ class ChangePlanner:
         """Returns the data files that a commit changed, or else its feed files.
 
         Args:
-            version: of the commit.
-            actions: of the commit, by type.
+            version: the version of the commit.
+            actions: the actions of the commit, by type.
             partitioning: whether partition columns may have been others before.
 
         Raises:

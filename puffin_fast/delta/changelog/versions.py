@@ -53,8 +53,8 @@ class Versions:
         """Finds the ends of a range.
 
         Args:
-            storage: of the table.
-            listing: of its log.
+            storage: the storage of the table.
+            listing: the listing of its log.
             ends: the ends.
             newest: the last version by default.
 

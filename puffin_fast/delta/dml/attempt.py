@@ -57,8 +57,8 @@ class DeltaAttempt(Attempt):
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        options: of the commit.
-        filesystem, storage_options: of the path, as `filesystem_of` takes them.
+        options: the options of the commit.
+        filesystem, storage_options: the filesystem and storage options of the path, as `filesystem_of` takes them.
 
     Raises:
         PuffinFastError: as `snapshot`; the table must not be written to; the job id was used by another verb.

@@ -85,7 +85,7 @@ def write_vectors(storage: TableStorage, deletes: Iterable[NewDeletes], *, dry_r
     """Writes the vectors of one commit to files of the target size. After an error, no file is left.
 
     Args:
-        storage: of the table.
+        storage: the storage of the table.
         deletes: at most one per data file; those without a newly deleted row are skipped.
         dry_run: write nothing.
     """

@@ -74,8 +74,8 @@ def delete(
         dry_run: count rows and data files, write nothing.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path. Commits on an object store need an
             fsspec filesystem with conditional writes (s3fs, gcsfs, adlfs).
-        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
-            `DeltaTable` count if none are given.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
+            default, those of a given `DeltaTable`.
 
     Returns:
         The counts; `version` is None if no row matched.

@@ -39,10 +39,10 @@ def first_actions(
     """Yields the actions with which the log of a table begins: `commitInfo`, `protocol` and `metaData`.
 
     Args:
-        columns: of `NewSchema.fields`.
+        columns: the columns of `NewSchema.fields`.
         partition: the names of the partition columns.
         configuration: the table properties.
-        features: of writers; those that readers must know are listed for them, too.
+        features: features of writers; those that readers must know are listed for them, too.
         info: entries of `commitInfo`.
     """
     now = int(time.time() * 1000)

@@ -34,7 +34,7 @@ def stored_fields(
     """Returns the Arrow fields of columns.
 
     Args:
-        fields: of the schema in the log.
+        fields: the fields of the schema in the log.
         names: their physical names and ids, in the same order.
         physical: whether to use the physical names; otherwise the logical ones.
         ids: the highest id in the log; higher ids were assigned by this package and are not written.

@@ -83,8 +83,8 @@ def create_table(
             ``delta.enableRowTracking``, ``delta.enableChangeDataFeed``, ``delta.enableInCommitTimestamps`` and others
             enable the features of their names.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
-        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
-            `DeltaTable` count if none are given.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
+            default, those of a given `DeltaTable`.
 
     Returns:
         The first version.

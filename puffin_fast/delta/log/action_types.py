@@ -185,10 +185,10 @@ def check(value: Any, kind: type[T], what: str, path: str) -> T:
     """Decodes a JSON value, whose other fields are ignored.
 
     Args:
-        value: of JSON.
+        value: a value of JSON.
         kind: the type.
         what: the place of the value, for messages.
-        path: of the file.
+        path: the path of the file.
 
     Raises:
         CorruptDataError: a value is of another type; the message names its field.

@@ -309,7 +309,7 @@ def schema_of(metadata: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
     Args:
         metadata: the action.
-        path: of the log or its file, for messages.
+        path: the path of the log or its file, for messages.
 
     Raises:
         CorruptDataError: it is not a schema of Delta; the error names the field.

@@ -198,9 +198,9 @@ def read_rare_actions(
     """Yields the actions of some types in a Parquet file of a checkpoint; its other columns are not read.
 
     Args:
-        storage: of the table.
-        path: of the file, relative to the table.
-        kinds: of `RARE_ACTIONS`.
+        storage: the storage of the table.
+        path: the path of the file, relative to the table.
+        kinds: the kinds of `RARE_ACTIONS`.
 
     Raises:
         CorruptDataError: the file is not a checkpoint.

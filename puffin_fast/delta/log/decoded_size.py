@@ -39,7 +39,7 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
         data: its bytes.
         columns: paths of columns; the sizes of their leaves are added.
         limit: in bytes.
-        path: of the file, for messages.
+        path: the path of the file, for messages.
 
     Raises:
         LimitExceededError: the stored pages, or the strings, are larger than the limit.

@@ -33,7 +33,7 @@ def read_rows(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
 
     Args:
         data: lines of JSON objects; each ends with a line feed.
-        schema: of the columns.
+        schema: the schema of the columns.
 
     Raises:
         pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError: a line is not a JSON object, or a value does not fit its
@@ -70,9 +70,9 @@ class KernelColumns:
 
     Attributes:
         schema: the columns.
-        types: of each node.
+        types: the types of each node.
         nodes: as the kernel takes them, int32 of shape (nodes, 6).
-        names: of all nodes.
+        names: the names of all nodes.
     """
 
     schema: pa.Schema

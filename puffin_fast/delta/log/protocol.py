@@ -191,7 +191,7 @@ def check_deletable(
     """Refuses a table from which rows must not be deleted.
 
     Args:
-        protocol, configuration, root: of the table.
+        protocol, configuration, root: the protocol, configuration and root of the table.
         by_vector: whether a data file gets a new deletion vector; else all its rows are deleted.
 
     Raises:

@@ -36,9 +36,9 @@ def with_row_ids(actions: Sequence[dict[str, Any]], highest: int, version: int) 
     """Assigns row ids to `add` actions without them, and adds an action with the highest id.
 
     Args:
-        actions: of a commit.
+        actions: the actions of a commit.
         highest: the highest row id that was assigned before.
-        version: of the commit.
+        version: the version of the commit.
     """
     found = list(actions)
     before = highest

@@ -51,7 +51,7 @@ class Snapshot:
     """A version of a Delta table.
 
     Attributes:
-        storage: of the table.
+        storage: the storage of the table.
         version: its number.
         protocol: the features that it requires of readers and writers.
         metadata: the newest ``metaData`` action.
@@ -60,7 +60,7 @@ class Snapshot:
             the action.
         domain_metadata: the newest ``domainMetadata`` of each domain that is not removed.
         transactions: the newest version of each application (``txn``).
-        commit_info: of the version's own commit; empty if only a checkpoint is left of it.
+        commit_info: the ``commitInfo`` of the version's own commit; empty if only a checkpoint is left of it.
         is_empty: whether the file of the version's own commit has no bytes: its writer may be about to replace it.
     """
 
@@ -230,8 +230,8 @@ def snapshot(
         as_of: selects the version that was the newest at this time: milliseconds since 1970, or a datetime or ISO 8601
             text with a time zone.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
-        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
-            `DeltaTable` count if none are given.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
+            default, those of a given `DeltaTable`.
 
     Raises:
         NotFoundError: there is no Delta table, or the log does not have the version.
@@ -415,8 +415,8 @@ def version_as_of(storage: TableStorage, listing: LogListing, as_of: int) -> int
     """Returns the newest version that was committed at or before a time.
 
     Args:
-        storage: of the table.
-        listing: of its log.
+        storage: the storage of the table.
+        listing: the listing of its log.
         as_of: milliseconds since 1970.
 
     Raises:
@@ -442,7 +442,7 @@ def commit_time(
     """Returns the time of a commit: the one in the commit, else the modification time of its file.
 
     Args:
-        storage: of the table.
+        storage: the storage of the table.
         version: the commit's.
         modified: the modification times of commits, by path.
         data: the content of the commit, if it was read.

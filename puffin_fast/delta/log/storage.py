@@ -135,7 +135,7 @@ class TableStorage(FileIO):
             found and found != data and data.startswith(found)
         ):  # the version of another writer may be equal in part
             raise PuffinFastError(
-                f"{self.root}/{path}: the storage answered {len(found)} bytes; expected {len(data)} or others"
+                f"{self.root}/{path}: the storage returned only the first {len(found)} bytes; expected {len(data)}"
             )
         return found == data
 

@@ -59,7 +59,7 @@ def filesystem_of(table: Any, filesystem: Any, storage_options: Mapping[str, str
     Args:
         table: a path, a URI, deltalake's `DeltaTable`, whose own options count if none are given, or an object that has
             its storage.
-        filesystem: of the caller.
+        filesystem: the caller's filesystem.
         storage_options: as deltalake takes them.
 
     Returns:

@@ -74,7 +74,7 @@ def from_iceberg(
         location: folder of the Delta table; by default that of the Iceberg table. Paths in the log are then relative,
             which some readers of Delta tables require.
         snapshot_id, branch, tag, as_of: as `puffin_fast.iceberg.scan`.
-        filesystem, storage_options: of `location`.
+        filesystem, storage_options: the filesystem and storage options of `location`.
 
     Returns:
         The location of the Delta table.

@@ -28,7 +28,7 @@ STEPS = ("rewrite", "clean")
 
 @dataclass(frozen=True)
 class MaintenancePolicy:
-    """What `maintain` does, and the limits from which it does it.
+    """The steps of `maintain`, and the thresholds from which they change something.
 
     Attributes:
         steps: which of "rewrite", "clean"; they run in this order.
@@ -81,8 +81,8 @@ class MaintainResult(HtmlFields):
     """The results of the steps; None for a step that the policy leaves out.
 
     Attributes:
-        data_files: of the rewrite.
-        orphan_files: of the clean-up.
+        data_files: the result of the rewrite.
+        orphan_files: the result of the clean-up.
         seconds: wall time.
         dry_run: True if nothing was changed. Each step is then counted for the table as it is, without the effect of
             the step before it.
@@ -105,12 +105,12 @@ def maintain(
 ) -> MaintainResult:
     """Rewrites data files and removes orphan files.
 
-    A step that fails leaves the step before it committed, and a repetition goes on from there. Old versions stay
-    readable: their files are removed by a vacuum of other libraries.
+    If a step fails, the step before it stays committed, and a repetition continues from there. Old versions can still
+    be read: their files are removed by a vacuum of other libraries.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        policy: which steps, and from when on they pay.
+        policy: the steps, and the thresholds from which they change something.
         threads, filesystem, storage_options: as `delete`.
         dry_run: change nothing, and count what would be done.
 

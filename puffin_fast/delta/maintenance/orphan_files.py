@@ -52,8 +52,8 @@ def orphan_files(
         table: a path, a URI, or deltalake's `DeltaTable`.
         older_than: files that were modified more recently are not listed.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
-        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
-            `DeltaTable` count if none are given.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
+            default, those of a given `DeltaTable`.
 
     Returns:
         ``path`` string, ``n_bytes`` int64, ``modified`` timestamp in UTC; sorted by path.

@@ -30,7 +30,7 @@ def report(
 
     Args:
         table, version, as_of, filesystem, storage_options: as `scan`.
-        share: deleted share of a data file's rows from which on rewriting it is advised, as `min_deleted` of `purge`.
+        share: deleted share of a data file's rows at which a rewrite is advised, as `min_deleted` of `purge`.
 
     Returns:
         The report, with the columns of an Iceberg table's. Its ``advice`` is ``rewrite`` or empty; Delta has no

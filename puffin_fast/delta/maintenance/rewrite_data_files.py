@@ -107,12 +107,12 @@ def rewrite_data_files(
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
         row_filter: only data files that may have rows for which the filter is true are rewritten, whole.
-        min_deleted: share of a data file's rows that its vector deletes from which on it is rewritten, from 0 to 1.
+        min_deleted: share of a data file's rows, deleted by its vector, at which it is rewritten, from 0 to 1.
         min_file_size: data files of fewer bytes are joined; by default 0.75 of the target size. 0: none are.
-        min_input_files: number of data files of a partition that are joined to one file at least.
+        min_input_files: minimum number of data files of a partition that are joined to one file.
         target_file_size: target size of a new data file in bytes; by default the table's property
             ``delta.targetFileSize``, or 128 MiB.
-        max_commits: number of commits at most: with several, the groups of data files are divided, and what is
+        max_commits: maximum number of commits. With several, the groups of data files are divided, and what is
             committed stays if a later part fails. A part that conflicts with other commits is left out. Only without
             `job_id`.
         sort_by: columns, such as ``"id"``, ``"time desc"``, ``"name asc nulls last"``; nulls are first in ascending

@@ -30,8 +30,8 @@ class FileRewriter:
 
     Attributes:
         table: the version.
-        target_file_size: of a new file in bytes.
-        order: of the rows of a group; None: as they are.
+        target_file_size: the target size of a new file in bytes.
+        order: the sort order of the rows of a group; None: as they are.
         threads: number of groups written at a time; the number of processors by default.
         adds: the actions of the new files.
         keeps_row_ids: whether the rows have their row ids, where the table tracks rows.

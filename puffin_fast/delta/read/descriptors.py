@@ -28,7 +28,7 @@ class VectorLocation(NamedTuple):
 
     Attributes:
         path: the file; `inline:…` for an inline vector.
-        offset, length: of the record.
+        offset, length: the offset and length of the record.
         cardinality: the number of deleted rows in the descriptor.
     """
 
@@ -58,8 +58,8 @@ def locate(descriptor: Mapping[str, Any], storage: TableStorage, name: str) -> V
     """Returns the location of a deletion vector.
 
     Args:
-        descriptor: of the log.
-        storage: of the table.
+        descriptor: the descriptor of the log.
+        storage: the storage of the table.
         name: the data file, which is part of the location of an inline vector.
 
     Raises:
@@ -93,8 +93,8 @@ def path_of(descriptor: Mapping[str, Any], storage: TableStorage, where: str = "
     """Returns the path of the file of a deletion vector; `inline:` for an inline vector.
 
     Args:
-        descriptor: of the log.
-        storage: of the table.
+        descriptor: the descriptor of the log.
+        storage: the storage of the table.
         where: the name of the vector in errors.
 
     Raises:

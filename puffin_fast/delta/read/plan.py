@@ -41,7 +41,7 @@ class DeltaTable:
     """A snapshot, and the schema for reading its files.
 
     Attributes:
-        snapshot: of the log.
+        snapshot: the snapshot of the log.
         schema: its schema and names.
         metadata: in the form that the data-file reader needs.
     """
@@ -243,7 +243,7 @@ def typed_partition(field: NestedField, values: pa.Array, root: str) -> pa.Array
     Args:
         field: the column.
         values: strings.
-        root: of the table.
+        root: the root of the table.
 
     Raises:
         CorruptDataError: a value does not fit the type of its column.

@@ -171,8 +171,8 @@ def scan(
     Args:
         table: a path, a URI, deltalake's `DeltaTable`, or a `Snapshot`.
         row_filter: as for `puffin_fast.iceberg.scan`.
-        selected_fields: column names, dotted for fields of structs; ``"*"`` is all columns. Besides: ``_file``
-            (location of the data file) and ``_pos`` (position in it).
+        selected_fields: column names, dotted for fields of structs; ``"*"`` selects all columns. Metadata columns are
+            ``_file`` (location of the data file) and ``_pos`` (position in it).
         version: its number; the newest by default.
         as_of: selects the version that was the newest at this time: milliseconds since 1970, or a datetime or ISO 8601
             text with a time zone.
@@ -180,8 +180,8 @@ def scan(
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
-        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
-            `DeltaTable` count if none are given.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
+            default, those of a given `DeltaTable`.
 
     Returns:
         A scan: `to_arrow`, `to_batches`, `to_reader`, and the Arrow C stream interface. Bytes and shorts come as 32-bit

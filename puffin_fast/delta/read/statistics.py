@@ -141,7 +141,7 @@ def _lines(stats: pa.ChunkedArray, *, one_line: bool = False) -> list[pa.LargeSt
     """The statistics of each file as one line of JSON, in chunks.
 
     Args:
-        stats: of each file.
+        stats: the statistics of each file.
         one_line: replace line feeds, which JSON may have between its values, and which end a line.
     """
     lines = []

@@ -108,7 +108,7 @@ class DeltaTasks(Sequence[DeltaTask]):
     Args:
         snapshot: the version.
         rows: the data files, as ascending indexes in the `files` of the snapshot.
-        statistics: of all files.
+        statistics: the statistics of all files.
         partitions: the values of all files by field id.
         fields: the columns whose bounds the tasks have.
 

@@ -43,7 +43,7 @@ class ChangeScan(RowScan):
     Attributes:
         schema: the Arrow schema of the result.
         table_schema: the table's columns.
-        metadata: of the table, complete.
+        metadata: the metadata of the table, complete.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ChangeScan(RowScan):
         """Returns the reader of the lines.
 
         Args:
-            metadata: of the table, by default complete; its history may be removed, for other processes.
+            metadata: the metadata of the table, by default complete; its history may be removed, for other processes.
         """
         known = self.metadata if metadata is None else metadata
         shown, extra = len(self._fields), len(self._extra)

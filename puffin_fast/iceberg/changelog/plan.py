@@ -79,9 +79,9 @@ class _State:
     """The manifests of a snapshot, and the live entries of those that the other snapshot does not have.
 
     Attributes:
-        manifests: of the snapshot.
+        manifests: the manifests of the snapshot.
         own: the paths of the manifests that the other snapshot does not have.
-        entries: of these.
+        entries: the entries of these manifests.
     """
 
     manifests: Mapping[str, ManifestFile]
@@ -118,8 +118,8 @@ class _Planner:
     """Plans pairs of snapshots.
 
     Args:
-        io: of the table.
-        metadata: of the table.
+        io: the FileIO of the table.
+        metadata: the metadata of the table.
     """
 
     def __init__(self, io: FileIO, metadata: TableMetadata) -> None:

@@ -226,7 +226,7 @@ def summarise(changes: Changes, previous: Mapping[str, Any] | None) -> dict[str,
     """The counts of a snapshot's summary, with the keys that Java writes.
 
     Args:
-        changes: of the commit.
+        changes: the changes of the commit.
         previous: the parent's summary, None for a branch's first snapshot. A total that it does not
             have is not written.
     """

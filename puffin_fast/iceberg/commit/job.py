@@ -35,7 +35,7 @@ def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
     """Makes the table object of a job. It and the caller's object have the table's newest metadata afterwards.
 
     Args:
-        table: of the caller. Other threads may use it.
+        table: the caller's table. Other threads may use it.
         oldest: the lowest format version: 3 for deletion vectors, 2 for position-delete files.
 
     Raises:
@@ -78,8 +78,8 @@ def run_job(
     """Plans on the branch's head and commits. If another commit comes first, the job may be planned again.
 
     Args:
-        table: of the job, with the newest metadata. The caller's object has the new metadata afterwards. If nothing
-            was committed, all files that the job has begun are removed.
+        table: the table of the job, with the newest metadata. The caller's object has the new metadata afterwards. If
+            nothing was committed, all files that the job has begun are removed.
         plan: returns the changes on a head.
         request: branch, job id and properties.
         merge: as `commit` takes it.

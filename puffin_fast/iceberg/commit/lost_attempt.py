@@ -21,7 +21,7 @@ def has_landed(table: WorkingTable, snapshot: Snapshot, base: str) -> bool:
 
     Args:
         table: loaded after the catalog's answer.
-        snapshot: of the attempt.
+        snapshot: the snapshot of the attempt.
         base: the metadata file that the attempt was based on.
 
     Raises:

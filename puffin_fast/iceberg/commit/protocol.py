@@ -190,7 +190,7 @@ def retried(table: WorkingTable, send: Callable[[], Result]) -> Result:
     """Loads a table and sends a change other than a snapshot; repeats that while other commits come first.
 
     Args:
-        table: of the job. Files that it has begun are removed after an attempt that did not happen.
+        table: the table of the job. Files that it has begun are removed after an attempt that did not happen.
         send: writes the files of the change for the loaded metadata, and sends it with `handing_over`.
 
     Raises:

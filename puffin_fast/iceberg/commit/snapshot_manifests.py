@@ -66,8 +66,9 @@ class SnapshotManifests:
 
     Args:
         table: its metadata is the base.
-        snapshot_id: of the new snapshot.
-        merges: of earlier attempts of the commit, which are reused or removed. Those of this attempt are added.
+        snapshot_id: the id of the new snapshot.
+        merges: the merges of earlier attempts of the commit, which are reused or removed. Those of this attempt are
+            added.
     """
 
     def __init__(self, table: WorkingTable, snapshot_id: int, merges: Merges) -> None:

@@ -86,7 +86,7 @@ def with_types(schema: Schema, types: Mapping[str, Any], what: str = "types") ->
     """A schema with other types for some of its top-level columns.
 
     Args:
-        schema: of Iceberg.
+        schema: a schema of Iceberg.
         types: a type of PyIceberg, or its name in the specification, by column.
         what: the argument that has the types, for errors.
 

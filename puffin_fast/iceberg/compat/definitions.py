@@ -16,7 +16,7 @@ def check_definitions(metadata: TableMetadata, path: str) -> None:
 
     Args:
         metadata: as PyIceberg parsed it.
-        path: of the metadata file.
+        path: the path of the metadata file.
 
     Raises:
         CorruptDataError: one of these does not hold.

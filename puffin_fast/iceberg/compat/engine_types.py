@@ -30,9 +30,9 @@ def warn_of_types(schema: Schema, shown: str, *, stacklevel: int) -> None:
     """Warns once of all columns of a new table that some engines cannot read.
 
     Args:
-        schema: of the table.
+        schema: the schema of the table.
         shown: its name.
-        stacklevel: of the warning: 1 is the caller of this function.
+        stacklevel: the stack level of the warning: 1 is the caller of this function.
     """
     found: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for field_id in sorted(schema.field_ids):

@@ -20,7 +20,7 @@ def near_names(catalog: Catalog, name: str) -> str:
     """Returns what a message says beside the name of a table that does not exist; empty if nothing is known.
 
     Args:
-        catalog: of the table. Catalogs that do not answer or do not list their tables are not an error here.
+        catalog: the catalog of the table. It is not an error if a catalog does not answer or does not list its tables.
         name: ``"namespace.table"``.
     """
     try:

@@ -145,7 +145,7 @@ def create_in_catalog(catalog: Catalog, name: str | tuple[str, ...], shown: str,
 
     Args:
         catalog: any PyIceberg catalog.
-        name: of the table.
+        name: the name of the table.
         shown: the name in messages.
         description: the other arguments of the catalog's `create_table`.
 

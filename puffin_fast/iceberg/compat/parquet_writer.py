@@ -29,7 +29,7 @@ def check_bloom_properties(properties: Mapping[str, str]) -> None:
     """Checks the properties of Bloom filters.
 
     Args:
-        properties: of a table.
+        properties: the properties of a table.
 
     Raises:
         InvalidInputError: one has a value that it cannot have.
@@ -49,8 +49,8 @@ def create_parquet(output: OutputFile, schema: Schema, properties: Mapping[str, 
 
     Args:
         output: the file.
-        schema: of its columns.
-        properties: of the table, which were checked.
+        schema: the schema of its columns.
+        properties: the properties of the table, which were checked.
     """
     return _Writer(output, schema, properties)
 
@@ -75,8 +75,8 @@ def _options(schema: Schema, properties: Mapping[str, str], n_rows: int) -> dict
     """PyArrow's options of Bloom filters: by the path of a column in the file.
 
     Args:
-        schema: of the file.
-        properties: of the table. Columns that the file does not have, and booleans, get no filter.
+        schema: the schema of the file.
+        properties: the properties of the table. Columns that the file does not have, and booleans, get no filter.
         n_rows: most rows of a row group; a filter is not made for more values.
     """
     names = [

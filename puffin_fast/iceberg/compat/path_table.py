@@ -82,9 +82,9 @@ def table_to_read(name: tuple[str, ...], metadata_file: str, properties: Mapping
     """Returns a table by the metadata file that its catalog names; it can be read only.
 
     Args:
-        name: of the table.
+        name: the name of the table.
         metadata_file: its location.
-        properties: of the catalog, for the file access.
+        properties: the properties of the catalog, for the file access.
 
     Returns:
         The table; None if its paths are relative: what they mean, the catalog knows.

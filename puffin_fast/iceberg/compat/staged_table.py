@@ -35,7 +35,7 @@ class StagedUpdates:
     Attributes:
         before: the job sees these: it writes its files for the metadata that they make.
         after: these come after the snapshot.
-        requirements: of the changes, on the metadata of the table without them.
+        requirements: the requirements of the changes, on the metadata of the table without them.
     """
 
     before: tuple[TableUpdate, ...]

@@ -76,7 +76,7 @@ class PositionFiles:
 
     Args:
         io: PyIceberg's file access.
-        properties: of the table.
+        properties: the properties of the table.
         limit: target size in bytes of a file for several data files.
         path_of: returns the path of the file with a number.
         dry_run: write nothing.

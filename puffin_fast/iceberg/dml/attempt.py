@@ -51,8 +51,8 @@ class IcebergAttempt(Attempt):
     """An attempt to commit to a branch of a table.
 
     Args:
-        table: of the caller, which has the new metadata afterwards.
-        options: of the commit.
+        table: the caller's table, which has the new metadata afterwards.
+        options: the options of the commit.
 
     Raises:
         PuffinFastError: as `open_table` and `head_of`; the job id was used by another verb.
@@ -259,7 +259,7 @@ def conflict_filter_of(
     ``serializable`` those that may have rows which the matcher selects; with ``snapshot`` none.
 
     Args:
-        table: of the job.
+        table: the table of the job.
         matcher: bound to its schema.
         isolation: as in `Purpose`.
 
@@ -279,7 +279,7 @@ def write_new_rows(
     """Writes the data files of new rows.
 
     Args:
-        table: of the job.
+        table: the table of the job.
         rows: all columns of the table.
         row_ids: for each new row the id of the row that it replaces, else null (specification, "Row Lineage").
     """

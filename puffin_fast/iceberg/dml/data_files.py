@@ -119,8 +119,8 @@ class DataFileWriter:
 
     Args:
         table: its location provider names the files.
-        schema: of the rows: the table's, with reserved columns if there are any.
-        spec: of the files.
+        schema: the schema of the rows: the table's, with reserved columns if there are any.
+        spec: the partition spec of the files.
 
     Raises:
         InvalidInputError: a property of the writer has a value that it does not take.
@@ -198,7 +198,7 @@ class DataFileWriter:
         """Writes a stream of rows of one partition to one file, a row group at a time.
 
         Args:
-            number: of the file among those of this writer.
+            number: the number of the file among those of this writer.
             batches: at least one row, in the types that `RowWriterSchema` returns.
             partition: the partition values as manifest entries have them.
         """

@@ -57,13 +57,13 @@ def create_table(
     Args:
         catalog: any PyIceberg catalog.
         name: ``"namespace.table"``; the namespace must exist.
-        schema: of PyIceberg or Arrow, types by column (``{"id": "long", "time": "timestamptz"}``), or rows that have a
-            schema, such as a DataFrame (see `append`); the rows are not appended. Field ids are assigned anew, as
-            PyIceberg does. Default values are kept. Arrow's timestamps become ``timestamp`` or, with any time zone,
-            ``timestamptz``, both of microseconds. Spark cannot read nanoseconds: ask for these with `types`, or by a
-            schema of PyIceberg.
+        schema: a schema of PyIceberg or Arrow, types by column (``{"id": "long", "time": "timestamptz"}``), or rows
+            that have a schema, such as a DataFrame (see `append`); the rows are not appended. Field ids are assigned
+            anew, as PyIceberg does. Default values are kept. Arrow's timestamps become ``timestamp`` or, with any time
+            zone, ``timestamptz``, both of microseconds. Spark cannot read nanoseconds: request these by `types`, or
+            by a schema of PyIceberg.
         types: other types for some columns, of PyIceberg or as text: ``{"time": "timestamp_ns"}``.
-        partition_spec: of PyIceberg (its source ids are those of a PyIceberg schema), or texts such as
+        partition_spec: a partition spec of PyIceberg (its source ids are those of a PyIceberg schema), or texts such as
             ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``, or in Spark's
             spelling ``"days(time)"``, ``"bucket(16, id)"``.
         location: folder of the table; by default one in the warehouse.
@@ -139,7 +139,7 @@ def append(
     """Appends Arrow rows in one commit; in a table of version 3 the rows get row ids.
 
     Args:
-        table: of format version 2 or 3; it has the new metadata afterwards.
+        table: a table of format version 2 or 3; it has the new metadata afterwards.
         data: an Arrow table, batches, reader, dataset, or an object with the Arrow C stream interface (pandas,
             Polars, DuckDB, arro3), a LazyFrame, a list of dicts, or a dict of columns. A named index of pandas is a
             column. Columns are matched by name, and cast to the table's types if all values
@@ -188,7 +188,7 @@ def upgrade(table: Table, *, dry_run: bool = False) -> Table:
     No file is rewritten: earlier deletes still apply, and the next commit assigns row ids to the rows.
 
     Args:
-        table: refreshed first; it has the new metadata afterwards.
+        table: a PyIceberg table. It is refreshed first, and has the new metadata afterwards.
         dry_run: check the table, change nothing.
 
     Returns:

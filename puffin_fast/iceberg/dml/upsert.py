@@ -96,11 +96,11 @@ def upsert(
             several with one key; the other columns keep their values. With ``when_not_matched_insert_all=False``,
             `data` needs only these and the key columns.
         delete_column: a column of booleans in `data`: where it is true, each row with this key is deleted, and nothing
-            is inserted. Such rows need only their key; if all rows are such ones, or with both of the above False, so
-            does `data`.
-        order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts;
-            of several such rows that are equal, one. Columns of these two names that the table does not have are not
-            written.
+            is inserted. Such rows need only their key. If all rows are such rows, or both arguments above are False,
+            `data` needs no other columns.
+        order_column: a column of `data`: if several given rows have one key, the row with the greatest value counts, or
+            one of several equal rows with this value. If the table does not have columns with these two names, they are
+            not written.
         changes: `data` are changes of a table with unique keys (docs/changes.md#apply-changes): those of `changes`, of
             Delta's change data feed, or of Iceberg's changelog view, in any order, or rows of Debezium or Paimon in
             theirs. True looks for the column of kinds, a string is its name. The last change of a key counts.

@@ -25,7 +25,7 @@ def copy_blobs(
     """Copies blobs of an earlier statistics file as they are stored.
 
     Args:
-        writer: of the new file.
+        writer: the writer of the new file.
         io: PyIceberg's file access.
         earlier: the entry of the file in the table's metadata.
         wanted: whether a blob is copied.
@@ -54,8 +54,8 @@ def statistics_file(
     """Returns the entry of a statistics file in a table's metadata.
 
     Args:
-        path: of the file.
-        snapshot_id: of its snapshot.
+        path: the path of the file.
+        snapshot_id: the id of its snapshot.
         writer: that wrote it.
         blobs: what the metadata says of its blobs.
     """

@@ -272,8 +272,8 @@ class SegmentMaker:
 
     Attributes:
         io: PyIceberg's file access.
-        metadata: of the table; its history may be removed.
-        field_ids: of the key columns.
+        metadata: the metadata of the table; its history may be removed.
+        field_ids: the field ids of the key columns.
     """
 
     io: FileIO
@@ -291,7 +291,7 @@ class SegmentMaker:
 
         Args:
             new: the data files.
-            most_rows: of a segment, if it has several data files.
+            most_rows: the maximum number of rows of a segment, if it has several data files.
             threads: number of data files read at a time.
         """
         kinds = self.kinds
@@ -575,7 +575,7 @@ class FileKeys(NamedTuple):
     """The keys of a data file.
 
     Attributes:
-        words: of consecutive rows, deleted ones included.
+        words: the words of consecutive rows, deleted ones included.
         has_row_ids: whether the file has a column of row ids.
     """
 
@@ -591,7 +591,7 @@ def key_words(
     Args:
         reader: opens data files, with the key columns as fields of its filter.
         data: the data file.
-        field_ids: of the key columns, in the order of the index.
+        field_ids: the field ids of the key columns, in the order of the index.
         kinds: the canonical forms of the keys; by default those of the table's types.
 
     Returns:

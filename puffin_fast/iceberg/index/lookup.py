@@ -48,9 +48,9 @@ def narrowed(
 
     Args:
         io: PyIceberg's file access.
-        metadata: of the table.
+        metadata: the metadata of the table.
         snapshot: the head of the plan; its statistics files and those of its ancestors are used.
-        equalities: of the matcher that the plan was made for; see `RowFilter.equalities`.
+        equalities: the equalities of the matcher that the plan was made for; see `RowFilter.equalities`.
         tasks: the plan.
         exact: whether a row matches if, and only if, it has the values of one of these rows.
         notes: why a part of an index was not used is added to these.

@@ -113,7 +113,7 @@ def select_vectors(
 
     Args:
         table: its FileIO reads footers.
-        inventory: of its branch.
+        inventory: the inventory of its branch.
         limit: target size of a Puffin file in bytes.
         threads: number of footers read at a time.
 

@@ -40,7 +40,7 @@ def check_data_files(
     Of a file only the end is read. The entries of eight manifests are held in memory at a time.
 
     Args:
-        table: of format version 1 to 3.
+        table: a table of format version 1 to 3.
         snapshot: the snapshot; None for an empty branch.
         paths: the data files to check.
         threads: number of files read at a time; the number of processors by default.

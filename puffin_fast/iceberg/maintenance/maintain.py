@@ -150,7 +150,7 @@ def maintain(
 
     Args:
         table: a PyIceberg table of format version 3, or 2. It is refreshed first, and has the new metadata afterwards.
-        policy: which steps, and from when on they pay.
+        policy: the steps, and the thresholds from which they change something.
         branch: the branch whose files are rewritten. Snapshots of all branches expire.
         threads: as `delete`.
         dry_run: change nothing, and count what would be done.

@@ -45,7 +45,7 @@ def check_metadata(table: Table, snapshot: Snapshot | None, threads: int | None 
     """Compares references with snapshots, and the numbers of a snapshot with those of its manifests.
 
     Args:
-        table: of format version 1 to 3.
+        table: a table of format version 1 to 3.
         snapshot: the snapshot; None for an empty branch.
         threads: number of manifests read at a time; the number of processors by default.
 

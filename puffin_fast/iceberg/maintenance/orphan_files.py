@@ -87,10 +87,10 @@ def orphan_files(
     another catalog writes to a folder outside of the location which this catalog does not name.
 
     Args:
-        table: refreshed first.
+        table: a PyIceberg table. It is refreshed first.
         older_than: list only files that were not modified within this time.
-        keep: ids of the snapshots to treat as the only ones, to list the files that expiring the others would
-            make orphans; all by default. Heads of branches and tags are always included.
+        keep: ids of the snapshots that are treated as the only ones, to list the files that the expiry of the others
+            would make orphans; all by default. Heads of branches and tags are always included.
         threads: number of manifests read at a time; the number of processors by default.
 
     Returns:

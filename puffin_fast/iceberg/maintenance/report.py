@@ -84,7 +84,7 @@ class Report:
     """The cost of a table's deletes; created by `report`. Rich and notebooks show it as tables.
 
     Attributes:
-        name: of the table.
+        name: the name of the table.
         files: a row per data file with deletes, sorted by descending ``wasted_bytes``: ``data_file`` string;
             ``rows``, ``deleted`` (by position, as far as the manifests tell), ``n_bytes`` of the file,
             ``wasted_bytes`` (n_bytes times share), the numbers of ``vectors``, ``position_delete_files`` and
@@ -152,7 +152,7 @@ class Report:
         """Writes a page with the totals, the advice, the tables and the charts. The page needs no other file.
 
         Args:
-            path: of the page; a file of this name is replaced.
+            path: the path of the page; a file of this name is replaced.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -188,7 +188,7 @@ class Report:
         statistics the distinct values by column, between their bounds.
 
         Args:
-            path: of the image; its suffix (png, svg, pdf) selects the format.
+            path: the path of the image; its suffix (png, svg, pdf) selects the format.
             dpi: dots per inch.
 
         Raises:
@@ -310,7 +310,7 @@ def report(
     Args:
         table: a PyIceberg table of format version 1 to 3, or a path as in `scan`.
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
-        share: deleted share of a data file's rows from which on rewriting it is advised, as `min_deleted` of
+        share: deleted share of a data file's rows at which a rewrite is advised, as `min_deleted` of
             `rewrite_data_files`.
 
     Raises:

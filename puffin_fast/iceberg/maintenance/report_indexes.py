@@ -49,7 +49,7 @@ def key_indexes(
 
     Args:
         io: PyIceberg's file access.
-        metadata: of the table, with its history.
+        metadata: the metadata of the table, with its history.
         schema: names the key columns.
         snapshot: the snapshot.
         data_files: those of the snapshot.

@@ -51,7 +51,7 @@ def by_partition(metadata: TableMetadata, found: DeleteInventory, deleted: Mappi
     """Returns a row per partition that has data files, sorted by descending number of deleted rows.
 
     Args:
-        metadata: of the table.
+        metadata: the metadata of the table.
         found: the data files.
         deleted: the number of deleted rows by path of the data file; none of those that are left out.
     """

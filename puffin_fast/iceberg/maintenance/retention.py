@@ -62,7 +62,7 @@ class Retention:
         """Returns the retention of a table.
 
         Args:
-            properties: of the table; those that begin with ``history.expire.`` are read.
+            properties: the properties of the table; those that begin with ``history.expire.`` are read.
             older_than, retain_last: replace the properties of age and number.
 
         Raises:

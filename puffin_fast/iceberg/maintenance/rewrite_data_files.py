@@ -68,13 +68,13 @@ def rewrite_data_files(
         table: a PyIceberg table of format version 3, or 2. It is refreshed first, and has the new metadata afterwards.
         row_filter: only data files that may have rows for which the filter is true are rewritten, whole;
             as for `scan`.
-        min_deleted: deleted share of a data file's rows from which on it is rewritten, from 0 to 1. Rows count that
-            deletion vectors, or position-delete files about this data file only, delete.
+        min_deleted: deleted share of a data file's rows at which it is rewritten, from 0 to 1. Counted are rows that
+            deletion vectors delete, or position-delete files for this data file alone.
         min_file_size: data files of fewer bytes are joined; by default 0.75 of the target size. 0: none are.
-        min_input_files: number of data files of a partition that are joined to one file at least.
+        min_input_files: minimum number of data files of a partition that are joined to one file.
         target_file_size: target size of a new data file in bytes; by default the table's property
             ``write.target-file-size-bytes`` (512 MiB).
-        max_commits: number of commits at most: with several, the groups of data files are divided, and what is
+        max_commits: maximum number of commits. With several, the groups of data files are divided, and what is
             committed stays if a later part fails. Data files that other commits removed meanwhile are left out. Only
             without `job_id`.
         sort_by: sort order of the rows: a PyIceberg sort order, as ``table.sort_order()``, or texts such as

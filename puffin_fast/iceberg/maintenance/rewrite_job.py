@@ -283,7 +283,7 @@ class _Written:
 
     Attributes:
         groups: a group that was left out on one head stays left out: its files are removed.
-        format_version: of the table when they were written.
+        format_version: the format version of the table when they were written.
         n_left_out: number of data files of the other groups.
     """
 

@@ -174,11 +174,12 @@ class GroupWriter:
     """Writes the live rows of groups to new files. Safe to use from several threads.
 
     Attributes:
-        table: of the job.
-        sequence_number: of the snapshot that is read; equality deletes of later commits apply to the new files.
-        target_file_size: of a new file in bytes.
+        table: the table of the job.
+        sequence_number: the sequence number of the snapshot that is read; equality deletes of later commits apply to
+            the new files.
+        target_file_size: the target size of a new file in bytes.
         threads: number of threads that read a group.
-        order: of the rows of a group; None: as they were read.
+        order: the sort order of the rows of a group; None: as they were read.
     """
 
     table: Table
@@ -229,8 +230,8 @@ class _LiveRows:
 
     Attributes:
         table, tasks, threads: as of `GroupWriter`.
-        schema: of the rows: the table's, with row lineage from format version 3 on.
-        positions: of the rows that were read, by index of the data file.
+        schema: the schema of the rows: the table's, with row lineage from format version 3 on.
+        positions: the positions of the rows that were read, by index of the data file.
     """
 
     table: Table

@@ -21,7 +21,7 @@ def check_rows(scan: Scan, files: Sequence[ManifestEntry], threads: int | None) 
     """Reads each data file whole, without its deletes. Memory holds a part of one file per thread.
 
     Args:
-        scan: of the snapshot, with all columns.
+        scan: the scan of the snapshot, with all columns.
         files: the data files.
         threads: number of files read at a time; the number of processors by default.
 

@@ -85,7 +85,7 @@ class FileColumns:
 
     Args:
         manifest: its record in the manifest list.
-        records: of the file.
+        records: the records of the file.
         formats: the distinct file formats, and the number of that of each file.
         inherited: columns of values that a manifest may leave to the manifest list.
         partition: the partition columns in the order of the spec; None for a value that is null.

@@ -56,8 +56,8 @@ def check_transforms(spec: PartitionSpec, schema: Schema | None = None) -> None:
     """Refuses to write to a partition spec with unknown transforms, as the specification does ("Partition Transforms").
 
     Args:
-        spec: of new files.
-        schema: of their rows, which have the spec's source columns.
+        spec: the partition spec of new files.
+        schema: the schema of their rows, which have the spec's source columns.
 
     Raises:
         UnsupportedError: the spec has such a transform, or a transform of several columns.

@@ -59,7 +59,7 @@ class SnapshotFiles:
 
         Args:
             table: whose snapshot it is.
-            manifests: of the committed snapshot.
+            manifests: the manifests of the committed snapshot.
             data: whether these have data files; delete files otherwise.
             metrics, bounds: as for `read_columns`.
         """
@@ -96,7 +96,7 @@ class StagedSnapshot(Snapshot):
 
         Args:
             base: the head that the changes were planned on; None for an empty branch.
-            metadata: of the table. New files get the sequence number that its next commit has.
+            metadata: the metadata of the table. New files get the sequence number that its next commit has.
             added: new entries, whose inherited fields are None.
             removed: entries of the base.
         """

@@ -13,7 +13,7 @@ def milliseconds_of(time: int | str | datetime, name: str = "as_of") -> int:
 
     Args:
         time: the point in time.
-        name: of the argument, for messages.
+        name: the name of the argument, for messages.
 
     Raises:
         InvalidInputError: the text is not ISO 8601, or the time has no time zone.

@@ -88,7 +88,7 @@ class RowScan:
 
         Args:
             io: opens the files.
-            metadata: of the table; its history may be removed.
+            metadata: the metadata of the table; its history may be removed.
             options: more arguments of `FileReader`, by name.
         """
         return partial(
@@ -223,7 +223,7 @@ class RowScan:
         """Returns the whole result as a DataFrame of pandas.
 
         Args:
-            options: of `pyarrow.Table.to_pandas`, by name.
+            options: options of `pyarrow.Table.to_pandas`, by name.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -246,8 +246,8 @@ class RowScan:
         """Registers the whole result as a view in DuckDB.
 
         Args:
-            table_name: of the view.
-            connection: of DuckDB; a new one in memory when None.
+            table_name: the name of the view.
+            connection: a connection of DuckDB; by default a new one in memory.
 
         Returns:
             The connection.

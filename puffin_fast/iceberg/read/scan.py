@@ -87,7 +87,7 @@ class Scan(TableScan):
         """Returns a scan of the head of a branch, or of the snapshot of a tag.
 
         Args:
-            name: of the branch or tag.
+            name: the name of the branch or tag.
 
         Raises:
             NotFoundError: there is no such branch or tag.

@@ -172,7 +172,7 @@ class Selection:
 
         Args:
             columns: to sketch.
-            metadata: of the table; its history is not used.
+            metadata: the metadata of the table; its history is not used.
         """
         names = [self.schema.find_column_name(column.field_id) or column.name for column in columns]
         reader = scan(self.table, selected_fields=names, snapshot_id=self.snapshot.snapshot_id).reader(

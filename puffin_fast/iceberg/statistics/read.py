@@ -65,7 +65,7 @@ def ndv(
         table: a PyIceberg table.
         columns: names, as in `collect_ndv`; by default all columns with statistics.
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`; the current one by default.
-        n_std_dev: of the bounds: 1, 2 or 3 for 68%, 95.4% or 99.7%.
+        n_std_dev: the number of standard deviations of the bounds: 1, 2 or 3 for 68%, 95.4% or 99.7%.
         case_sensitive: whether column names are compared with case.
 
     Returns:
@@ -148,7 +148,7 @@ class NdvOverlap(HtmlFields):
         """Draws the numbers of values with their bounds.
 
         Args:
-            path: of the image; its suffix (png, svg, pdf) selects the format.
+            path: the path of the image; its suffix (png, svg, pdf) selects the format.
             dpi: dots per inch.
 
         Raises:
@@ -170,7 +170,7 @@ def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev:
     Args:
         left: a table and the name of a column; the current snapshot is used.
         right: another table and column, or another column of the same table.
-        n_std_dev: of the bounds, as in `ndv`.
+        n_std_dev: the number of standard deviations of the bounds, as in `ndv`.
 
     Raises:
         InvalidInputError: the values of the columns are hashed in different ways: other types, or uuid columns of

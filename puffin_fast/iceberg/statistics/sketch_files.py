@@ -58,7 +58,7 @@ class SketchReader:
 
     Args:
         io: PyIceberg's file access.
-        metadata: of the table; its history is not used.
+        metadata: the metadata of the table; its history is not used.
         columns: to sketch.
         reader: makes the reader of a scan of these columns, for rows whose deletes must be applied.
     """

@@ -44,13 +44,13 @@ class StoredSketch:
     """One theta blob of a statistics file.
 
     Attributes:
-        field_id: of the column.
-        sketch: of its values.
+        field_id: the field id of the column.
+        sketch: the sketch of its values.
         snapshot_id: the snapshot that it was computed from.
-        sequence_number: of that snapshot.
+        sequence_number: the sequence number of that snapshot.
         upper_bound: whether rows were deleted after their values were counted.
         writer: the application that computed it.
-        properties: of the blob.
+        properties: the properties of the blob.
     """
 
     field_id: int
@@ -93,7 +93,7 @@ def load_sketches(
     Args:
         io: PyIceberg's file access.
         statistics: its entry in the table's metadata.
-        field_ids: of the sketches; all by default.
+        field_ids: the field ids of the sketches; all by default.
 
     Raises:
         NotFoundError: the file does not exist.

@@ -69,7 +69,7 @@ def without_copies(
 
     Args:
         make: makes the reader of the columns `LINEAGE`.
-        rows: of a commit.
+        rows: the rows of a commit.
         threads: number of data files that are read at a time.
 
     Raises:

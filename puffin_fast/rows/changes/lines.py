@@ -82,7 +82,7 @@ def read_tasks(
 
     Args:
         make: makes the reader.
-        tasks: of `ChangedRows`, or a part of them.
+        tasks: the tasks of `ChangedRows`, or a part of them.
         threads: number of data files that are read at a time.
     """
     reader = make()
@@ -106,7 +106,7 @@ class ChangeReader:
         shown: number of shown columns.
         keys: number of key columns of the paired layout.
         extra: number of requested metadata columns.
-        schema: of the lines.
+        schema: the schema of the lines.
         ordinal: whether lines have the place of their commit.
         is_filtered: whether not all rows are read.
         threads: number of data files that are read at a time.

@@ -194,7 +194,7 @@ def partners(codes: npt.NDArray[Any], deleted: Rows, inserted: Rows) -> tuple[Ro
     """Returns the rows of pairs: of the rows with one code, the first deleted and the first inserted one, and so on.
 
     Args:
-        codes: of all rows.
+        codes: the codes of all rows.
         deleted, inserted: rows, ascending.
     """
     if _are_distinct(own := codes[deleted]):

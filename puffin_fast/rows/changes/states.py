@@ -70,8 +70,8 @@ class ChangedRows:
     """The rows that changed, as tasks: all live rows of a data file, or its `chosen` rows.
 
     Attributes:
-        deleted: of the state before.
-        inserted: of the state after.
+        deleted: rows of the state before.
+        inserted: rows of the state after.
     """
 
     deleted: list[Task] = field(default_factory=list)
@@ -98,7 +98,7 @@ class FileStates:
 
     Args:
         io: opens the files.
-        metadata: of the table.
+        metadata: the metadata of the table.
         by_name, cast: as `DataFiles`.
         decode: the codec of deletion vectors.
     """

@@ -63,7 +63,7 @@ def live_matches(matcher: Matcher, keys: Sequence[DeletedKeys], batch: Batch) ->
 
     Args:
         matcher: its columns are the `filter_values` of the batch.
-        keys: of the equality deletes that apply; their columns are the `key_values` of the batch.
+        keys: the keys of the equality deletes that apply; their columns are the `key_values` of the batch.
         batch: rows of a data file.
 
     Raises:

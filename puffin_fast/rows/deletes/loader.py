@@ -76,7 +76,7 @@ class DeleteLoader:
         """Returns the positions of a data file in some position-delete files.
 
         Args:
-            path: of the data file.
+            path: the path of the data file.
             deletes: the position-delete files.
         """
         found = [positions for _, positions in self.each(path, deletes)]
@@ -89,7 +89,7 @@ class DeleteLoader:
         time linear in the delete files that have positions of its data file.
 
         Args:
-            path: of the data file.
+            path: the path of the data file.
             deletes: the position-delete files.
         """
         if not isinstance(deletes, DeleteFiles):
@@ -179,7 +179,7 @@ def read_entry(
 
     Args:
         io: PyIceberg's file access.
-        entry: of the deletion vector.
+        entry: the manifest entry of the deletion vector.
         counted: whether the cardinality must be the entry's record count.
         decode: the codec; Iceberg's by default.
 
@@ -208,7 +208,7 @@ class ReadAhead:
 
     Args:
         io: PyIceberg's file access.
-        entries: of the deletion vectors.
+        entries: the manifest entries of the deletion vectors.
         counted: whether cardinalities must be the entries' record counts.
         decode: the codec; Iceberg's by default.
         threads: number of Puffin files read at a time.

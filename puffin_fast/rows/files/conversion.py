@@ -112,7 +112,7 @@ def missing(
     """The values of a field that the file does not have: its constant, else its initial default, else null.
 
     Args:
-        field: of the table's schema.
+        field: the field of the table's schema.
         wanted: the type of the array.
         constants: by field id; None is a null in spite of the default.
         n_rows: the length of the array.

@@ -52,8 +52,8 @@ class EqualValues:
             file: the file.
             known: its columns by field id.
             groups: numbers of row groups.
-            lower_bounds: of a row group, by field id, in Iceberg's single-value serialization. A filter that does not
-                have a bound is not trusted.
+            lower_bounds: the lower bounds of a row group, by field id, in Iceberg's single-value serialization. A
+                filter that does not have a bound is not used.
         """
         for number in groups if file.has_bloom_filters else ():
             bounds = lower_bounds(number)

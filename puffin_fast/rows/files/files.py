@@ -102,7 +102,7 @@ class FormatReader(Protocol):
 
         Args:
             group: its number.
-            names: of top-level columns, at least one.
+            names: names of top-level columns, at least one.
             batch_rows: maximum number of rows that are read at once.
             use_threads: whether columns are decoded in parallel.
             views: whether texts and bytes may be views, where that is faster.
@@ -122,7 +122,7 @@ class BatchColumns:
         batches: all rows of the row group.
         group: its number.
         n_rows: its declared number of rows.
-        path: of the file.
+        path: the path of the file.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], group: int, n_rows: int, path: str) -> None:
@@ -196,8 +196,8 @@ def reading(path: str, format: str = "PARQUET") -> AbstractContextManager[None]:
     """Turns errors raised while a data or delete file is read into those of this package.
 
     Args:
-        path: of the file.
-        format: of the file: PARQUET, ORC or AVRO.
+        path: the path of the file.
+        format: the format of the file: PARQUET, ORC or AVRO.
 
     Raises:
         NotFoundError: there is no such file.

@@ -65,7 +65,7 @@ def open_parquet(
 
     Args:
         io: PyIceberg's file access.
-        location: of the file.
+        location: the location of the file.
         dictionaries: columns to read as dictionaries.
         footer: the file's footer, if it was read before.
         source: the file, if it is open.
@@ -99,7 +99,7 @@ def dictionary_columns(footer: pq.FileMetaData, names: Collection[str]) -> list[
     DELTA_LENGTH_BYTE_ARRAY to plain arrays only.
 
     Args:
-        footer: of the file; its column chunks must agree with the schema (see `footer`).
+        footer: the footer of the file; its column chunks must agree with the schema (see `footer`).
         names: paths of the columns.
     """
     leaves = [at for at in range(footer.num_columns) if footer.schema.column(at).path in names]
@@ -118,7 +118,7 @@ class ParquetReader:
 
     Args:
         io: PyIceberg's file access.
-        location: of the file.
+        location: the location of the file.
         footer: the file's footer, if it was read before.
         size: the size in bytes that a manifest states. On an object store it saves a request; if there is no footer at
             that size, the store is asked.

@@ -72,7 +72,7 @@ def columns_of(
 
     Args:
         file: an open file.
-        names: of top-level columns, at least one.
+        names: names of top-level columns, at least one.
         batch_rows: maximum number of rows of a batch.
         views: whether texts and bytes may be views, where that is faster; PyArrow's are then read in small batches.
     """
@@ -157,7 +157,7 @@ class OpenedFile:
     """The row groups of one data file that may contain a live, matching row. Not safe for use by several threads.
 
     Attributes:
-        path, format: of the file.
+        path, format: the path and format of the file.
         schema: its columns by field id.
         constants: the values of its identity partition fields, by source field id.
         row_groups: number, first row and row count of each.
@@ -200,7 +200,7 @@ class OpenedFile:
         """Returns one of `count` parts with about equally many row groups, to be read by another thread.
 
         Args:
-            number: of the part, from 0.
+            number: the number of the part, from 0.
             count: number of parts.
         """
         if count == 1:
@@ -310,7 +310,7 @@ class DataFiles:
 
     Args:
         io: PyIceberg's file access.
-        metadata: of the table.
+        metadata: the metadata of the table.
         schema: the schema that the filter is bound to.
         field_ids: the fields of the filter, also leaves of structs.
         may_match: an inclusive evaluator of metrics: row groups for which it is false are not read. With None

@@ -55,7 +55,7 @@ class _Column:
     """The keys of one column, compared with the bounds of files.
 
     Attributes:
-        field: of the table.
+        field: the field of the table.
         sorted: the distinct values in order; None if they cannot exclude a file.
         has_null: whether null is among them.
     """
@@ -87,7 +87,7 @@ class KeyBounds:
 
     Attributes:
         expression: prunes manifests and partitions.
-        field_ids: of the key columns.
+        field_ids: the field ids of the key columns.
         always_false: True if there are no keys.
     """
 
@@ -104,7 +104,7 @@ class KeyBounds:
         """Returns the bounds of keys.
 
         Args:
-            metadata: of the table.
+            metadata: the metadata of the table.
             fields: the key columns.
             ends: for each column the lowest and the highest value (NaN is the highest), and a null if the
                 keys have one, in any order, in its storage type.
@@ -197,7 +197,7 @@ class Keys(KeyBounds):
         """Binds keys to the current schema of a table.
 
         Args:
-            metadata: of the table.
+            metadata: the metadata of the table.
             keys, join_cols, null_safe: as `delete_keys`.
 
         Raises:
@@ -245,7 +245,7 @@ def _bounds(
     """Returns the first attributes of `KeyBounds`.
 
     Args:
-        metadata: of the table.
+        metadata: the metadata of the table.
         fields: the key columns.
         columns: for each its distinct values, and a function that returns them but null in order.
         ends_only: True if `columns` have only the lowest value, the highest value and null.

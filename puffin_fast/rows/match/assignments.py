@@ -31,7 +31,7 @@ class Assignments:
     """Values to set, by the names of top-level columns.
 
     Attributes:
-        schema: of the table.
+        schema: the schema of the table.
         values: by the names that the columns have in the schema.
     """
 
@@ -45,7 +45,7 @@ class Assignments:
         Args:
             values: for each column a value of Python or Arrow, or a PyArrow expression over the old row
                 (``{"n": pc.field("n") + 1}``).
-            schema: of the table.
+            schema: the schema of the table.
             case_sensitive: whether column names are compared with case.
 
         Raises:
@@ -140,7 +140,7 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     if is_number and pa.types.is_floating(kind):
         found = pa.scalar(float(value), kind)
         if math.isinf(found.as_py()) and not math.isinf(value):
-            raise OverflowError(f"expected a value of type {kind}, which ends before it")
+            raise OverflowError(f"expected a value within the range of type {kind}")
         return found
     if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_decimal(kind):
         return pa.scalar(value, kind)

@@ -26,8 +26,8 @@ class ChangeFeed:
 
     Attributes:
         delete_column: a column of booleans: whether the row deletes its key.
-        order_column: of several rows with one key, the last by this column counts. Of several last ones that are equal,
-            or that all delete the key, one counts.
+        order_column: if several rows have one key, the last one by this column counts. If several last rows are equal,
+            or all of them delete the key, one of them counts.
 
     Raises:
         InvalidInputError: a name is not a string, or both are the same.
@@ -129,7 +129,7 @@ def same_changes(
     """Returns whether pairs of rows with one key are the same change: they are equal, or both delete the key.
 
     Args:
-        rows: of plain types.
+        rows: rows of plain types.
         deletes: mask of the rows that delete their key.
         left, right: numbers of the rows of each pair.
     """

@@ -61,7 +61,7 @@ def kinds_and_order(names: Sequence[str], column: str | bool) -> tuple[str, str 
     """Returns the names of the column of kinds, and of the one that orders commits, if there is one.
 
     Args:
-        names: of the columns of changes.
+        names: the names of the columns of changes.
         column: the name of the column of kinds; True for the first of the usual ones.
 
     Raises:

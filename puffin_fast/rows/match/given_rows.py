@@ -34,11 +34,11 @@ class RowWriterSchema:
     """Converts rows of one Arrow schema to rows of a table.
 
     Args:
-        schema: of the table.
+        schema: the schema of the table.
         rows: the Arrow schema of the given rows.
 
     Attributes:
-        arrow_schema: of the rows that `fit` returns: the types that PyIceberg writes and reads.
+        arrow_schema: the Arrow schema of the rows that `fit` returns: the types that PyIceberg writes and reads.
 
     Raises:
         InvalidInputError: a column does not exist in the table or is given twice, a required column is

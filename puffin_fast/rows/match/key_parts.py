@@ -46,7 +46,7 @@ class KeyParts(Generic[Part]):
 
     Attributes:
         parts: with the keys of each part.
-        bounds: of all keys: the keys themselves if they fit in memory.
+        bounds: the bounds of all keys: the keys themselves if they fit in memory.
     """
 
     parts: RowParts[Part]
@@ -57,7 +57,7 @@ class KeyHashes:
     """Hashes of the keys of rows; the lowest and the highest keys are kept.
 
     Attributes:
-        ends: of all keys that were hashed.
+        ends: the ends of all keys that were hashed.
     """
 
     def __init__(self, columns: Callable[[pa.Table], Sequence[pa.Array]]) -> None:
@@ -78,7 +78,7 @@ def search_parts(
     Args:
         parts: the keys.
         tasks, threads: as `Finder.search`.
-        finder: of the rows with some keys.
+        finder: returns the finder of the rows with some keys.
     """
     if parts.in_memory:
         return finder(next(iter(parts))).search(tasks, threads)
@@ -98,8 +98,8 @@ def key_parts(
     """Binds keys to the current schema of a table; keys that memory does not hold are in temporary files until the end.
 
     Args:
-        io: of the table; a property of it is the limit of the memory.
-        metadata: of the table.
+        io: the FileIO of the table; a property of it is the limit of the memory.
+        metadata: the metadata of the table.
         keys, join_cols, null_safe: as `delete_keys`.
 
     Raises:

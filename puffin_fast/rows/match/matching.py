@@ -53,7 +53,7 @@ class Source:
 
     Attributes:
         rows: the rows to write, in the types of the table.
-        keys: of these rows, and after them of the rows that delete their key.
+        keys: the keys of these rows, and after them of the rows that delete their key.
         fields: the key columns.
         n_superseded: number of given rows that are not the last of their key.
     """
@@ -81,8 +81,8 @@ class Source:
         """Converts given rows.
 
         Args:
-            metadata: of the table.
-            rows: of the caller.
+            metadata: the metadata of the table.
+            rows: the caller's rows.
             join_cols: the key columns.
             columns: top-level columns that are written, besides the key columns; by default all of the table.
             feed: the columns of the rows that say which delete their key, and which is the last of its key.
@@ -160,9 +160,9 @@ def fit(wanted: Schema, schema: Schema, rows: pa.Table, *, all_columns: bool = T
     """The wanted columns of given rows in the types of the table; each column is one chunk.
 
     Args:
-        wanted: of `written_schema`.
-        schema: of the table.
-        rows: of the caller.
+        wanted: the result of `written_schema`.
+        schema: the schema of the table.
+        rows: the caller's rows.
         all_columns: whether a missing column is an error; otherwise it is null.
     """
     if all_columns:
@@ -196,8 +196,8 @@ def given_keys(
     """Returns the keys of given rows, a column each, in the types that keys are compared in.
 
     Args:
-        schema: of the table.
-        rows: of the caller.
+        schema: the schema of the table.
+        rows: the caller's rows.
         fields: the key columns.
         feed: columns of the rows that are no data.
 
@@ -356,7 +356,7 @@ class Counts:
         """Decides what happens to each given row.
 
         Args:
-            matches: of the given rows.
+            matches: the matches of the given rows.
             n_rows: number of given rows.
             update, insert: as `upsert`.
             n_deletes: number of the last given rows, which delete their key.

@@ -42,9 +42,9 @@ def source_parts(
     """Reads given rows; those that memory does not hold are in temporary files until the end.
 
     Args:
-        io: of the table; a property of it is the limit of the memory.
+        io: the FileIO of the table; a property of it is the limit of the memory.
         metadata, join_cols, columns, feed: as `Source.of`.
-        rows: of the caller.
+        rows: the caller's rows.
 
     Raises:
         NotFoundError, InvalidInputError: as `Source.of`.

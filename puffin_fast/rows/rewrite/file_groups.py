@@ -65,7 +65,8 @@ class GroupLimits:
         min_file_size: data files of fewer bytes are small.
         min_input_files: number of such files that are joined at least.
         target_file_size: size of a new data file in bytes.
-        order: of the rows of the new files, if they are sorted: files without this order are rewritten, too.
+        order: the sort order of the rows of the new files, if they are sorted. Files without this order are rewritten,
+            too.
     """
 
     min_deleted: float

@@ -37,9 +37,9 @@ class RowOrder:
     """An order of rows, bound to a table's current schema.
 
     Attributes:
-        schema: of the table.
+        schema: the schema of the table.
         fields: at least one.
-        order_id: of the table's sort order that is equal; None if it has none.
+        order_id: the id of the table's sort order that is equal; None if it has none.
     """
 
     schema: Schema
@@ -54,7 +54,7 @@ class RowOrder:
             given: a PyIceberg sort order, as ``table.sort_order()``, or a text for each column: its name, then
                 ``asc`` or ``desc``, then ``nulls first`` or ``nulls last``. As in PyIceberg, nulls are first in
                 ascending order by default, and last in descending order.
-            metadata: of the table.
+            metadata: the metadata of the table.
 
         Raises:
             NotFoundError: the schema does not have a column.

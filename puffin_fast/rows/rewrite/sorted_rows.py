@@ -44,7 +44,7 @@ class SortedRows:
 
     Attributes:
         rows: batches of one schema.
-        order: of the rows.
+        order: the sort order of the rows.
         places: index in the result of each row of the stream, after all rows were read.
     """
 

@@ -140,13 +140,13 @@ def explained(
     """Opens data files as a scan does, and counts what it would read.
 
     Args:
-        name: of the scan.
+        name: the name of the scan.
         table: the whole table.
         planned: the data files that partitions and bounds leave.
         tasks: those that the scan reads, after the index of keys.
-        reader: of the scan.
+        reader: the reader of the scan.
         threads: number of threads; None: one for each processor.
-        notes: of the explanation.
+        notes: the notes of the explanation.
     """
     left = {step: Part(step) for step in (*STEPS, READ)}
     files = Part.files(PLAN, planned)

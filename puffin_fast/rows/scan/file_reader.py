@@ -51,7 +51,7 @@ class _Output:
     """How the columns of the result are computed from files of one schema.
 
     Attributes:
-        schema: of the answer's batches.
+        schema: the schema of the answer's batches.
         projection: the table's columns.
         metadata: each metadata column, and the column of the file that stores it, if any.
         columns: the columns of the file that both need.
@@ -109,7 +109,8 @@ class FileReader:
         fields: the top-level fields of the result, in order.
         extra: the metadata columns of the result.
         row_filter: bound to `schema`.
-        arrow_schema: of the result: the fields, then the metadata columns. Texts and bytes may be views.
+        arrow_schema: the Arrow schema of the result: the fields, then the metadata columns. Text and bytes may have
+            view types.
         case_sensitive: as the filter was bound.
         file_types: give the fields the types of PyIceberg's `to_arrow`, which follow each file's Arrow schema.
         by_name: find columns by the name mapping even in files with field ids.
