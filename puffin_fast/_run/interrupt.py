@@ -98,7 +98,7 @@ class suppressed(suppress):  # noqa: N801 - named as what it replaces
 class interruptible(ContextDecorator):  # noqa: N801 - a block, as `suppressed`
     """Raises the exception from outside that caused an error of the block, instead of this error.
 
-    One that the caller was already handling before the block is not raised. This is no generator, because a
+    One that the caller was already handling before the block is not raised. This is not a generator, because a
     `StopIteration` does not leave one.
     """
 

@@ -207,7 +207,7 @@ _ENCODED = ("boolean", "long", "double", "bytes", "string")
 
 
 def _encoded(file: AvroFile, fields: Sequence[dict[str, Any]], constants: Mapping[str, Any]) -> Records:
-    """Reads fields by fastavro and encodes them in types that the kernel knows; others are left out.
+    """Reads fields by fastavro and encodes them in types that the kernel supports; others are left out.
 
     Raises:
         CorruptDataError: the bytes are not records of the schema.

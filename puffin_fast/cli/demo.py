@@ -39,7 +39,7 @@ WAREHOUSE = "warehouse"
 """The folder inside the demo's folder that each run replaces. The source data beside it is used again."""
 
 MARKER = ".puffin-fast-demo"
-"""The file by which a run knows that an earlier one made the folder. Other folders with files are refused."""
+"""The file that marks a folder as made by an earlier run. Other folders with files are refused."""
 
 
 @dataclass

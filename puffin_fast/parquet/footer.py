@@ -179,7 +179,7 @@ class Footer:
         layout: the same.
         status: the status of `footers.read_groups`: 0 if the column chunks agree with the schema.
         n_rows: number of rows of the file; -1 if it is not known.
-        group_rows: number of rows of each row group, likewise.
+        group_rows: number of rows of each row group.
     """
 
     def __init__(self, data: bytes, layout: FileLayout, metadata: pq.FileMetaData | None = None) -> None:

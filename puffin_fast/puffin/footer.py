@@ -73,7 +73,7 @@ def read_trailer(tail: bytes, file_size: int, *, path: str | None = None) -> Tra
     """Reads and checks the last bytes of a file.
 
     Args:
-        tail: the end of the file, at least its last 12 bytes if it has so many.
+        tail: the end of the file: at least its last 12 bytes, or the whole file if it is shorter.
         file_size: the size of the file in bytes.
         path: the file, for error messages.
 

@@ -308,7 +308,7 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
 def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, int, Callable[[], bytes] | None]]:
     """Yields each blob in the order of the file, with the end of all blobs before it and a function that reads it.
 
-    Near blobs are read together until one of them fails. For a blob that overlaps a previous one there is no function.
+    Near blobs are read together until one of them fails. A blob that overlaps a previous one gets no function.
     """
     ordered, end, whole = [], 0, True
     for blob in sorted(reader.blobs, key=lambda blob: (blob.offset, blob.length)):

@@ -181,7 +181,7 @@ def _above_cut(high: pa.Array) -> pa.Array:
 def _around_floats(low: pa.Array, high: pa.Array) -> list[pa.Array]:
     """Bounds of a column of doubles that hold for files of before its type was widened from float.
 
-    The log has the shortest digits that tell floats apart, such as 3.4 for 3.4000000953674316.
+    The log has the shortest digits that distinguish floats, such as 3.4 for 3.4000000953674316.
     """
     found = []
     for side, outer in ((low, pc.min_element_wise), (high, pc.max_element_wise)):

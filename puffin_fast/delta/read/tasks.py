@@ -44,7 +44,7 @@ FILES = pa.schema(
 """The schema of `DeltaTasks.to_arrow`."""
 
 _GROUP = 10_240
-"""Number of tasks that are made at a time; with so many, `paused_gc` spares a collection."""
+"""Number of tasks that are made at a time; large enough for `paused_gc` to save a collection."""
 _READERS = 8
 """Number of footers that are read at a time, if the log does not have the row counts of the files."""
 

@@ -92,7 +92,7 @@ def with_types(schema: Schema, types: Mapping[str, Any], what: str = "types") ->
 
     Raises:
         NotFoundError: the schema does not have a column.
-        InvalidInputError: a name is no type.
+        InvalidInputError: a name is not that of a type.
     """
     known = [field.name for field in schema.fields]
     if missing := [name for name in types if name not in known]:

@@ -165,7 +165,7 @@ def create_in_catalog(catalog: Catalog, name: str | tuple[str, ...], shown: str,
         if not sent:
             _remove(catalog, begun)
         if not begun or not isinstance(error, Exception) or isinstance(error, PuffinFastError):
-            raise  # the caller knows errors from before anything was written
+            raise  # the caller handles errors from before anything was written
         if is_from_outside(error):
             raise
         if not sent:

@@ -87,7 +87,7 @@ def table_to_read(name: tuple[str, ...], metadata_file: str, properties: Mapping
         properties: the properties of the catalog, for the file access.
 
     Returns:
-        The table; None if its paths are relative: what they mean, the catalog knows.
+        The table; None if its paths are relative, which only the catalog can resolve.
 
     Raises:
         As `as_table`.

@@ -78,10 +78,10 @@ MOST_ROWS = 1 << 28
 """Rows of a segment; its blob has less than 2^31 bytes."""
 
 MOST_SEGMENTS = 8
-"""More are merged: each is searched for each key."""
+"""If there are more segments, they are merged, because each segment is searched for each key."""
 
 FEW_SEGMENTS = 4
-"""Merging stops at so many."""
+"""Merging stops at this number of segments."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class SegmentMaker:
 
 
 Encode: TypeAlias = "Callable[[SegmentMaker, Sequence[ManifestEntry], int], Iterable[bytes]]"
-"""Makes segments of data files, each of at most so many rows; see `SegmentMaker.segments`."""
+"""Makes segments of data files, each with at most a number of rows; see `SegmentMaker.segments`."""
 
 
 @dataclass(frozen=True)

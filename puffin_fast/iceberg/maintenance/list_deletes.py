@@ -65,7 +65,7 @@ def deletes(
           ``duplicate``, one of several vectors of a data file; ``dangling``, applies to no live data file.
         - ``path`` string, ``offset`` int64 (vectors only), ``n_bytes`` int64 (size of the vector, or of the
           whole file).
-        - ``deleted`` int64: number of positions for this data file; null if only the file's content tells it
+        - ``deleted`` int64: number of positions for this data file; null if only the file's content shows it
           (equality deletes, position deletes of several data files).
         - ``share`` double: ``deleted`` as a share of ``rows``.
         - ``sequence_number`` int64: data sequence number.

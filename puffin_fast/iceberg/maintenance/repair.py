@@ -54,7 +54,7 @@ def repair(
     """Repairs the vectors of a branch for which `verify` has findings, in one commit; reads all vectors.
 
     Repaired are: several vectors of a data file; superseded position deletes that a vector does not contain;
-    a wrong cardinality or range in the manifest, if the blob's checksum or the file's footer tells the right
+    a wrong cardinality or range in the manifest, if the blob's checksum or the file's footer shows the right
     one; a vector whose file has no footer, or one with another range, data file or cardinality than the manifest;
     vectors that reference no data file, or one that is not live.
     Not repaired, and named in the result, are: files that cannot be read, and vectors with positions outside

@@ -86,7 +86,7 @@ class Report:
     Attributes:
         name: the name of the table.
         files: a row per data file with deletes, sorted by descending ``wasted_bytes``: ``data_file`` string;
-            ``rows``, ``deleted`` (by position, as far as the manifests tell), ``n_bytes`` of the file,
+            ``rows``, ``deleted`` (by position, as far as the manifests state it), ``n_bytes`` of the file,
             ``wasted_bytes`` (n_bytes times share), the numbers of ``vectors``, ``position_delete_files`` and
             ``equality_delete_files`` that may apply to it, all int64; ``share`` double; ``advice`` string:
             ``repair``, ``convert``, ``rewrite`` or empty.

@@ -28,7 +28,7 @@ Item = TypeVar("Item")
 Rows = npt.NDArray[np.int64]
 
 _GROUP = 10_240
-"""Number of items that are made at a time by an iteration; with so many, `paused_gc` spares a collection."""
+"""Number of items that an iteration makes at a time; large enough for `paused_gc` to save a collection."""
 _NEAR = 64
 """Number of neighbors that are made together for one index."""
 

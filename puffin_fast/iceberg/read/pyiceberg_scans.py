@@ -263,7 +263,7 @@ class _Deletes(Mapping[str, _Positions]):
             raise _two_vectors(path, located)
         if located:
             return read_entry(self._io, _entry(located[0]))
-        # planned by the original functions: only the footers tell the data file, and not whether a vector is superseded
+        # planned by the original functions: only the footers name the data file, and not whether a vector is superseded
         found = []
         for file in (file for file in puffins if not isinstance(file, _DeleteFile)):
             with PuffinReader(file.file_path, filesystem=self._io) as reader:

@@ -156,7 +156,7 @@ class FileStates:
         dead = [self._deletes.of(task, vectors) for task in (before, after)]
         if before.equality_deletes or after.equality_deletes:
             dead = self._with_equality(before, after, dead)
-        # the file's entry in the newer state knows its row ids, also if it was written before the table had any
+        # the file's entry in the newer state has its row ids, also if the file was written before the table had any
         data = after.data if after.data.first_row_id is not None else before.data
         deleted, inserted = dead[1] - dead[0], dead[0] - dead[1]
         return (

@@ -37,7 +37,7 @@ BATCH_ROWS = 1 << 17
 """Default maximum number of rows of a batch."""
 
 _ROW_BYTES = 128
-"""Bytes of a row that count as one of `BATCH_ROWS` when batches are joined: so many rows of them have 16 MiB."""
+"""Bytes that count as one row of `BATCH_ROWS` when batches are joined: a batch then has at most 16 MiB."""
 
 
 def size_in_rows(batch: pa.RecordBatch) -> int:

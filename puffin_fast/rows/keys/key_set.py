@@ -33,7 +33,7 @@ MOST_HASHED_BYTES = 1 << 12
 """Up to this number of values of fixed bytes, Arrow's hash table for a batch of few rows costs less than strings do."""
 
 BITS_PER_VALUE = 32
-"""Integers whose range has at most so many bits per value are found by one bit for each number of the range."""
+"""If the range of integers has at most this number of bits per value, they are found by one bit for each number."""
 
 Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]

@@ -199,7 +199,7 @@ def given_keys(
         schema: the schema of the table.
         rows: the caller's rows.
         fields: the key columns.
-        feed: columns of the rows that are no data.
+        feed: columns of the rows that are not written as data.
 
     Raises:
         InvalidInputError: the rows do not fit, or a key has a null.

@@ -117,7 +117,7 @@ class GroupLimits:
 
 
 def known_deleted(task: Task) -> int:
-    """The number of rows that are deleted by position, as far as the metadata tell.
+    """The number of rows that are deleted by position, as far as the metadata states it.
 
     Equality deletes and position-delete files of several data files are not counted.
     """
@@ -128,7 +128,7 @@ def known_deleted(task: Task) -> int:
 
 
 def live_bytes(task: Task) -> int:
-    """The size of a data file in bytes without its deleted rows, as far as the metadata tell."""
+    """The size of a data file in bytes without its deleted rows, as far as the metadata states it."""
     data = task.data
     return data.file_size_in_bytes * (data.record_count - known_deleted(task)) // max(data.record_count, 1)
 

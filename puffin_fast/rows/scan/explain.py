@@ -83,7 +83,7 @@ class Explanation:
             - ``Bloom filters``: row groups whose Bloom filters have none of the values that the filter asks for;
             - ``columns``: the bytes of columns that are not needed, in row groups that are read.
 
-        read: what is left: row groups that are read, their live rows, and at most so many bytes, because a column that
+        read: what is left: row groups that are read, their live rows, and the maximum of bytes, because a column that
             the filter does not need is read only where a row matches.
         notes: why an index of keys was not used.
     """
