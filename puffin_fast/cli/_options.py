@@ -185,7 +185,7 @@ duplicate_keys = click.option(
     type=click.Choice(["refuse", "replace"]),
     default="refuse",
     show_default=True,
-    help="What to do if several rows of TABLE have a given key: nothing, with an error, or replace all of them by one.",
+    help="What to do if several rows of TABLE have a given key: refuse with an error, or replace all of them by one.",
 )
 """Adds the option for keys that several rows have."""
 

@@ -67,7 +67,7 @@ def create(
 ) -> Answer:
     """Creates the empty TABLE (namespace.name) of format version 3 with the columns of the file DATA.
 
-    A path makes a Delta table with deletion vectors. Its partition specs are columns.
+    For a path, it creates a Delta table with deletion vectors; its partition specs are names of columns.
 
     DATA is a .parquet, .arrow, .csv, .jsonl or .json file, path or URI, or -
     for standard input. Its rows are not appended: `append` does.

@@ -30,7 +30,7 @@ def index_keys(
     threads: int | None,
     dry_run: bool,
 ) -> Answer:
-    """Builds the index of a key of TABLE, or adds the data files that came since.
+    """Builds the index of a key of TABLE, or adds the data files that were added since.
 
     delete-keys, upsert, and filters with = and IN then read only rows that may have a key.
 

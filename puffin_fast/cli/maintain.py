@@ -214,7 +214,7 @@ def compact(table: Table, **options: Any) -> Answer:
 @click.option(
     "--max-commits",
     type=click.IntRange(min=1),
-    help="Number of commits at most; with several, each keeps what is done. Default: 1.",
+    help="Maximum number of commits; with several, those before an error stay. Default: 1.",
 )
 @click.option(
     "--sort-by",

@@ -142,7 +142,9 @@ def append(table: Table | PathTable, data: str, input_format: str | None, **comm
     "--row-filter", help="Deletes these rows: 'a > 5 and b is null' (docs/filters.md); 'true': all rows."
 )
 @click.option(
-    "--dynamic-partitions", is_flag=True, help="Deletes the rows of all partitions that DATA has rows of."
+    "--dynamic-partitions",
+    is_flag=True,
+    help="Deletes all rows of the partitions to which rows of DATA belong.",
 )
 @case_option
 @conflict_option
