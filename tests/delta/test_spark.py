@@ -25,6 +25,7 @@ CASES = [
     "new_tables",
     "racing",
     "changes",
+    "histories",
 ]
 
 

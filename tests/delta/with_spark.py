@@ -26,8 +26,11 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import UnsupportedError
 from tests import jars
 from tests.conftest import JVM
+from tests.delta.spark_histories import SparkHistory
+from tests.delta.test_changes_model import KINDS
 from tests.delta.test_delete import Racing
 from tests.iceberg.changelog.states import SIGNS
+from tests.seeds import seeds
 
 CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
 
@@ -519,6 +522,21 @@ def changes(spark: SparkSession, table: Path) -> None:
         assert summed(found) == summed(feed) == summed(by_rows)
         assert images(found) == images(by_rows) <= images(feed)  # Spark's also has what changed nothing
         assert images(feed) - images(found) <= {row for row in images(feed) if row[1:4] == (4, "a", "p0")}
+
+
+@case
+def histories(spark: SparkSession, table: Path) -> None:
+    """Changes of random histories are the difference of scans, and Spark's feed. `seeds` says how many."""
+    for seed in seeds(1):
+        kind = [*KINDS][-1 - seed % len(KINDS)]
+        history = SparkHistory(spark, table / f"{kind}{seed}", kind, seed)
+        try:
+            for _ in range(10):
+                history.step()
+            history.check()
+        except Exception as error:
+            error.add_note("\n".join([f"seed {seed}", *history.log]))
+            raise
 
 
 def summed(rows: pa.Table) -> dict[tuple[Any, ...], int]:
