@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.delete import delete, delete_positions
     from puffin_fast.spark.table.delete_keys import delete_keys
     from puffin_fast.spark.table.index_keys import index_keys
+    from puffin_fast.spark.table.names import load_table
     from puffin_fast.spark.table.rewrite_data_files import rewrite_data_files
     from puffin_fast.spark.table.scan import scan
     from puffin_fast.spark.table.statistics import collect_ndv
@@ -50,6 +51,7 @@ __all__ = [
     "functions",
     "index_keys",
     "job_files",
+    "load_table",
     "overwrite",
     "register",
     "remove_job_files",
@@ -73,6 +75,7 @@ _ON_TABLES = {
     "delete_keys": "delete_keys",
     "delete_positions": "delete",
     "index_keys": "index_keys",
+    "load_table": "names",
     "overwrite": "append",
     "rewrite_data_files": "rewrite_data_files",
     "scan": "scan",

@@ -70,6 +70,8 @@ def test_all_verbs_take_a_name_of_a_hadoop_catalog(
     )
     assert ids(spark, name) == ids_of(name, spark)
     assert len(ids(spark, name)) == 82
+    loaded: Any = ps.load_table(spark, name)
+    assert iceberg.scan(loaded).count() == 82
     ps.index_keys(spark, name, "id")
     ps.rewrite_data_files(spark, name)
     ps.compact(spark, name)
@@ -103,6 +105,9 @@ def test_names_are_resolved_as_spark_does(iceberg_spark: SparkSession, hadoop: s
         ps.scan(spark, f"{hadoop}.db.nope")
     with pytest.raises(NotFoundError, match="Spark has no such table"):
         ps.delete(spark, "nope.db.t", "id = 1")
+    for text in ("a/b", "", None):
+        with pytest.raises(InvalidInputError, match="name: expected the name of a table"):
+            ps.load_table(spark, text)  # type: ignore[arg-type]
     spark.sql("CREATE OR REPLACE TEMP VIEW some_rows AS SELECT 1 AS id")
     with pytest.raises((NotFoundError, UnsupportedError)):
         ps.delete(spark, "some_rows", "id = 1")

@@ -21,12 +21,13 @@ from urllib.parse import parse_qsl, quote, urlencode
 from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.hadoop_catalog import HadoopCatalog
-from puffin_fast.iceberg.compat.working_table import load_table
-from puffin_fast.spark.session.sessions import first_line
+from puffin_fast.iceberg.compat.working_table import load_table as load_from
+from puffin_fast.spark.session.sessions import first_line, session_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyspark.sql import SparkSession
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
 
 _PREFIX = "spark.sql.catalog."
 _PART = re.compile(r"`(?:[^`]|``)+`|[^.`\s/]+")
@@ -71,12 +72,16 @@ _OF_S3A = {
 _DIALECTS = {"postgresql": "postgresql+psycopg2"}
 
 
-def table_in(session: SparkSession, table: Any) -> Any:
-    """Returns the table that a job's argument names in a session's catalogs; other arguments as they are.
+def load_table(spark: SparkSession | DataFrame, name: str) -> Table | str:
+    """Loads a table by its name in the session's catalogs, for functions of `pf.iceberg` and `pf.delta`.
+
+    Functions of `puffin_fast.spark` take names themselves. The driver opens the catalog with PyIceberg, by the
+    settings ``spark.sql.catalog.<name>.…``: REST, JDBC (SQLite, PostgreSQL), Hive, Glue, DynamoDB and hadoop.
 
     Args:
-        session: the session.
-        table: a name, with backticks where Spark needs them. Text with a slash is a path, as is that of a folder.
+        spark: the session, or a DataFrame of it.
+        name: ``"catalog.namespace.table"``, or less with the current catalog and namespace, with backticks where Spark
+            needs them; also ``delta.`` and a path in backticks, and the name of a managed Delta table.
 
     Returns:
         A table of PyIceberg, or the path of a Delta table.
@@ -86,6 +91,33 @@ def table_in(session: SparkSession, table: Any) -> Any:
         InvalidInputError: the settings of the catalog are not complete, or the text is no name.
         UnsupportedError: PyIceberg has no such catalog, or the table is of another format.
         PuffinFastError: the catalog does not answer.
+
+    Examples:
+        >>> spark.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
+        >>> spark.conf.set("spark.sql.catalog.lake.type", "hadoop")
+        >>> spark.conf.set("spark.sql.catalog.lake.warehouse", f"{path}/lake")
+        >>> lake = pf.iceberg.HadoopCatalog("lake", warehouse=f"{path}/lake")
+        >>> lake.create_namespace("shop")
+        >>> _ = pf.iceberg.create_table(lake, "shop.orders", table.schema())
+        >>> pf.spark.load_table(spark, "lake.shop.orders").name()
+        ('shop', 'orders')
+    """
+    session = session_of(spark)
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise InvalidInputError(f"name: expected the name of a table, found {name!r}")
+    found: Table | str = table_in(session, name)
+    return found
+
+
+def table_in(session: SparkSession, table: Any) -> Any:
+    """Returns the table that a job's argument names in a session's catalogs; other arguments as they are.
+
+    Args:
+        session: the session.
+        table: a name, with backticks where Spark needs them. Text with a slash is a path, as is that of a folder.
+
+    Raises:
+        As `load_table`.
     """
     if not isinstance(table, str) or _NAME.fullmatch(table) is None or os.path.isdir(table):
         return table
@@ -102,7 +134,7 @@ def table_in(session: SparkSession, table: Any) -> Any:
     if kind in _SPARK_CATALOGS:
         catalog = iceberg_catalog(name, settings)
         try:
-            return load_table(catalog, tuple(rest))
+            return load_from(catalog, tuple(rest))
         except NotFoundError:
             if not kind.endswith("SparkSessionCatalog"):
                 raise
