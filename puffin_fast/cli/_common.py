@@ -42,8 +42,13 @@ COMMANDS = {
     "catalog.create_namespace creates it": "`puffin-fast create` with --create-namespace creates it",
     "puffin_fast.delta.enable(table)": "`puffin-fast upgrade`",
     "puffin_fast.iceberg.upgrade(table)": "`puffin-fast upgrade`",
+    "from_snapshot_id_exclusive": "--from-snapshot-id",
+    "to_snapshot_id_inclusive": "--to-snapshot-id",
+    "from_timestamp_exclusive": "--from-timestamp",
+    "to_timestamp_inclusive": "--to-timestamp",
+    "net=True": "--net",
 }
-"""What the messages of the package advise to call, and the commands for it."""
+"""What the messages of the package advise to call or to pass, and the commands and options for it."""
 
 WIDE = 1 << 16
 """Width of the output if it is not a terminal: rows are never wrapped."""

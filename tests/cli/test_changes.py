@@ -168,6 +168,15 @@ def test_bad_ranges_and_files_are_errors(run: Run, tables: dict[str, Made], tmp_
         (("--from-snapshot-id", 3, "--to-snapshot-id", 1), "--from-snapshot-id=3: expected at most 1"),
     ):
         assert message in run("changes", *tables["delta"].arguments, *wrong).stderr
+    made = tables["iceberg"]
+    backwards = ("--from-snapshot-id", made.states[1], "--to-snapshot-id", made.states[0])
+    both = ("--from-snapshot-id", made.states[0], "--from-timestamp", 1)
+    for wrong, message in (
+        (backwards, f"--from-snapshot-id={made.states[1]}: expected an ancestor"),
+        (backwards, "with --net any two snapshots are compared"),
+        (both, "--from-snapshot-id and --from-timestamp: expected at most one of them"),
+    ):
+        assert message in run("changes", *made.arguments, *wrong).stderr
     refused = run("changes", *tables["delta"].arguments, "--branch", "audit")
     assert refused.exit_code == 1
     assert "tables of Delta have no --branch" in refused.stderr
