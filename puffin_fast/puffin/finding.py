@@ -42,8 +42,8 @@ class Finding:
               total of the snapshot summary. Some writers, such as DuckDB, write wrong totals; otherwise manifests may
               be lost.
         data_file: the data file that the deletes are about; None if unknown.
-        path: of the metadata, delete or data file.
-        offset: of the vector; None if the finding is not about a vector.
+        path: the path of the metadata, delete or data file.
+        offset: the offset of the vector; None if the finding is not about a vector.
         message: what was expected and found.
     """
 

@@ -78,7 +78,7 @@ class HadoopCatalog(MetastoreCatalog):
     `load_catalog` and ``.pyiceberg.yaml`` accept it as ``py-catalog-impl: puffin_fast.iceberg.HadoopCatalog``.
 
     Args:
-        name: of the catalog.
+        name: the name of the catalog.
         properties: ``warehouse``, the folder, a local path or a URI; and the properties of PyIceberg's FileIO.
 
     Raises:

@@ -209,7 +209,7 @@ def extend_indexes(
 
     Args:
         table: has the data files.
-        paths: of the new data files; others that no segment covers are not read.
+        paths: the paths of the new data files; others that no segment covers are not read.
         encode: makes segments.
         branch: whose snapshot has the data files.
         notes: why an index was not extended is added to these.

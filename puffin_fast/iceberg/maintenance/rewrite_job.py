@@ -171,7 +171,7 @@ def run_rewrite(
     """Chooses data files, calls `write` once, and commits; the common part of one machine and Spark.
 
     Args:
-        table, terms, request, dry_run: of the rewrite.
+        table, terms, request, dry_run: those of the rewrite.
         write: writes groups of data files.
         encode: makes segments of key indexes of the new data files; None: indexes stay as they are.
 

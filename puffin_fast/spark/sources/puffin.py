@@ -114,7 +114,7 @@ def _expand(location: str, *, recursive: bool) -> list[str]:
     """The files of a location: a file, a folder (its ``.puffin`` files), or a glob pattern of folders and names.
 
     Args:
-        location: of the files.
+        location: the location of the files.
         recursive: whether the files of folders in a folder are its files, too.
 
     Raises:

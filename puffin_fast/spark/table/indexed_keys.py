@@ -70,12 +70,12 @@ def candidate_rows(
     """The rows of data files that may have a key, as `puffin_fast.spark.worker.keys.candidates` yields them.
 
     Args:
-        session: of the executors.
+        session: the session of the executors.
         keys: the keys.
         fields: names and fields of the key's columns.
-        job: of the executors.
+        job: the run of the executors.
         tasks: the data files; the rows have their numbers.
-        bounds: of the keys.
+        bounds: the bounds of the keys.
         index: if it covers data files, only the rows that it names are read of these.
         null_safe, live: as for `candidates`.
         task_memory: limit of the partial vectors that a task holds, in bytes.

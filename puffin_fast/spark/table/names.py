@@ -145,7 +145,7 @@ def iceberg_catalog(name: str, settings: Mapping[str, str]) -> Catalog:
     """The catalog of PyIceberg with the settings of one of Spark's.
 
     Args:
-        name: of the catalog.
+        name: the name of the catalog.
         settings: the configuration of the session.
 
     Raises:
