@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "integers.h"
+
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "puffin_fast: expected a little-endian platform: the kernels read and write Roaring's words in place"
 #endif
@@ -38,8 +40,6 @@
 #else
 #define PF_X86 0
 #endif
-
-#define PF_BODY static inline __attribute__((always_inline))
 
 enum { PF_LEVEL_PORTABLE = 0, PF_LEVEL_AVX2 = 1, PF_LEVEL_AVX512 = 2 };
 
@@ -116,18 +116,6 @@ static int pf_choose_level(void) {
  * where so much is computed for a value that only a few loads are in flight. */
 #define pf_prefetch_ahead(at) pf_prefetch((const void *)((uintptr_t)(at) + 2048))
 
-PF_BODY uint16_t pf_get16(const uint8_t *at) {
-    uint16_t word;
-    memcpy(&word, at, 2);
-    return word;
-}
-
-PF_BODY uint64_t pf_get64(const uint8_t *at) {
-    uint64_t word;
-    memcpy(&word, at, 8);
-    return word;
-}
-
 /* The number of set bits. Compilers turn these lines into one instruction where the level has it. Elsewhere they are
  * several times as fast as the function call that __builtin_popcountll becomes. */
 PF_BODY uint64_t pf_ones(uint64_t word) {
@@ -136,8 +124,5 @@ PF_BODY uint64_t pf_ones(uint64_t word) {
     word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0Full;
     return (word * 0x0101010101010101ull) >> 56;
 }
-
-PF_BODY void pf_put16(uint8_t *at, uint16_t word) { memcpy(at, &word, 2); }
-PF_BODY void pf_put64(uint8_t *at, uint64_t word) { memcpy(at, &word, 8); }
 
 #endif

@@ -1,6 +1,7 @@
 """Key indexes, which find rows by their keys. A segment is encoded from whole Arrow arrays of keys."""
 
 from puffin_fast.key_index.canonical import from_integers, kind_of
+from puffin_fast.key_index.making import encode, encode_words, merge
 from puffin_fast.key_index.segment import (
     BLOB_TYPE,
     CoveredFile,
@@ -8,11 +9,8 @@ from puffin_fast.key_index.segment import (
     KeyWords,
     Read,
     Segment,
-    encode,
-    encode_words,
     in_memory,
     lookup,
-    merge,
 )
 
 __all__ = [

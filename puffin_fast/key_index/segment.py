@@ -38,6 +38,7 @@ import zstandard
 from puffin_fast import limits
 from puffin_fast._kernels import checksum
 from puffin_fast._kernels.key_index import blocks as kernel
+from puffin_fast._kernels.rows.texts import Texts
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from puffin_fast.key_index import canonical
@@ -47,20 +48,13 @@ BLOB_TYPE = "puffin-fast-key-index-v1"
 
 MAGIC, VERSION = b"PFKI", 2
 HEADER = struct.Struct("<4sBBBBBBxxIIIQQII")
-_SUM_BYTES = 4
+SUM_BYTES = 4
 
-SLOT_BITS, BLOCK_ENTRIES_BITS, MAX_BLOCK_BITS = 8, 8, 30
-REMAINDER_BITS = 16
-"""Bits of a remainder of hashed keys: in a full segment, one in 50,000 absent keys matches an entry."""
-
-_LEAST_HASH_BITS = 40
-_EXACT_BITS = (32, 40, 48, 64)
+MAX_BLOCK_BITS = 30
+EXACT_BITS = (32, 40, 48, 64)
 MAX_ROWS = (1 << 32) - 1
 CHECKED_BYTES = 16 << 20
 """Approximate bytes of the blocks that are checked at a time."""
-
-MERGED_ENTRIES = 1 << 20
-"""Number of entries that a merge moves at a time."""
 
 _WHOLE = 16
 """If at least one in this number of blocks has a key, all blocks are read, in pieces."""
@@ -85,19 +79,6 @@ class CoveredFile(NamedTuple):
     location: str
     n_bytes: int
     n_rows: int
-
-
-@dataclass(frozen=True)
-class Entries:
-    """Entries of a segment.
-
-    Attributes:
-        hashes: the hashes of their keys.
-        ordinals: the ordinals of their rows.
-    """
-
-    hashes: Words
-    ordinals: Ordinals
 
 
 @dataclass(frozen=True)
@@ -160,152 +141,6 @@ class KeyWords:
         return cls(words, rows, n_rows)
 
 
-def encode(
-    columns: Sequence[pa.Array],
-    files: Sequence[CoveredFile],
-    fields: Sequence[int] = (),
-    *,
-    stored_row_ids: Sequence[int] = (),
-    slot_bits: int = SLOT_BITS,
-    remainder_bits: int | None = None,
-) -> bytes:
-    """Encodes a segment.
-
-    Args:
-        columns: the key columns, with the rows of all data files one after another.
-        files: the data files.
-        fields: the field ids of the key columns in the table's schema.
-        stored_row_ids: the indexes of the data files with a column of row ids.
-        slot_bits, remainder_bits: as for `encode_words`.
-
-    Raises:
-        InvalidInputError: the numbers of rows of columns and files differ or exceed 2^32 - 1, or values cannot be
-            keys.
-    """
-    kinds = [canonical.kind_of(column.type) for column in columns]
-    if len({len(column) for column in columns}) > 1:
-        raise InvalidInputError(f"columns: expected one length, found {[len(c) for c in columns]}")
-    return encode_words(
-        kinds,
-        [KeyWords.of(columns)],
-        files,
-        fields,
-        stored_row_ids=stored_row_ids,
-        slot_bits=slot_bits,
-        remainder_bits=remainder_bits,
-    )
-
-
-def encode_words(
-    kinds: Sequence[str],
-    parts: list[KeyWords],
-    files: Sequence[CoveredFile],
-    fields: Sequence[int] = (),
-    *,
-    stored_row_ids: Sequence[int] = (),
-    slot_bits: int = SLOT_BITS,
-    remainder_bits: int | None = None,
-) -> bytes:
-    """Encodes a segment of keys in their canonical form.
-
-    Memory: about 32 bytes for each row, including the parts.
-
-    Args:
-        kinds: the forms of the key columns.
-        parts: the keys of the rows of all data files, in their order; the list is emptied.
-        files: the data files.
-        fields: the field ids of the key columns.
-        stored_row_ids: the indexes of the data files with a column of row ids.
-        slot_bits: bits of a slot in the layout.
-        remainder_bits: bits of the remainders of hashed keys; the default leaves few collisions.
-
-    Raises:
-        InvalidInputError: as `encode`.
-    """
-    n_rows = sum(part.n_rows for part in parts)
-    expected = sum(file.n_rows for file in files)
-    if n_rows != expected or n_rows > MAX_ROWS:
-        raise InvalidInputError(f"columns: expected {expected} rows, less than 2^32, found {n_rows}")
-    keys, nulls = KeyWords.joined(parts), PositionBitmap()
-    parts.clear()
-    words = keys.words
-    if keys.rows is None:
-        ordinals = np.arange(n_rows, dtype=np.uint32)
-    else:
-        ordinals = keys.rows.astype(np.uint32)
-        nulls = PositionBitmap.from_range(0, n_rows) - PositionBitmap(keys.rows)
-    del keys
-    tables = _Tables(kinds, fields, files, stored_row_ids)
-    if canonical.is_exact(kinds):
-        return _written(tables, nulls, None, _mixed(words.view(np.int64)), ordinals, slot_bits)
-    hashed = (words, canonical.HASH_BITS)
-    return _written(tables, nulls, remainder_bits or 0, hashed, ordinals, slot_bits)
-
-
-def _mixed(numbers: npt.NDArray[np.int64]) -> tuple[Words, int]:
-    """Mixes the words of integers in place; returns them and their number of bits."""
-    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-    most = max(high, ~low)
-    bits = next(bits for bits in _EXACT_BITS if most < 1 << (bits - 1))
-    words: Words = numbers.view(np.uint64)
-    kernel.mix(words, bits)
-    return words, bits
-
-
-class _Tables(NamedTuple):
-    """The description of a segment's keys and data files."""
-
-    kinds: Sequence[str]
-    fields: Sequence[int]
-    files: Sequence[CoveredFile]
-    stored_row_ids: Sequence[int]
-
-    def to_json(self) -> bytes:
-        found = {
-            "kinds": list(self.kinds),
-            "fields": list(self.fields),
-            "files": list(map(list, self.files)),
-            "stored_row_ids": list(self.stored_row_ids),
-        }
-        return json.dumps(found).encode()
-
-
-def _written(
-    described: _Tables,
-    nulls: PositionBitmap,
-    least: int | None,
-    hashed: tuple[Words, int],
-    ordinals: Ordinals,
-    slot_bits: int,
-) -> bytes:
-    """A segment of entries.
-
-    Args:
-        least: the smallest number of bits of a remainder of hashes, 0 for the default; None for exact keys.
-        hashed: the hashes of the entries, which may be changed in place, and their number of bits.
-    """
-    hashes, bits = hashed
-    n_rows = sum(file.n_rows for file in described.files)
-    b = max(
-        0, min(MAX_BLOCK_BITS, bits - slot_bits, round(np.log2(max(1, len(hashes)))) - BLOCK_ENTRIES_BITS)
-    )
-    if least is not None:
-        wanted = b + slot_bits + (least or max(REMAINDER_BITS, _LEAST_HASH_BITS - b - slot_bits))
-        if wanted < bits:
-            np.right_shift(hashes, np.uint64(bits - wanted), out=hashes)
-            bits = wanted
-    form = (b, slot_bits, bits - b - slot_bits, max(0, n_rows - 1).bit_length())
-    text, absent = described.to_json(), nulls.to_bytes() if nulls else b""
-    tables = zstandard.ZstdCompressor().compress(text)
-    directory, body = kernel.pack(hashes, ordinals, (*form, checksum.crc32(absent, checksum.crc32(text))))
-    head = HEADER.pack(
-        MAGIC, VERSION, least is not None, *form, len(tables), len(absent), checksum.crc32(directory),
-        len(hashes), n_rows, 0, 0,
-    )[: -_SUM_BYTES]  # fmt: skip
-    total = checksum.crc32(absent, checksum.crc32(tables, checksum.crc32(head)))
-    return b"".join([head, total.to_bytes(_SUM_BYTES, "little"), tables, absent, directory, bytes(body)])
-
-
 class Segment:
     """A segment whose header, tables and directory are in memory. Safe to use from several threads.
 
@@ -344,7 +179,7 @@ class Segment:
             raise UnsupportedError(f"{path}: key index of version {version}; expected {VERSION}")
         b, t, r, o = form
         bits = b + t + r
-        fits = 0 < bits <= canonical.HASH_BITS if hashed else bits in _EXACT_BITS
+        fits = 0 < bits <= canonical.HASH_BITS if hashed else bits in EXACT_BITS
         if hashed > 1 or b > MAX_BLOCK_BITS or t > 16 or not fits or zero or self.n_rows > MAX_ROWS:
             raise self._corrupt("header", 5, "bits of a layout", head[5:10].hex())
         if self.n_entries > self.n_rows or o != max(0, self.n_rows - 1).bit_length():
@@ -356,7 +191,7 @@ class Segment:
             raise self._corrupt("size", 12, f"{self._blocks_at} bytes at least", n_bytes)
         rest = _one(read, HEADER.size, self._blocks_at - HEADER.size)
         meta, directory = rest[: tables + absent], rest[tables + absent :]
-        found = checksum.crc32(meta, checksum.crc32(head[:-_SUM_BYTES]))
+        found = checksum.crc32(meta, checksum.crc32(head[:-SUM_BYTES]))
         if found != total:
             raise self._corrupt("checksum", 44, f"{total:#010x}", f"{found:#010x}")
         if (found := checksum.crc32(directory)) != dir_sum:
@@ -534,6 +369,21 @@ class Segment:
         """The index of each data file, by its location."""
         return {file.location: number for number, file in enumerate(self.files)}
 
+    @cached_property
+    def texts(self) -> Texts:
+        """The locations of the data files, in their order."""
+        encoded = [file.location.encode(errors="surrogatepass") for file in self.files]
+        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        texts = Texts()
+        texts.add(b"".join(encoded), np.cumsum(sizes) - sizes, sizes, np.empty(len(sizes), np.int64))
+        return texts
+
+    @cached_property
+    def sizes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The bytes and the rows of each data file."""
+        n_bytes = np.fromiter((file.n_bytes for file in self.files), np.int64, len(self.files))
+        return n_bytes, np.diff(self._firsts)
+
     def check(self, read: Read) -> None:
         """Reads all blocks, some at a time, and compares their checksums.
 
@@ -549,18 +399,25 @@ class Segment:
             if wrong >= 0:
                 raise self._damaged(wrong)
 
-    def entries(self, read: Read) -> Entries:
-        """Reads and checks all entries, in the order of their hashes.
+    def entries(self, read: Read, first: int, last: int) -> tuple[Words, Ordinals]:
+        """Reads and checks the entries of consecutive blocks: hashes in their order, and ordinals.
+
+        Args:
+            read: reads ranges of the segment.
+            first, last: the number of the first block, and that of the block after the last.
 
         Raises:
             CorruptDataError: a block is damaged, or its entries are not rows of the segment.
         """
-        hashes, ordinals = np.empty(self.n_entries, np.uint64), np.empty(self.n_entries, np.uint32)
-        data = _one(read, self._blocks_at, int(self._starts[-1]))
-        wrong = kernel.unpack(data, self._before, self._form, self.n_rows, hashes, ordinals)
+        n, start = int(self._before[last] - self._before[first]), int(self._starts[first])
+        hashes, ordinals = np.empty(n, np.uint64), np.empty(n, np.uint32)
+        data = _one(read, self._blocks_at + start, int(self._starts[last]) - start)
+        wrong = kernel.unpack(
+            data, start, self._before, first, last, self._form, self.n_rows, hashes, ordinals
+        )
         if wrong >= 0:
             raise self._damaged(wrong)
-        return Entries(hashes, ordinals)
+        return hashes, ordinals
 
     def keys_by_file(self, read: Read) -> Iterator[tuple[CoveredFile, KeyWords]]:
         """Yields the keys of each data file in the order of its rows; hashes without their `cut_bits` lower bits.
@@ -568,9 +425,9 @@ class Segment:
         Raises:
             CorruptDataError: as `entries`, or a row has several entries, or neither an entry nor a null.
         """
-        found = self.entries(read)
-        order = np.argsort(found.ordinals)
-        ordinals, words = found.ordinals[order], found.hashes[order]
+        words, ordinals = self.entries(read, 0, self.n_blocks)
+        order = np.argsort(ordinals)
+        ordinals, words = ordinals[order], words[order]
         if self.exact:
             kernel.unmix(words, self.hash_bits)
         if (ordinals[1:] == ordinals[:-1]).any() or (self.nulls and self.nulls.contains(ordinals).any()):
@@ -595,6 +452,11 @@ class Segment:
     def hash_bits(self) -> int:
         """The bits of a hash."""
         return sum(self._form[:3])
+
+    @property
+    def block_bits(self) -> int:
+        """The bits of a block."""
+        return int(self._form[0])
 
     @property
     def slot_bits(self) -> int:
@@ -641,76 +503,3 @@ def lookup(blob: bytes, columns: Sequence[pa.Array]) -> Ordinals:
     if not segment.may_hold(kinds):
         raise InvalidInputError(f"columns: expected {', '.join(segment.kinds)}, found {', '.join(kinds)}")
     return segment.find(in_memory(blob), columns).ordinals
-
-
-def merge(
-    segments: Sequence[tuple[Segment, Read]], keep: Callable[[CoveredFile], bool] = lambda file: True
-) -> bytes:
-    """Merges segments with equal kinds of keys and different data files into one.
-
-    Memory: about 32 bytes for each row, including the bytes of the segments.
-
-    Args:
-        segments: the segments with their readers.
-        keep: returns whether the rows of a data file are kept.
-
-    Raises:
-        CorruptDataError: a block is damaged.
-        InvalidInputError: the kinds of keys differ.
-    """
-    first = segments[0][0]
-    kinds, fields = first.kinds, first.fields
-    same = (kinds, fields, first.exact)
-    if any((segment.kinds, segment.fields, segment.exact) != same for segment, _ in segments):
-        raise InvalidInputError("segments: expected keys of one kind, found several")
-    files: list[CoveredFile] = []
-    parts: list[Entries] = []
-    nulls: list[npt.NDArray[np.int64]] = []
-    stored_row_ids: list[int] = []
-    n_rows = 0
-    bits = min(segment.hash_bits for segment, _ in segments)
-    for segment, read in segments:
-        moved = _Moved(segment, keep, n_rows)
-        stored_row_ids += [len(files) + number for number in moved.stored_row_ids]
-        files += moved.files
-        n_rows += sum(file.n_rows for file in moved.files)
-        if n_rows > MAX_ROWS:
-            raise InvalidInputError(f"segments: expected less than 2^32 rows, found {n_rows}")
-        found = segment.entries(read)
-        if segment.exact:
-            kernel.unmix(found.hashes, segment.hash_bits)
-        else:
-            np.right_shift(found.hashes, np.uint64(segment.hash_bits - bits), out=found.hashes)
-        for at in range(0, segment.n_entries, MERGED_ENTRIES):
-            some = slice(at, at + MERGED_ENTRIES)
-            kept, ordinals = moved.of(found.ordinals[some])
-            parts.append(Entries(found.hashes[some][kept], ordinals[kept].astype(np.uint32)))
-        del found
-        kept, ordinals = moved.of(segment.nulls.to_numpy().astype(np.uint32))
-        nulls.append(ordinals[kept])
-    hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in parts)])
-    rows = np.concatenate([np.empty(0, np.uint32), *(part.ordinals for part in parts)])
-    del parts
-    absent = PositionBitmap.from_positions(np.concatenate(nulls))
-    t, tables = segments[0][0].slot_bits, _Tables(kinds, fields, files, stored_row_ids)
-    if segments[0][0].exact:
-        return _written(tables, absent, None, _mixed(hashes.view(np.int64)), rows, t)
-    return _written(tables, absent, 0, (hashes, bits), rows, t)
-
-
-class _Moved:
-    """Returns new ordinals for a segment's rows; the rows of its kept files begin at ordinal `first`."""
-
-    def __init__(self, segment: Segment, keep: Callable[[CoveredFile], bool], first: int) -> None:
-        self._segment = segment
-        self._kept = np.array([keep(file) for file in segment.files], np.bool_)
-        rows = np.where(self._kept, [file.n_rows for file in segment.files], 0).astype(np.int64)
-        self._firsts = first + np.cumsum(rows) - rows
-        kept = np.flatnonzero(self._kept).tolist()
-        self.files = [segment.files[number] for number in kept]
-        self.stored_row_ids = [at for at, number in enumerate(kept) if number in segment.stored_row_ids]
-
-    def of(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """Returns for each row whether its file is kept, and its new ordinal if so."""
-        file, position = self._segment.places(ordinals)
-        return self._kept[file], self._firsts[file] + position

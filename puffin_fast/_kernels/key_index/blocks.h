@@ -9,17 +9,12 @@
 
 #include "theta/murmur.h"
 
-enum { PF_SUM_BITS = 32, PF_FEW = 32, PF_READ_AHEAD = 8 };
+enum { PF_SUM_BITS = 32 };
 
 typedef struct {
     int b, t, r, o;
     uint32_t seal; /* of the segment */
 } pf_key_form;
-
-typedef struct {
-    uint64_t rest; /* slot and remainder */
-    uint32_t ordinal;
-} pf_key_entry;
 
 typedef struct {
     uint32_t *keys; /* index of the hash that was searched */
@@ -106,20 +101,7 @@ PF_BODY uint64_t pf_take_bits(const uint8_t *at, size_t size, uint64_t bit, int 
     return found & pf_low_bits(n);
 }
 
-PF_BODY void pf_put_half(uint8_t *at, uint64_t bit, uint64_t value) {
-    uint64_t word;
-    memcpy(&word, at + (bit >> 3), 8);
-    word |= value << (bit & 7);
-    memcpy(at + (bit >> 3), &word, 8);
-}
-
-/* Adds at most 64 bits to zeros; up to 8 bytes after them are written, too. */
-PF_BODY void pf_put_bits(uint8_t *at, uint64_t bit, uint64_t value, int n) {
-    pf_put_half(at, bit, value & 0xFFFFFFFFull);
-    if (n > 32) pf_put_half(at, bit + 32, value >> 32);
-}
-
-/* ---- writing ------------------------------------------------------------------------------------------------ */
+/* ---- layout ------------------------------------------------------------------------------------------------- */
 
 /* Where block i begins, if n entries are before it. */
 PF_BODY uint64_t pf_key_start(const pf_key_form *form, uint64_t i, uint64_t n) {
@@ -128,71 +110,6 @@ PF_BODY uint64_t pf_key_start(const pf_key_form *form, uint64_t i, uint64_t n) {
 }
 
 PF_BODY uint64_t pf_key_block(uint64_t hash, int shift) { return shift >= 64 ? 0 : hash >> shift; }
-
-static void pf_key_count(const uint8_t *hashes, size_t n, int shift, uint32_t *counts, size_t n_blocks) {
-    memset(counts, 0, (n_blocks + 1) * sizeof(uint32_t));
-    for (size_t i = 0; i < n; i++) counts[pf_key_block(pf_get64(hashes + 8 * i), shift) + 1]++;
-    for (size_t i = 0; i < n_blocks; i++) counts[i + 1] += counts[i];
-}
-
-/* Distributes entries to their blocks; `next` has the first place of each block, and is advanced. */
-static void pf_key_scatter(const uint8_t *hashes, const uint8_t *ordinals, size_t n, int shift, uint64_t *next,
-                           uint64_t *rests, uint32_t *to) {
-    const uint64_t mask = pf_low_bits(shift);
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t hash = pf_get64(hashes + 8 * i), place = next[pf_key_block(hash, shift)]++;
-        rests[place] = hash & mask;
-        memcpy(to + place, ordinals + 4 * i, 4);
-    }
-}
-
-static int pf_key_compare(const void *a, const void *b) {
-    const pf_key_entry *x = a, *y = b;
-    if (x->rest != y->rest) return x->rest < y->rest ? -1 : 1;
-    return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
-}
-
-static void pf_key_sort_few(pf_key_entry *entries, size_t n) {
-    for (size_t i = 1; i < n; i++) {
-        const pf_key_entry entry = entries[i];
-        size_t j = i;
-        for (; j > 0 && pf_key_compare(&entries[j - 1], &entry) > 0; j--) entries[j] = entries[j - 1];
-        entries[j] = entry;
-    }
-}
-
-/* Writes the bits of a block after its checksum. `places` has space for 2^t + 1 numbers, `entries` for n. */
-static void pf_key_pack(const pf_key_form *form, const uint64_t *rests, const uint32_t *ordinals, size_t n,
-                        uint8_t *block, uint32_t *places, pf_key_entry *entries) {
-    const size_t n_slots = (size_t)1 << form->t;
-    memset(places, 0, (n_slots + 1) * sizeof(uint32_t));
-    for (size_t i = 0; i < n; i++) places[(rests[i] >> form->r) + 1]++;
-    for (size_t i = 0; i < n_slots; i++) places[i + 1] += places[i];
-    for (size_t i = 0; i < n; i++) {
-        pf_key_entry *entry = entries + places[rests[i] >> form->r]++;
-        entry->rest = rests[i];
-        entry->ordinal = ordinals[i];
-    }
-    uint64_t bit = PF_SUM_BITS;
-    for (size_t slot = 0, first = 0; slot < n_slots; slot++) {
-        const size_t end = places[slot], count = end - first;
-        if (count > PF_FEW)
-            qsort(entries + first, count, sizeof(pf_key_entry), pf_key_compare);
-        else
-            pf_key_sort_few(entries + first, count);
-        for (size_t left = count; left > 0;) {
-            const int some = left < 32 ? (int)left : 32;
-            pf_put_bits(block, bit, pf_low_bits(some), some);
-            bit += (uint64_t)some;
-            left -= (size_t)some;
-        }
-        bit++;
-        first = end;
-    }
-    for (size_t i = 0; i < n; i++, bit += (uint64_t)form->r)
-        pf_put_bits(block, bit, entries[i].rest & pf_low_bits(form->r), form->r);
-    for (size_t i = 0; i < n; i++, bit += (uint64_t)form->o) pf_put_bits(block, bit, entries[i].ordinal, form->o);
-}
 
 /* What the checksum of a block is combined with: its segment, its number and that of its entries. */
 PF_BODY uint32_t pf_key_seed(const pf_key_form *form, uint64_t number, uint64_t n) {

@@ -1,32 +1,21 @@
-"""Blocks of a key index: hashes of keys, entries written and read; see `blocks.h` for their layout.
+"""Blocks of a key index: hashes of keys, and entries read; see `blocks.h` for their layout.
 
 A form is the number of bits of a block's number, a slot, a remainder and an ordinal, and the seal of the segment:
-(b, t, r, o, seal). Arrays of hashes have
-64 bits, those of ordinals and of the entries before each block 32.
+(b, t, r, o, seal). Arrays of hashes have 64 bits, those of ordinals and of the entries before each block 32.
 """
 
 from cpython.bytearray cimport PyByteArray_AsString
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 
-from puffin_fast._kernels.bytes cimport load32, load64, store32
+from puffin_fast._kernels.bytes cimport load32, load64
 from puffin_fast._kernels.roaring.frames cimport crc32
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "key_index/blocks.h" nogil:
     enum:
         PF_KEY_DAMAGED
-        PF_READ_AHEAD
-    ctypedef struct pf_key_form:
-        int b
-        int t
-        int r
-        int o
-        uint32_t seal
-    ctypedef struct pf_key_entry:
-        uint64_t rest
-        uint32_t ordinal
     ctypedef struct pf_key_hits:
         uint32_t* keys
         uint32_t* ordinals
@@ -43,14 +32,6 @@ cdef extern from "key_index/blocks.h" nogil:
     void pf_key_hash_words(uint64_t* words, size_t n)
     void pf_key_join(uint64_t* hashes, const uint8_t* more, size_t n)
     int pf_key_hash_strings(const pf_strings* source, size_t n, uint64_t* out)
-    uint64_t pf_key_start(const pf_key_form* form, uint64_t i, uint64_t n)
-    uint64_t pf_key_block(uint64_t hash, int shift)
-    void pf_key_count(const uint8_t* hashes, size_t n, int shift, uint32_t* counts, size_t n_blocks)
-    void pf_key_scatter(const uint8_t* hashes, const uint8_t* ordinals, size_t n, int shift, uint64_t* next,
-                        uint64_t* rests, uint32_t* to)
-    void pf_key_pack(const pf_key_form* form, const uint64_t* rests, const uint32_t* ordinals, size_t n,
-                     uint8_t* block, uint32_t* places, pf_key_entry* entries)
-    uint32_t pf_key_seed(const pf_key_form* form, uint64_t number, uint64_t n)
     int pf_key_find(const pf_key_form* form, const uint8_t* block, size_t size, uint64_t n, uint64_t rest,
                     uint32_t key, uint64_t n_rows, pf_key_hits* hits)
     int pf_key_unpack(const pf_key_form* form, const uint8_t* block, size_t size, uint64_t n, uint64_t number,
@@ -136,69 +117,6 @@ def hash_strings(data, offsets, size_t first, out):
     with nogil:
         status = pf_key_hash_strings(&source, n, at)
     return status == 0
-
-
-def pack(hashes, ordinals, form):
-    """Sorts entries and writes them as blocks.
-
-    Args:
-        hashes: words of b + t + r bits.
-        ordinals: of o bits, of 4 bytes.
-        form: (b, t, r, o, seal).
-
-    Returns:
-        The number of entries before each block and after the last, of 4 bytes; and the blocks.
-    """
-    cdef pf_key_form bits = form_of(form)
-    cdef Buffer source = buffer_of(hashes), rows = buffer_of(ordinals)
-    cdef size_t n = source.size // 8, n_blocks = <size_t>1 << bits.b, i, first, count, most = 0
-    cdef int shift = bits.t + bits.r, p = bits.b + shift
-    cdef uint64_t start, size
-    cdef uint32_t total = 0
-    if source.size % 8 or rows.size != 4 * n or n > 0xFFFFFFFF:
-        raise ValueError(f"entries: expected fewer than 2^32 hashes and as many ordinals, found {source.size} and {rows.size} bytes")
-    for i in range(n):
-        if (p < 64 and load64(source.data + 8 * i) >> p) or (<uint64_t>load32(rows.data + 4 * i)) >> bits.o:
-            raise ValueError(f"entries: expected hashes of {p} and ordinals of {bits.o} bits, found others")
-    cdef bytearray directory = bytearray(4 * (n_blocks + 1))
-    cdef uint32_t* before = <uint32_t*>PyByteArray_AsString(directory)
-    with nogil:
-        pf_key_count(source.data, n, shift, before, n_blocks)
-        for i in range(n_blocks):
-            most = max(most, before[i + 1] - before[i])
-        size = pf_key_start(&bits, n_blocks, n)
-    cdef bytearray blocks = bytearray(size + PF_READ_AHEAD)
-    cdef uint8_t* out = <uint8_t*>PyByteArray_AsString(blocks)
-    cdef uint64_t* next = <uint64_t*>malloc(8 * n_blocks)
-    cdef uint64_t* rests = <uint64_t*>malloc(8 * (n + 1))
-    cdef uint32_t* to = <uint32_t*>malloc(4 * (n + 1))
-    cdef uint32_t* places = <uint32_t*>malloc(4 * ((<size_t>1 << bits.t) + 1))
-    cdef pf_key_entry* entries = <pf_key_entry*>malloc(sizeof(pf_key_entry) * (most + 1))
-    try:
-        if next == NULL or rests == NULL or to == NULL or places == NULL or entries == NULL:
-            raise MemoryError("blocks of a key index")
-        with nogil:
-            for i in range(n_blocks):
-                next[i] = before[i]
-            pf_key_scatter(source.data, rows.data, n, shift, next, rests, to)
-            for i in range(n_blocks):
-                first, count = before[i], before[i + 1] - before[i]
-                start = pf_key_start(&bits, i, first)
-                pf_key_pack(&bits, rests + first, to + first, count, out + start, places, entries)
-        for i in range(n_blocks):
-            start, size = pf_key_start(&bits, i, before[i]), pf_key_start(&bits, i + 1, before[i + 1])
-            total = 0
-            if not crc32(out + start + SUM_BYTES, size - start - SUM_BYTES, &total):
-                raise MemoryError("the checksum of a block")
-            store32(out + start, total ^ pf_key_seed(&bits, i, before[i + 1] - before[i]))
-    finally:
-        free(next)
-        free(rests)
-        free(to)
-        free(places)
-        free(entries)
-    del blocks[len(blocks) - PF_READ_AHEAD:]
-    return bytes(directory), blocks
 
 
 def block_starts(before, size_t first, form):
@@ -314,12 +232,12 @@ def check(data, uint64_t base, before, size_t first, size_t last, form):
     return wrong
 
 
-def unpack(data, before, form, uint64_t n_rows, hashes, ordinals):
-    """Writes all entries, in the order of their hashes.
+def unpack(data, uint64_t base, before, size_t first, size_t last, form, uint64_t n_rows, hashes, ordinals):
+    """Writes the entries of consecutive blocks, in the order of their hashes.
 
     Args:
-        data: all blocks.
-        before, form, n_rows: as `find`.
+        data, base, before, form, n_rows: as `find`.
+        first, last: as `check`.
         hashes, ordinals: words of 8 and of 4 bytes, one for each entry.
 
     Returns:
@@ -328,25 +246,25 @@ def unpack(data, before, form, uint64_t n_rows, hashes, ordinals):
     cdef pf_key_form bits = form_of(form)
     cdef Buffer source = buffer_of(data), directory = buffer_of(before)
     cdef Buffer words = writable(hashes), rows = writable(ordinals)
-    cdef size_t n_blocks = <size_t>1 << bits.b, number, size = 0, count = 0, first = 0
+    cdef size_t n_blocks = <size_t>1 << bits.b, number, size = 0, count = 0, at = 0
     cdef uint64_t* to = words_of(words)
     cdef const uint8_t* block = NULL
     cdef int status = 0
     cdef Py_ssize_t wrong = -1
-    if directory.size != 4 * (n_blocks + 1) or <size_t>rows.data % 4:
+    if directory.size != 4 * (n_blocks + 1) or last > n_blocks or <size_t>rows.data % 4:
         raise ValueError(f"before: expected {n_blocks + 1} numbers, found {directory.size} bytes")
     with nogil:
-        for number in range(n_blocks):
-            status = check_block(&bits, source, 0, directory.data, number, &block, &size, &count)
-            if status == 0 and (first + count > words.size // 8 or first + count > rows.size // 4):
+        for number in range(first, last):
+            status = check_block(&bits, source, base, directory.data, number, &block, &size, &count)
+            if status == 0 and (at + count > words.size // 8 or at + count > rows.size // 4):
                 status = PF_KEY_DAMAGED
             if status == 0:
-                status = pf_key_unpack(&bits, block, size, count, number, n_rows, to + first,
-                                       <uint32_t*>rows.data + first)
+                status = pf_key_unpack(&bits, block, size, count, number, n_rows, to + at,
+                                       <uint32_t*>rows.data + at)
             if status != 0:
                 wrong = number
                 break
-            first += count
+            at += count
     return wrong
 
 

@@ -7,8 +7,7 @@
 #ifndef PF_BLOOM_H
 #define PF_BLOOM_H
 
-#include <string.h>
-
+#include "integers.h"
 #include "page_header.h"
 
 enum { PF_BLOCK_BYTES = 32, PF_BLOCK_WORDS = 8 };
@@ -19,22 +18,8 @@ enum { PF_BLOCK_BYTES = 32, PF_BLOCK_WORDS = 8 };
 #define PF_XX4 0x85EBCA77C2B2AE63ull
 #define PF_XX5 0x27D4EB2F165667C5ull
 
-static inline uint64_t pf_rotated(uint64_t x, int n) { return x << n | x >> (64 - n); }
-
-static inline uint64_t pf_word64(const uint8_t *at) {
-    uint64_t word;
-    memcpy(&word, at, sizeof(word));
-    return word;
-}
-
-static inline uint32_t pf_word32(const uint8_t *at) {
-    uint32_t word;
-    memcpy(&word, at, sizeof(word));
-    return word;
-}
-
 static inline uint64_t pf_xx_round(uint64_t lane, uint64_t word) {
-    return pf_rotated(lane + word * PF_XX2, 31) * PF_XX1;
+    return pf_rotl64(lane + word * PF_XX2, 31) * PF_XX1;
 }
 
 static uint64_t pf_xxh64(const uint8_t *data, size_t size) {
@@ -43,18 +28,18 @@ static uint64_t pf_xxh64(const uint8_t *data, size_t size) {
     if (size >= 32) {
         uint64_t lanes[4] = {PF_XX1 + PF_XX2, PF_XX2, 0, 0 - PF_XX1};
         for (; end - data >= 32; data += 32)
-            for (int i = 0; i < 4; i++) lanes[i] = pf_xx_round(lanes[i], pf_word64(data + 8 * i));
-        hash = pf_rotated(lanes[0], 1) + pf_rotated(lanes[1], 7) + pf_rotated(lanes[2], 12) + pf_rotated(lanes[3], 18);
+            for (int i = 0; i < 4; i++) lanes[i] = pf_xx_round(lanes[i], pf_get64(data + 8 * i));
+        hash = pf_rotl64(lanes[0], 1) + pf_rotl64(lanes[1], 7) + pf_rotl64(lanes[2], 12) + pf_rotl64(lanes[3], 18);
         for (int i = 0; i < 4; i++) hash = (hash ^ pf_xx_round(0, lanes[i])) * PF_XX1 + PF_XX4;
     }
     hash += size;
     for (; end - data >= 8; data += 8)
-        hash = pf_rotated(hash ^ pf_xx_round(0, pf_word64(data)), 27) * PF_XX1 + PF_XX4;
+        hash = pf_rotl64(hash ^ pf_xx_round(0, pf_get64(data)), 27) * PF_XX1 + PF_XX4;
     if (end - data >= 4) {
-        hash = pf_rotated(hash ^ pf_word32(data) * PF_XX1, 23) * PF_XX2 + PF_XX3;
+        hash = pf_rotl64(hash ^ pf_get32(data) * PF_XX1, 23) * PF_XX2 + PF_XX3;
         data += 4;
     }
-    for (; data < end; data++) hash = pf_rotated(hash ^ *data * PF_XX5, 11) * PF_XX1;
+    for (; data < end; data++) hash = pf_rotl64(hash ^ *data * PF_XX5, 11) * PF_XX1;
     hash = (hash ^ hash >> 33) * PF_XX2;
     hash = (hash ^ hash >> 29) * PF_XX3;
     return hash ^ hash >> 32;
@@ -67,7 +52,7 @@ static inline int pf_bloom_has(const uint8_t *block, uint64_t hash) {
     static const uint32_t salts[PF_BLOCK_WORDS] = {0x47b6137b, 0x44974d91, 0x8824ad5b, 0xa2b7289d,
                                                    0x705495c7, 0x2df1424b, 0x9efc4947, 0x5c6bfb31};
     uint32_t has = 1;
-    for (int i = 0; i < PF_BLOCK_WORDS; i++) has &= pf_word32(block + 4 * i) >> ((uint32_t)hash * salts[i] >> 27);
+    for (int i = 0; i < PF_BLOCK_WORDS; i++) has &= pf_get32(block + 4 * i) >> ((uint32_t)hash * salts[i] >> 27);
     return (int)has;
 }
 

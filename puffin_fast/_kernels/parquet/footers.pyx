@@ -49,15 +49,15 @@ def read_groups(data, leaves):
 
     Args:
         data: as for `find_groups`.
-        leaves: physical type, maximum repetition and definition level, and bytes of a value (0: any number) of each leaf,
-            as int32.
+        leaves: physical type, maximum repetition and definition level, and bytes of a value (0: any number) of each
+            leaf, as int32.
 
     Returns:
         0, or a negative number: `CONTRADICTION`, `ENCRYPTED`, or another one if the bytes are not a footer; number of
         rows; number of row groups; and for each row group, as int64, its number of rows and, for each leaf,
         `CHUNK_WORDS` words of its column chunk: codec, bits of the encodings, number of values, bytes without
-        compression, bytes, offset of the first data page, offset of the dictionary page, offset and bytes of the Bloom filter; -1 for
-        absent ones.
+        compression, bytes, offset of the first data page, offset of the dictionary page, offset and bytes of the Bloom
+        filter; -1 for absent ones.
     """
     cdef Buffer source = buffer_of(data)
     cdef Buffer words = buffer_of(leaves)

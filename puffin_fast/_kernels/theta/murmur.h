@@ -22,8 +22,6 @@ enum { PF_LANES = 8, PF_BLOCK = 16 };
 
 /* ---- one value ---------------------------------------------------------------------------------------------- */
 
-PF_BODY uint64_t pf_rotl64(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
-
 PF_BODY uint64_t pf_mix_k1(uint64_t k1) { return pf_rotl64(k1 * PF_MURMUR_C1, 31) * PF_MURMUR_C2; }
 PF_BODY uint64_t pf_mix_k2(uint64_t k2) { return pf_rotl64(k2 * PF_MURMUR_C2, 33) * PF_MURMUR_C1; }
 

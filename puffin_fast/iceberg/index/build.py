@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 KEY_INDEXES = "puffin-fast.key-indexes"
 """Property of a table: the key columns of its indexes, separated by commas; several indexes by semicolons."""
 
-ROW_BYTES = 32
+ROW_BYTES = 24
 """Bytes of memory for a row while a segment is built or merged."""
 
 MOST_ROWS = 1 << 28

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 TASK_MEMORY = 512 << 20
-"""Default memory of a task, in bytes: 16 million rows."""
+"""Default memory of a task, in bytes: 22 million rows."""
 
 
 def index_keys(
@@ -48,7 +48,7 @@ def index_keys(
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
             session's catalogs.
         join_cols, branch, incremental, dry_run: as in `puffin_fast.iceberg.index_keys`.
-        task_memory: bytes of memory of a task, 32 for each row; a larger data file has a task of its own.
+        task_memory: bytes of memory of a task, 24 for each row; a larger data file has a task of its own.
 
     Returns:
         The same result as `puffin_fast.iceberg.index_keys`.

@@ -28,7 +28,7 @@ from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index import lookup, stored
 from puffin_fast.iceberg.plan.files import resolve
-from puffin_fast.key_index import segment
+from puffin_fast.key_index import making
 from tests.iceberg.conftest import local, rows_of_duckdb
 from tests.iceberg.maintenance.test_convert import delete_by_file
 from tests.rows.deletes.test_equality import delete_equal
@@ -598,8 +598,8 @@ def test_every_snapshot_reads_as_the_list_was(
     racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(lookup, "ROWS_PER_CANDIDATE", 0)  # candidates narrow small data files, too
-    monkeypatch.setattr(segment, "REMAINDER_BITS", 1)  # hashes of keys collide
-    monkeypatch.setattr(segment, "_LEAST_HASH_BITS", 0)
+    monkeypatch.setattr(making, "REMAINDER_BITS", 1)  # hashes of keys collide
+    monkeypatch.setattr(making, "_LEAST_HASH_BITS", 0)
     machine = Machine(racing, seed)
     try:
         for _ in range(EACH):

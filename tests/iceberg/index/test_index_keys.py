@@ -23,7 +23,7 @@ from puffin_fast import errors, iceberg, key_index
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index import build, lookup
 from puffin_fast.iceberg.index.stored import NAME_END
-from puffin_fast.key_index import segment as segments
+from puffin_fast.key_index import making
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from puffin_fast.rows.files.reader import DataFiles
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
@@ -426,8 +426,8 @@ def test_a_segment_of_files_of_another_size_or_row_count_is_not_used(racing: Rac
 def test_forced_collisions_delete_no_other_row(
     racing: RacingCatalog, looked_up: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "REMAINDER_BITS", 1)
-    monkeypatch.setattr(segments, "_LEAST_HASH_BITS", 0)
+    monkeypatch.setattr(making, "REMAINDER_BITS", 1)
+    monkeypatch.setattr(making, "_LEAST_HASH_BITS", 0)
     table, plain = make(racing), make(racing, "n.plain")
     iceberg.index_keys(table, "s")
     keys = pa.table({"s": [f"name {i}" for i in range(0, 300, 3)]})

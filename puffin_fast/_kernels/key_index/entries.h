@@ -1,0 +1,206 @@
+/* Entries of a key index are sorted and written as blocks; see blocks.h for their layout.
+ *
+ * Entries are divided into partitions of some blocks, by the upper bits of their hashes. Then each partition is sorted
+ * while it is in the cache, and its blocks are written. An entry of a partition has 8 bytes if the rest of its hash and
+ * its ordinal fit there, the ordinal in the lower bits; else 12, one after the other. `wide` says which. */
+#ifndef PF_KEY_ENTRIES_H
+#define PF_KEY_ENTRIES_H
+
+#include "blocks.h"
+#include "memory.h"
+
+enum { PF_FEW = 32, PF_WRITTEN_AHEAD = 8, PF_MOST_BITS = 56 };
+
+typedef struct {
+    pf_key_form form;
+    uint64_t first;   /* the least hash */
+    uint64_t n_blocks;
+    int shift;        /* of a hash, for the number of its partition */
+    int wide;
+    size_t n_partitions, n;
+    size_t *starts;   /* of the partitions, and the end of the last */
+    size_t *next;     /* where the next entry of each is put */
+    uint8_t *data;
+} pf_key_entries;
+
+PF_BODY size_t pf_key_entry_size(int wide) { return wide ? 12 : 8; }
+
+PF_BODY uint64_t pf_key_rest(const uint8_t *data, size_t i, int o, int wide) {
+    return wide ? pf_get64(data + 12 * i) : pf_get64(data + 8 * i) >> o;
+}
+
+PF_BODY uint32_t pf_key_ordinal(const uint8_t *data, size_t i, int o, int wide) {
+    return wide ? pf_get32(data + 12 * i + 8) : (uint32_t)(pf_get64(data + 8 * i) & pf_low_bits(o));
+}
+
+/* ---- dividing ----------------------------------------------------------------------------------------------- */
+
+/* Whether all hashes are of the blocks; counts those of each partition. */
+static int pf_key_count(const pf_key_entries *to, const uint8_t *hashes, size_t n, size_t *counts) {
+    const int bits = to->form.t + to->form.r;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t rest = pf_get64(hashes + 8 * i) - to->first;
+        if (pf_key_block(rest, bits) >= to->n_blocks) return 0;
+        counts[pf_key_block(rest, to->shift)]++;
+    }
+    return 1;
+}
+
+/* Adds entries; the ordinals are `base` and those after it, or `base` more than those given. Returns how many were
+ * added: fewer than given if a partition is full, or an ordinal has too many bits. */
+PF_BODY size_t pf_key_add_body(const pf_key_entries *to, const uint8_t *hashes, const uint8_t *ordinals, uint64_t base,
+                               size_t n, int wide) {
+    const uint64_t mask = pf_low_bits(to->shift);
+    const int o = to->form.o;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t rest = pf_get64(hashes + 8 * i) - to->first, partition = pf_key_block(rest, to->shift);
+        const uint64_t ordinal = base + (ordinals == NULL ? i : pf_get32(ordinals + 4 * i));
+        if (partition >= to->n_partitions || to->next[partition] == to->starts[partition + 1] || ordinal >> o) return i;
+        uint8_t *place = to->data + pf_key_entry_size(wide) * to->next[partition]++;
+        if (wide) {
+            pf_put64(place, rest & mask);
+            pf_put32(place + 8, (uint32_t)ordinal);
+        } else {
+            pf_put64(place, (rest & mask) << o | ordinal);
+        }
+    }
+    return n;
+}
+
+static size_t pf_key_add(const pf_key_entries *to, const uint8_t *hashes, const uint8_t *ordinals, uint64_t base,
+                         size_t n) {
+    return to->wide ? pf_key_add_body(to, hashes, ordinals, base, n, 1)
+                    : pf_key_add_body(to, hashes, ordinals, base, n, 0);
+}
+
+/* ---- sorting ------------------------------------------------------------------------------------------------ */
+
+static int pf_key_compare_narrow(const void *a, const void *b) {
+    const uint64_t x = pf_get64(a), y = pf_get64(b);
+    return (x > y) - (x < y);
+}
+
+static int pf_key_compare_wide(const void *a, const void *b) {
+    const uint64_t x = pf_get64(a), y = pf_get64(b);
+    if (x != y) return x < y ? -1 : 1;
+    const uint32_t i = pf_get32((const uint8_t *)a + 8), j = pf_get32((const uint8_t *)b + 8);
+    return (i > j) - (i < j);
+}
+
+PF_BODY int pf_key_compare(const void *a, const void *b, int wide) {
+    return wide ? pf_key_compare_wide(a, b) : pf_key_compare_narrow(a, b);
+}
+
+/* Sorts the entries of a slot. Those of one key usually come in the order of their rows. */
+PF_BODY void pf_key_sort_slot(uint8_t *data, size_t n, int wide) {
+    const size_t size = pf_key_entry_size(wide);
+    if (n > PF_FEW) {
+        size_t i = 1;
+        while (i < n && pf_key_compare(data + size * (i - 1), data + size * i, wide) <= 0) i++;
+        if (i < n) qsort(data, n, size, wide ? pf_key_compare_wide : pf_key_compare_narrow);
+        return;
+    }
+    for (size_t i = 1; i < n; i++) {
+        uint8_t entry[12];
+        size_t j = i;
+        memcpy(entry, data + size * i, size);
+        for (; j > 0 && pf_key_compare(data + size * (j - 1), entry, wide) > 0; j--)
+            memcpy(data + size * j, data + size * (j - 1), size);
+        memcpy(data + size * j, entry, size);
+    }
+}
+
+PF_BODY void pf_key_sort_as(const pf_key_form *form, const uint8_t *from, size_t n, size_t n_slots, uint32_t *ends,
+                            uint8_t *to, int wide) {
+    const size_t size = pf_key_entry_size(wide);
+    memset(ends, 0, (n_slots + 1) * sizeof(uint32_t));
+    for (size_t i = 0; i < n; i++) ends[pf_key_block(pf_key_rest(from, i, form->o, wide), form->r) + 1]++;
+    for (size_t i = 0; i < n_slots; i++) ends[i + 1] += ends[i];
+    for (size_t i = 0; i < n; i++) {
+        const size_t place = ends[pf_key_block(pf_key_rest(from, i, form->o, wide), form->r)]++;
+        memcpy(to + size * place, from + size * i, size);
+    }
+    for (size_t slot = 0, first = 0; slot < n_slots; slot++) {
+        const size_t end = ends[slot];
+        if (end - first > 1) pf_key_sort_slot(to + size * first, end - first, wide);
+        first = end;
+    }
+}
+
+PF_BODY void pf_key_sort_body(const pf_key_entries *all, const uint8_t *from, size_t n, size_t n_slots, uint32_t *ends,
+                              uint8_t *to) {
+    if (all->wide)
+        pf_key_sort_as(&all->form, from, n, n_slots, ends, to, 1);
+    else
+        pf_key_sort_as(&all->form, from, n, n_slots, ends, to, 0);
+}
+
+/* Sorts a partition. `ends` becomes the end of each slot; it has space for one number more. */
+PF_LEVELS(void, pf_key_sort,
+          (const pf_key_entries *all, const uint8_t *from, size_t n, size_t n_slots, uint32_t *ends, uint8_t *to),
+          (all, from, n, n_slots, ends, to))
+
+/* ---- writing ------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    uint8_t *at;
+    uint64_t word; /* bits that are not yet in a whole byte */
+    int n;
+} pf_bit_writer;
+
+/* Writes at most 56 bits; up to 8 bytes after them are written, too. */
+PF_BODY void pf_write_bits(pf_bit_writer *to, uint64_t value, int n) {
+    to->word |= value << to->n;
+    to->n += n;
+    pf_put64(to->at, to->word);
+    to->at += to->n >> 3;
+    to->word >>= to->n & 56;
+    to->n &= 7;
+}
+
+PF_BODY void pf_key_write_as(const pf_key_form *form, const uint8_t *data, size_t n, const uint32_t *ends, size_t first,
+                             uint8_t *block, size_t size, int wide) {
+    const int r = form->r, o = form->o, low = r < PF_MOST_BITS ? r : 32;
+    pf_bit_writer to = {block + PF_SUM_BITS / 8, 0, 0};
+    size_t i = 0;
+    for (size_t slot = 0; slot < (size_t)1 << form->t; slot++) {
+        size_t count = ends[slot] - first;
+        first = ends[slot];
+        for (; count >= PF_MOST_BITS; count -= PF_MOST_BITS)
+            pf_write_bits(&to, pf_low_bits(PF_MOST_BITS), PF_MOST_BITS);
+        pf_write_bits(&to, pf_low_bits((int)count), (int)count + 1);
+    }
+    for (i = 0; i < n; i++) {
+        const uint64_t rest = pf_key_rest(data, i, o, wide);
+        pf_write_bits(&to, rest & pf_low_bits(low), low);
+        if (low < r) pf_write_bits(&to, rest >> low & pf_low_bits(r - low), r - low);
+    }
+    i = 0;
+    if (2 * o <= PF_MOST_BITS)
+        for (; i + 1 < n; i += 2) {
+            const uint64_t next = pf_key_ordinal(data, i + 1, o, wide);
+            pf_write_bits(&to, pf_key_ordinal(data, i, o, wide) | next << o, 2 * o);
+        }
+    for (; i < n; i++) pf_write_bits(&to, pf_key_ordinal(data, i, o, wide), o);
+    if (to.n > 0) *to.at++ = (uint8_t)to.word;
+    memset(to.at, 0, size - (size_t)(to.at - block));
+}
+
+PF_BODY void pf_key_write_body(const pf_key_entries *all, const uint8_t *data, size_t n, const uint32_t *ends,
+                               size_t first, uint8_t *block, size_t size) {
+    if (all->wide)
+        pf_key_write_as(&all->form, data, n, ends, first, block, size, 1);
+    else
+        pf_key_write_as(&all->form, data, n, ends, first, block, size, 0);
+}
+
+/* Writes the bits of a block after its checksum.
+ *
+ * data, n: the entries of the block, sorted.
+ * ends: of its slots, counted from some entry on; `first` is the first of the block, counted likewise. */
+PF_LEVELS(void, pf_key_write,
+          (const pf_key_entries *all, const uint8_t *data, size_t n, const uint32_t *ends, size_t first, uint8_t *block,
+           size_t size),
+          (all, data, n, ends, first, block, size))
+
+#endif
