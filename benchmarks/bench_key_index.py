@@ -58,7 +58,7 @@ class Tables:
         from puffin_fast import iceberg
 
         folder.mkdir(parents=True, exist_ok=True)
-        catalog = SqlCatalog(
+        self.catalog = catalog = SqlCatalog(
             "bench", uri=f"sqlite:///{folder}/keys.db", warehouse=f"file://{folder}/warehouse"
         )
         catalog.create_namespace_if_not_exists("keys")
@@ -152,12 +152,60 @@ def row_job(tables: Tables) -> Contenders:
     where = f"id = {tables.keys[5]}"
 
     def read(table: Any) -> int:
-        return iceberg.scan(table, where, threads=1).to_arrow().num_rows
+        return int(iceberg.scan(table, where, threads=1).to_arrow().num_rows)
 
     return {
         OURS: checked(lambda: read(tables.indexed), 1),
         WITHOUT: checked(lambda: read(tables.plain), 1),
     }
+
+
+def convert_job(n: int, tables: Tables) -> Contenders:
+    """Converts an equality-delete file with keys to deletion vectors, on copies of the tables' metadata. A dry run."""
+    from puffin_fast import iceberg
+
+    found = {}
+    for contender, original in ((OURS, tables.indexed), (WITHOUT, tables.plain)):
+        name = ("keys", f"{original.name()[-1]}_equal")
+        if tables.catalog.table_exists(name):
+            tables.catalog.drop_table(name)
+        table = tables.catalog.register_table(name, original.metadata_location)
+        delete_equal(table, tables.some(n, "id"))
+        found[contender] = table
+
+    def converted(table: Any) -> int:
+        return int(iceberg.convert_equality_deletes(table, threads=1, dry_run=True).rows_deleted)
+
+    return {name: checked(partial(converted, table), n) for name, table in found.items()}
+
+
+def delete_equal(table: Any, keys: pa.Array) -> None:
+    """Commits an equality-delete file, as Flink writes it, with the keys of the column `id`."""
+    import pyarrow.parquet as pq
+
+    from puffin_fast.iceberg.commit.changes import Changes
+    from puffin_fast.iceberg.commit.protocol import commit
+    from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES, ManifestEntry
+
+    field_id = table.schema().find_field("id").field_id
+    path = table.location_provider().new_data_location(f"equal-{time.time_ns()}.parquet")
+    schema = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": str(field_id)})])
+    pq.write_table(pa.table([keys], schema=schema), path.removeprefix("file://"), store_schema=False)
+    entry = ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=EQUALITY_DELETES,
+        file_path=path,
+        file_format="PARQUET",
+        spec_id=0,
+        partition=(),
+        record_count=len(keys),
+        file_size_in_bytes=len(table.io.new_input(path)),
+        equality_ids=[field_id],
+    )
+    commit(table, Changes(added=(entry,)), base=table.current_snapshot())
 
 
 JOBS: dict[str, tuple[Callable[[Tables], Contenders], dict[str, float]]] = {
@@ -169,6 +217,7 @@ JOBS: dict[str, tuple[Callable[[Tables], Contenders], dict[str, float]]] = {
     "upsert of 1,000 integers": (partial(upsert_job, 1000), {WITHOUT: 5.0, DUCKDB: 10.0}),
     "upsert of 100,000 integers": (partial(upsert_job, 100_000), {DUCKDB: 3.0}),
     "the row of an integer": (row_job, {WITHOUT: 25.0}),
+    "equality deletes of 1,000 integers": (partial(convert_job, 1000), {WITHOUT: 8.0}),
 }
 """The jobs, with their targets at full size."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -143,7 +144,7 @@ def _bits_of(numbers: Iterable[npt.NDArray[np.int64]]) -> int:
 
 
 def _block_bits(n: int) -> int:
-    return max(0, min(MAX_BLOCK_BITS, round(np.log2(max(1, n))) - BLOCK_ENTRIES_BITS))
+    return max(0, min(MAX_BLOCK_BITS, round(math.log2(max(1, n))) - BLOCK_ENTRIES_BITS))
 
 
 def _least(n: int, slot_bits: int, remainder_bits: int | None) -> int:
@@ -293,8 +294,7 @@ def merge(
         stored_row_ids += [len(files) + number for number in moved.stored_row_ids]
         files += moved.files
         n_rows += sum(file.n_rows for file in moved.files)
-        kept, ordinals = moved.of(segment.nulls.to_numpy().astype(np.uint32))
-        nulls.append(ordinals if kept is None else ordinals[kept])
+        nulls.append(moved.of(segment.nulls.to_numpy().astype(np.uint32))[1].astype(np.int64) + moved.first)
     if n_rows > MAX_ROWS:
         raise InvalidInputError(f"segments: expected less than 2^32 rows, found {n_rows}")
     absent = PositionBitmap.from_positions(np.concatenate(nulls))
@@ -313,13 +313,13 @@ def merge(
             kept, rows = moved.of(ordinals)
             hashes >>= bits_less
             if kept is not None:
-                hashes, rows = hashes[kept], rows[kept]
+                hashes = hashes[kept]
             entries.count(hashes)
-            found.append((hashes, rows.astype(np.uint32)))
-        for hashes, rows in found:
-            entries.add(hashes, rows)
+            found.append((hashes, rows, moved.first))
+        for hashes, rows, first_row in found:
+            entries.add(hashes, rows, first_row)
         counts, packed = entries.pack(n_before)
-        n_before += sum(len(hashes) for hashes, _ in found)
+        n_before += sum(len(hashes) for hashes, _, _ in found)
         before += counts
         blocks.append(packed)
     return tables.segment(form, n, before, *blocks)
@@ -333,17 +333,18 @@ class _Moved:
     """The ordinals of a segment's rows in a merged one, where the rows of its kept files begin at `first`."""
 
     def __init__(self, segment: Segment, keep: Callable[[CoveredFile], bool], first: int) -> None:
-        self._segment, self._first = segment, first
+        self._segment, self.first = segment, first
         self._kept = np.array([keep(file) for file in segment.files], np.bool_)
         rows = np.where(self._kept, [file.n_rows for file in segment.files], 0).astype(np.int64)
-        self._firsts = first + np.cumsum(rows) - rows
+        self._firsts = np.cumsum(rows) - rows
         kept = np.flatnonzero(self._kept).tolist()
         self.files = [segment.files[number] for number in kept]
         self.stored_row_ids = [at for at, number in enumerate(kept) if number in segment.stored_row_ids]
 
-    def of(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.int64]]:
-        """Whether each row is in a kept file, and its new ordinal if it is; None: all are."""
+    def of(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.bool_] | None, Ordinals]:
+        """Whether each row is in a kept file (None: all are), and the new ordinals of these rows from `first` on."""
         if self._kept.all():
-            return None, ordinals.astype(np.int64) + self._first
+            return None, ordinals
         file, position = self._segment.places(ordinals)
-        return self._kept[file], self._firsts[file] + position
+        kept = self._kept[file]
+        return kept, (self._firsts[file] + position)[kept].astype(np.uint32)

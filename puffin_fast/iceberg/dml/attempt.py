@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from puffin_fast.iceberg.commit.request import Committed, Request, committed_bef
 from puffin_fast.iceberg.compat.table_properties import choice_property
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
-from puffin_fast.iceberg.index.lookup import narrowed
+from puffin_fast.iceberg.index.lookup import planned
 from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms
 from puffin_fast.iceberg.manifest.columns import FileColumns, Mask, Paths
 from puffin_fast.iceberg.plan.delete_index import FileTask
@@ -100,9 +101,15 @@ class IcebergAttempt(Attempt):
         return [ROW_ID.name] if self.metadata.format_version > 2 else []
 
     def plan(self, matcher: Matcher) -> Sequence[FileTask]:
-        tasks = self._tasks(matcher, metrics=True)
-        exact = isinstance(matcher, Keys)
-        return narrowed(self.io, self.metadata, self._base, matcher.equalities(), tasks, exact=exact)
+        plan, exact = partial(self._tasks, matcher, metrics=True), isinstance(matcher, Keys)
+        return planned(
+            self.io,
+            self.metadata,
+            self._base,
+            matcher.equalities(),
+            lambda select: plan(select=select),
+            exact=exact,
+        )
 
     def find(self, paths: Collection[str]) -> Callable[[str], Task | None]:
         every = RowFilter.bind(AlwaysTrue(), self.schema)

@@ -7,10 +7,10 @@ does. Data files that no segment covers, or whose segment cannot be read, are re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,17 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.statistics import StatisticsFile
 
+    from puffin_fast.iceberg.manifest.columns import FileColumns, Mask
     from puffin_fast.iceberg.plan.delete_index import FileTask
+
+Rows: TypeAlias = "Mapping[int, tuple[np.ndarray, np.ndarray | None]]"
+"""The positions of rows and their keys, by the number of their data file in a segment."""
+
+Select: TypeAlias = "Callable[[FileColumns], Mask]"
+"""Returns which data files are planned."""
+
+FEW_KEYS = 10_000
+"""So many keys are looked up before data files are planned: this takes less time than comparing them with bounds."""
 
 ROWS_PER_CANDIDATE = 16
 """A data file is read whole if it has fewer rows for each one that may match: their pages would all be read."""
@@ -55,8 +65,31 @@ def narrowed(
         exact: whether a row matches if, and only if, it has the values of one of these rows.
         notes: why a part of an index was not used is added to these.
     """
-    if snapshot is None or not tasks:
+    if not tasks:
         return tasks
+    return planned(io, metadata, snapshot, equalities, lambda _: tasks, exact=exact, notes=notes)
+
+
+def planned(
+    io: FileIO,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    equalities: Iterable[Mapping[int, pa.Array]],
+    plan: Callable[[Select | None], Sequence[FileTask]],
+    *,
+    exact: bool = False,
+    notes: list[str] | None = None,
+) -> Sequence[FileTask]:
+    """Plans the data files that may have one of the keys, with the rows that may have one.
+
+    Few keys are looked up before the plan is made, so that only data files with a row that may have one are planned.
+
+    Args:
+        plan: makes the plan; with a function, of the data files that it selects only.
+        io, metadata, snapshot, equalities, exact, notes: as for `narrowed`.
+    """
+    if snapshot is None:
+        return plan(None)
     files, given = list(indexed(metadata, snapshot)), None
     notes = [] if notes is None else notes
     for _, statistics in files:
@@ -68,8 +101,8 @@ def narrowed(
                 if (fields := _best(found, keys)) is not None:
                     columns = [plain(keys[field_id]) for field_id in fields]
                     whole = exact and len(fields) == len(keys)
-                    return _narrowed(found[fields], columns, tasks, whole, notes)
-    return tasks
+                    return _Lookup(found[fields], columns, whole, notes).run(plan)
+    return plan(None)
 
 
 def _best(
@@ -128,11 +161,11 @@ class KeyLookup:
                 fields = _best(found, ids)
                 if fields is None:
                     continue
-                usable, covering = _usable(found[fields], [kind_of(keys[id]) for id in fields], tasks)
+                usable = _usable(found[fields], [kind_of(keys[id]) for id in fields])
                 paths: dict[int, list[str | None]] = {
                     stored.blob.offset: [None] * len(stored.segment.files) for stored in usable
                 }
-                for task, place in zip(tasks, covering, strict=True):
+                for task, place in zip(tasks, _places(usable, tasks), strict=True):
                     if place is not None:
                         paths[place[0].blob.offset][place[1]] = task.data.file_path
                 covered = [path for known in paths.values() for path in known if path is not None]
@@ -163,48 +196,77 @@ class KeyLookup:
             ]
 
 
-def _narrowed(
-    segments: Sequence[StoredSegment],
-    columns: Sequence[pa.Array],
-    tasks: Sequence[FileTask],
-    exact: bool,
-    notes: list[str],
-) -> list[FileTask]:
-    usable, covering = _usable(segments, [kind_of(column.type) for column in columns], tasks)
-    found = {}
-    for stored in usable:
-        if any(place is not None and place[0] is stored for place in covering):
-            found[id(stored)] = _find(stored, columns, notes)
-    result: list[FileTask] = []
-    for task, place in zip(tasks, covering, strict=True):
-        rows = None if place is None else found[id(place[0])]
-        if place is None or rows is None:
-            result.append(task)
-            continue
-        if place[1] in rows:
-            positions, numbers = rows[place[1]]
-            segment = place[0].segment
-            match = exact and segment.exact
-            few = len(positions) * ROWS_PER_CANDIDATE <= task.data.record_count
-            if few or match:
-                candidates, keys = PositionBitmap.from_positions(positions), None
-                if match and numbers is not None and place[1] not in segment.stored_row_ids:
-                    keys = from_integers(numbers, columns[0].type)
-                task = replace(task, candidates=candidates, candidates_match=match, candidate_keys=keys)
-            result.append(task)
-    return result
+class _Lookup:
+    """Keys that are looked up in the segments of an open index."""
+
+    def __init__(
+        self, segments: Sequence[StoredSegment], columns: Sequence[pa.Array], exact: bool, notes: list[str]
+    ) -> None:
+        self._segments = _usable(segments, [kind_of(column.type) for column in columns])
+        self._columns, self._exact, self._notes = columns, exact, notes
+        self._found: dict[int, Rows | None] = {}
+
+    def run(self, plan: Callable[[Select | None], Sequence[FileTask]]) -> Sequence[FileTask]:
+        select = self._select if len(self._columns[0]) <= FEW_KEYS and self._segments else None
+        return self._narrowed(plan(select))
+
+    def _rows(self, stored: StoredSegment) -> Rows | None:
+        """The rows that a segment finds; it is read when they are first requested."""
+        if id(stored) not in self._found:
+            self._found[id(stored)] = _find(stored, self._columns, self._notes)
+        return self._found[id(stored)]
+
+    def _select(self, files: FileColumns) -> Mask:
+        """Marks the data files that have a row which may have a key, or that no segment covers."""
+        selected, numbers = np.ones(len(files), np.bool_), np.empty(len(files), np.int64)
+        for stored in self._segments:
+            rows, segment = self._rows(stored), stored.segment
+            if rows is None:
+                continue
+            segment.texts.find(*files.texts("file_path"), numbers)
+            at = np.flatnonzero(numbers >= 0)
+            sizes, counts = segment.sizes
+            same = sizes[numbers[at]] == files.integers("file_size_in_bytes").values[at]
+            same &= counts[numbers[at]] == files.integers("record_count").values[at]
+            has_rows = np.zeros(len(sizes), np.bool_)
+            has_rows[list(rows)] = True
+            selected[at[same & ~has_rows[numbers[at]]]] = False
+        return selected
+
+    def _narrowed(self, tasks: Sequence[FileTask]) -> list[FileTask]:
+        result: list[FileTask] = []
+        for task, place in zip(tasks, _places(self._segments, tasks), strict=True):
+            rows = None if place is None else self._rows(place[0])
+            if place is None or rows is None:
+                result.append(task)
+                continue
+            if place[1] in rows:
+                positions, numbers = rows[place[1]]
+                segment = place[0].segment
+                match = self._exact and segment.exact
+                few = len(positions) * ROWS_PER_CANDIDATE <= task.data.record_count
+                if few or match:
+                    candidates, keys = PositionBitmap.from_positions(positions), None
+                    if match and numbers is not None and place[1] not in segment.stored_row_ids:
+                        keys = from_integers(numbers, self._columns[0].type)
+                    task = replace(task, candidates=candidates, candidates_match=match, candidate_keys=keys)
+                result.append(task)
+        return result
 
 
-def _usable(
-    segments: Sequence[StoredSegment], kinds: Sequence[str], tasks: Sequence[FileTask]
-) -> tuple[list[StoredSegment], list[tuple[StoredSegment, int] | None]]:
-    """The segments that may have keys of some forms, and for each data file the one that covers it, with the file's
-    number there."""
-    usable = [stored for stored in segments if stored.segment.may_hold(kinds)]
+def _usable(segments: Sequence[StoredSegment], kinds: Sequence[str]) -> list[StoredSegment]:
+    """The segments that may have keys of some forms."""
+    return [stored for stored in segments if stored.segment.may_hold(kinds)]
+
+
+def _places(
+    segments: Sequence[StoredSegment], tasks: Sequence[FileTask]
+) -> list[tuple[StoredSegment, int] | None]:
+    """For each data file the segment that covers it, with the file's number there."""
     places: dict[str, tuple[StoredSegment, int]] = {}
-    for stored in reversed(usable):
+    for stored in reversed(segments):
         places |= {path: (stored, number) for path, number in stored.segment.numbers.items()}
-    return usable, [_covering(places, task) for task in tasks]
+    return [_covering(places, task) for task in tasks]
 
 
 def _covering(
@@ -220,9 +282,7 @@ def _covering(
     return place if same else None
 
 
-def _find(
-    stored: StoredSegment, columns: Sequence[pa.Array], notes: list[str]
-) -> Mapping[int, tuple[np.ndarray, np.ndarray | None]] | None:
+def _find(stored: StoredSegment, columns: Sequence[pa.Array], notes: list[str]) -> Rows | None:
     """The positions that may have a key, and their keys, by the number of their data file; None if the segment cannot
     be read."""
     try:

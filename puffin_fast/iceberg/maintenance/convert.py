@@ -239,6 +239,7 @@ class EqualityConverter:
         self._equality = EqualityDeletes(io, metadata)
         self._files = DataFiles(io, metadata, metadata.schema())
         self._candidates: dict[str, PositionBitmap] = {}
+        self._inexact: set[str] = set()
 
     def look_up(self, snapshot: Snapshot | None, files: Sequence[FileDeletes]) -> None:
         """Looks up the deleted keys in the table's key indexes, so that only rows that may have one are read.
@@ -264,13 +265,15 @@ class EqualityConverter:
         found = {task.data.file_path: PositionBitmap() for task in tasks}
         for rows in keys:
             whole = {field_id: column.combine_chunks() for field_id, column in rows.items()}
-            left = narrowed(self._io, self._metadata, snapshot, [whole], tasks)
+            left = narrowed(self._io, self._metadata, snapshot, [whole], tasks, exact=True)
             for task in left:
                 path = task.data.file_path
                 if task.candidates is None:
                     found.pop(path, None)
                 elif path in found:
                     found[path] |= task.candidates
+                    if not task.candidates_match:
+                        self._inexact.add(path)
         return found
 
     def narrowed(self, files: Iterable[FileDeletes]) -> Iterator[tuple[FileDeletes, PositionBitmap | None]]:
@@ -282,7 +285,10 @@ class EqualityConverter:
 
     def __call__(self, file: FileDeletes) -> NewDeletes:
         """Returns the deletes of a data file."""
-        return self.deletes(file, self._candidates.get(file.data.file_path))
+        candidates = self._candidates.get(file.data.file_path)
+        if candidates is not None and file.data.file_path not in self._inexact:
+            return NewDeletes.merge(file.task, candidates, self._current)
+        return self.deletes(file, candidates)
 
     def deletes(self, file: FileDeletes, candidates: PositionBitmap | None) -> NewDeletes:
         """Returns the deletes of a data file.

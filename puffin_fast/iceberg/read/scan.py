@@ -17,7 +17,7 @@ from puffin_fast._run.keywords import named_methods
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.compat.path_table import as_table
-from puffin_fast.iceberg.index.lookup import narrowed
+from puffin_fast.iceberg.index.lookup import planned
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
 from puffin_fast.iceberg.read.row_scan import TableScan
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
+    from puffin_fast.iceberg.index.lookup import Select
     from puffin_fast.iceberg.manifest import ManifestFile
 
 
@@ -105,23 +106,33 @@ class Scan(TableScan):
     @cached_property
     def plan(self) -> Plan:
         """The data files to read, each with its deletes; planned on first access."""
-        plan = plan_snapshot(
+        made: list[Plan] = []
+        self._notes: list[str] = []
+
+        def plan(select: Select | None) -> Sequence[FileTask]:
+            made.append(self._plan_of(select))
+            return made[0].tasks
+
+        tasks = planned(
+            self._table.io,
+            self._table.metadata,
+            self._snapshot,
+            self._row_filter.equalities(),
+            plan,
+            notes=self._notes,
+        )
+        made[0].tasks = tasks
+        return made[0]
+
+    def _plan_of(self, select: Select | None) -> Plan:
+        return plan_snapshot(
             self._table,
             self._snapshot,
             self._read_schema,
             self._row_filter,
             case_sensitive=self._case_sensitive,
+            select=select,
         )
-        self._planned, self._notes = plan.tasks, list[str]()
-        plan.tasks = narrowed(
-            self._table.io,
-            self._table.metadata,
-            self._snapshot,
-            self._row_filter.equalities(),
-            plan.tasks,
-            notes=self._notes,
-        )
-        return plan
 
     def explain(self) -> Explanation:
         """Returns what the scan reads, and what each step of it leaves out and why.
@@ -140,7 +151,8 @@ class Scan(TableScan):
         manifests = self.plan.data_manifests
         n_files = _sum(manifests, "added_files_count", "existing_files_count")
         n_rows = _sum(manifests, "added_rows_count", "existing_rows_count")
-        return self._explained(Part("table", n_files, None, n_rows, None), self._planned, self._notes)
+        whole = self._plan_of(None).tasks
+        return self._explained(Part("table", n_files, None, n_rows, None), whole, self._notes)
 
     def reader(self, metadata: TableMetadata) -> Callable[..., FileReader]:
         """`reader_of` with the table's FileIO."""

@@ -23,6 +23,7 @@ from puffin_fast import errors, iceberg, key_index
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index import build, lookup
 from puffin_fast.iceberg.index.stored import NAME_END
+from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.key_index import making
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from puffin_fast.rows.files.reader import DataFiles
@@ -94,14 +95,17 @@ def every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many data files were narrowed to candidates or left out, for each plan that used an index."""
     counts: list[int] = []
-    inner = lookup._narrowed
+    run = lookup._Lookup.run
 
-    def counted(*arguments: Any) -> Any:
-        found, tasks = inner(*arguments), arguments[2]
-        counts.append(len(tasks) - sum(task.candidates is None for task in found))
+    def counted(self: lookup._Lookup, plan: Any) -> Any:
+        found = run(self, plan)
+        covered = {path for stored in self._segments for path in stored.segment.numbers}
+        counts.append(
+            len(covered.difference(task.data.file_path for task in found if task.candidates is None))
+        )
         return found
 
-    monkeypatch.setattr(lookup, "_narrowed", counted)
+    monkeypatch.setattr(lookup._Lookup, "run", counted)
     return counts
 
 
@@ -226,6 +230,36 @@ def test_a_transaction_finds_rows_that_its_own_verbs_added(racing: RacingCatalog
         tx.append(rows(5, 7))
         assert tx.delete_keys([6, 7], "n").rows_deleted == 2
     assert numbers(table) == [n for n in range(N * EACH) if n not in (6, 7)]
+
+
+@pytest.mark.parametrize("most_keys", [lookup.FEW_KEYS, 0])
+def test_few_keys_plan_only_the_data_files_that_may_have_one(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, most_keys: int
+) -> None:
+    made: list[int] = []
+
+    def entries(self: FileColumns) -> list[Any]:
+        found = entries_of(self)
+        made.append(len(found))
+        return found
+
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema)
+    every = rows(0, 800)
+    for at in range(8):  # the bounds of all data files include most keys
+        iceberg.append(table, every.take(list(range(at, 800, 8))))
+        if at == 6:
+            iceberg.index_keys(table, "n")
+    entries_of = FileColumns.entries
+    monkeypatch.setattr(FileColumns, "entries", entries)
+    monkeypatch.setattr(lookup, "FEW_KEYS", most_keys)
+    assert iceberg.scan(table, "n = 401").to_arrow()["n"].to_pylist() == [401]
+    assert sum(made) == (2 if most_keys else 8)  # no segment covers the last one
+    made.clear()
+    found = iceberg.scan(table, "n in (402, 403, 407)")
+    assert sorted(found.to_arrow()["n"].to_pylist()) == [402, 403, 407]
+    assert sum(made) == (3 if most_keys else 8)
+    explained = found.explain()
+    assert (explained.read.data_files, explained.table.data_files) == (3, 8)
 
 
 def test_rows_of_equality_deletes_stay_deleted(racing: RacingCatalog) -> None:
