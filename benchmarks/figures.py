@@ -166,14 +166,26 @@ TABLES: dict[str, list[Figure]] = {
         Figure("find 10 changed files of 100,000", "plan of changes of 100,000 files", "plan of the table"),
     ],
     "keys": [
-        Figure("`delete_keys` of 100 integers, 1000 files", "keys: 100 integers" + WHOLE, UNINDEXED),
+        Figure("`delete_keys` of 10 integers, 1000 files", "keys: 10 integers" + WHOLE, UNINDEXED),
+        Figure("the same", "keys: 10 integers" + WHOLE, UNPLANNED),
+        Figure("100 integers, 1000 files", "keys: 100 integers" + WHOLE, UNINDEXED),
         Figure("the same", "keys: 100 integers" + WHOLE, UNPLANNED),
         Figure("100 integers, 40 files", "keys: 100 integers" + LARGE, UNINDEXED),
         Figure("the same", "keys: 100 integers" + LARGE, UNPLANNED),
+        Figure("100,000 integers, 1000 files", "keys: 100,000 integers" + WHOLE, UNPLANNED),
         Figure("100 strings of 32 bytes, 1000 files", "keys: 100 strings" + WHOLE, UNPLANNED),
         Figure("the same, 40 files", "keys: 100 strings" + LARGE, UNPLANNED),
         Figure("`scan` of one row, 1000 files", "keys: the row of an integer" + WHOLE, UNINDEXED),
         Figure("the same, 40 files", "keys: the row of an integer" + LARGE, UNINDEXED),
+        Figure(
+            "`upsert` of 1,000 rows, half of them new", "keys: upsert of 1,000 integers" + WHOLE, UNPLANNED
+        ),
+        Figure("of 100,000 rows", "keys: upsert of 100,000 integers" + WHOLE, UNPLANNED),
+        Figure(
+            "`convert_equality_deletes` of 1,000 integers",
+            "keys: equality deletes of 1,000 integers" + WHOLE,
+            UNINDEXED,
+        ),
     ],
     "ndv": [
         Figure("NDV statistics of 12M rows, 16 columns", "NDV, lineitem x 2", TABLE_STATS),
