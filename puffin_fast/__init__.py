@@ -118,7 +118,7 @@ if not TYPE_CHECKING:  # type checkers see the names above, and no others
             return value
         from puffin_fast._run.keywords import no_attribute
 
-        raise no_attribute("puffin_fast", name, _VERBS)
+        raise no_attribute("puffin_fast", name, [*_VERBS, *_NAMES])
 
 
 def __dir__() -> list[str]:

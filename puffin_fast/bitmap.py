@@ -22,6 +22,7 @@ from puffin_fast._positions import (
     refuse_masked,
     refuse_position,
 )
+from puffin_fast._run.keywords import named_attributes
 from puffin_fast._show.html import html_fields, html_strip
 from puffin_fast.errors import InvalidInputError
 
@@ -81,6 +82,27 @@ class ContainerCounts(NamedTuple):
     run: int
 
 
+_NAMES = {
+    **dict.fromkeys(
+        ("add", "append", "update", "insert", "add_range", "update_range"),
+        "bitmap | PositionBitmap.from_positions([...]): a bitmap does not change",
+    ),
+    **dict.fromkeys(
+        ("remove", "discard", "pop", "clear"),
+        "bitmap - PositionBitmap.from_positions([...]): a bitmap does not change",
+    ),
+    **dict.fromkeys(
+        ("to_list", "tolist", "to_pylist", "to_array", "positions"), "to_numpy() or list(bitmap)"
+    ),
+    **dict.fromkeys(("cardinality", "size", "count", "get_cardinality"), "len(bitmap)"),
+    **dict.fromkeys(("contains", "has"), "position in bitmap"),
+    **dict.fromkeys(("serialize", "dumps", "to_bytes"), "pf.dv.iceberg.encode(bitmap)"),
+    **dict.fromkeys(("deserialize", "loads", "from_bytes"), "pf.dv.iceberg.decode(blob)"),
+}
+"""Names that other libraries have, and what a bitmap has instead."""
+
+
+@named_attributes({name: f"write {text}" for name, text in _NAMES.items()})
 class PositionBitmap(stored.StoredBitmap):
     """An immutable set of positions, 0 … MAX_POSITION, as portable 64-bit Roaring bytes.
 

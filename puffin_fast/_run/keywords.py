@@ -8,7 +8,7 @@ arguments shows the caller's line, without the frames and causes inside of the p
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ _OTHER_NAMES = {
         "expr",
         "query",
     ),
-    "join_cols": ("on", "by", "key", "key_columns", "keys", "join_columns", "merge_keys"),
+    "join_cols": ("on", "by", "key", "key_columns", "keys", "join_columns", "merge_keys", "predicate"),
     "data": ("df", "rows", "source", "frame", "table_data", "new_data"),
     "values": ("set", "updates", "assignments", "new_values"),
     "selected_fields": ("columns", "select", "fields"),
@@ -50,6 +50,8 @@ _OTHER_NAMES = {
     "from_snapshot_id_exclusive": ("start", "start_snapshot_id", "from_snapshot_id", "start_version"),
     "to_snapshot_id_inclusive": ("end", "end_snapshot_id", "to_snapshot_id", "end_version"),
     "dry_run": ("dryrun", "preview"),
+    "older_than": ("retention_hours", "retention", "older_than_ms", "retain_hours"),
+    "types": ("dtype", "dtypes", "schema_overrides"),
 }
 """By the name of a parameter: names that other libraries have for it."""
 
@@ -74,10 +76,30 @@ _OTHER_FUNCTIONS = {
     "remove_orphan_files": ("vacuum", "remove_orphans"),
     "maintain": ("maintenance", "optimize_table"),
     "changes": ("load_cdf", "cdf", "table_changes", "diff"),
-    "snapshot": ("load_table", "history", "version"),
+    "snapshot": ("load_table", "history", "version", "DeltaTable"),
     "load_table": ("table", "open", "open_table"),
+    "PositionBitmap": ("BitMap", "BitMap64", "Roaring", "RoaringBitmap", "Bitmap", "DeletionVector"),
 }
 """By the name of a function: names that other libraries have for it."""
+
+_ELSEWHERE = {
+    "puffin_fast.dv": dict.fromkeys(("encode", "decode"), "iceberg.{0}, delta.{0}, paimon.{0}, lance.{0}"),
+    "puffin_fast.iceberg": {
+        **dict.fromkeys(
+            ("drop_table", "purge_table", "list_tables", "table_exists", "rename_table", "create_namespace"),
+            "{0} of the catalog",
+        ),
+        **dict.fromkeys(("history", "snapshots", "schema", "refresh", "inspect", "refs"), "{0} of the table"),
+        **dict.fromkeys(
+            ("rollback", "create_branch", "create_tag", "manage_snapshots"), "manage_snapshots of the table"
+        ),
+        **dict.fromkeys(
+            ("add_column", "update_schema", "drop_column", "rename_column"), "update_schema of the table"
+        ),
+        "load_catalog": "pyiceberg.catalog.load_catalog",
+    },
+}
+"""By module and name: where other libraries have it."""
 
 
 def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
@@ -93,7 +115,30 @@ def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError
     found = [other for other in names if other.rpartition(".")[2] == wanted]
     short = f"pf{module.removeprefix('puffin_fast')}"
     hint = f"; see {', '.join(f'{short}.{other}' for other in found)}" if found else ""
+    if name in _ELSEWHERE.get(module, {}):
+        hint = f"; see {_ELSEWHERE[module][name].format(name)}"
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+
+
+def named_attributes(instead: Mapping[str, str]) -> Callable[[Class], Class]:
+    """Makes the `AttributeError` of the decorated class say what to write instead of a name of another library.
+
+    Args:
+        instead: by name what an error says.
+    """
+
+    def decorate(owner: Class) -> Class:
+        def no_such(self: object, name: str) -> Any:
+            if hasattr(owner, name):  # a property that raised an `AttributeError` of its own
+                return object.__getattribute__(self, name)
+            hint = f"; {instead[name]}" if name in instead else ""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
+            raise AttributeError(message, name=name, obj=self)
+
+        setattr(owner, "__getattr__", no_such)  # noqa: B010  # type checkers would accept all names
+        return owner
+
+    return decorate
 
 
 def named_methods(*names: str) -> Callable[[Class], Class]:
@@ -137,8 +182,26 @@ def named_keywords(function: Function, module: str) -> Function:
     return call  # type: ignore[return-value]
 
 
-def _message(name: str, unknown: str, known: Any) -> str:
+_NO_KEYWORD = {
+    "mode": "append adds rows, overwrite replaces them",
+    **dict.fromkeys(
+        ("schema_mode", "merge_schema", "mergeSchema", "union_by_name"),
+        "no verb adds columns: update_schema of an Iceberg table, ALTER TABLE of Spark",
+    ),
+    **dict.fromkeys(("if_not_exists", "exist_ok"), "catalog.table_exists(name) says whether it exists"),
+}
+"""Keywords of other libraries that have no counterpart: what an error says."""
+
+
+def right_name(unknown: str, known: Iterable[str]) -> str | None:
+    """The parameter that another library calls `unknown`, or one of a near name; None if there is none."""
     same = [right for right in known if unknown in _OTHER_NAMES.get(right, ())]
-    near = same or get_close_matches(unknown, known, n=1)
-    hint = f"write {near[0]}=" if near else f"it has {', '.join(known)}"
+    return next(iter(same or get_close_matches(unknown, known, n=1)), None)
+
+
+def _message(name: str, unknown: str, known: Any) -> str:
+    right = right_name(unknown, known)
+    hint = _NO_KEYWORD.get(unknown) or f"it has {', '.join(known)}"
+    if right:
+        hint = f"write {right}="
     return f"{name}() got an unexpected keyword argument {unknown!r}; {hint}"

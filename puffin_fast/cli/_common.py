@@ -27,6 +27,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from puffin_fast._run.keywords import right_name
 from puffin_fast._run.outcome import outcome_of
 from puffin_fast._show.grid import Column, OneLineTable
 from puffin_fast._text import JOINERS, printable
@@ -60,6 +61,15 @@ class ErrorReportingGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            options = (
+                {str(option.name): option.opts[0] for option in error.ctx.command.params} if error.ctx else {}
+            )
+            right = right_name(error.option_name.lstrip("-").replace("-", "_"), options)
+            if right is None:
+                raise
+            message = f"No such option {error.option_name!r}. Did you mean {options[right]!r}?"
+            raise click.UsageError(message, ctx=error.ctx) from None
         except PuffinFastError as error:
             message = str(error)
         except OSError as error:

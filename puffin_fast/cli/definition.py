@@ -86,7 +86,7 @@ def create(
         delta().create_table(
             table, columns, types=types, partition_columns=partition_spec, properties=properties
         )
-        return rows_answer([{"table": table, "columns": len(columns), "location": table}])
+        return _created(table, data, len(columns), table)
     try:
         opened = open_catalog(catalog, create=create_namespace)
     except NotFoundError as error:
@@ -106,7 +106,12 @@ def create(
         )
     for warning in caught:
         click.echo(f"puffin-fast: warning: {printable(str(warning.message))}", err=True)
-    return rows_answer([{"table": table, "columns": len(columns), "location": made.location()}])
+    return _created(table, data, len(columns), made.location())
+
+
+def _created(table: str, data: str, n_columns: int, location: str) -> Answer:
+    title = f"a table without rows: `puffin-fast append {table} {data}` adds those of the file"
+    return rows_answer([{"table": table, "columns": n_columns, "location": location}], title=title)
 
 
 @click.command()

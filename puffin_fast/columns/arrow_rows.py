@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from puffin_fast._text import without_values
+from puffin_fast._text import shown_argument, without_values
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 
@@ -19,7 +19,10 @@ _INSTEAD = {
     "pyiceberg": "pass .scan().to_arrow_batch_reader() of a table, .to_arrow_batch_reader() of a scan",
     "deltalake": "pass puffin_fast.delta.scan(table)",
     "str": "pass pyarrow.dataset.dataset(path) to read a file",
+    "ndarray": "pass a dict of columns: {'id': array}",
+    **dict.fromkeys(("list", "tuple"), "pass a dict for each row: [{'id': 1}]"),
     "keys": "pass a list of the values of one column and its name: [1, 2], 'id'",
+    "schema": "pass types by column: {'id': 'long', 'name': 'string'}",
     "deletes": "pass positions by path: {path: [0, 7]}; paths are in _file of a scan",
     "pathlib": "pass pyarrow.dataset.dataset(path) to read a file",
 }
@@ -46,6 +49,10 @@ def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBat
     package = type(rows).__module__.partition(".")[0]
     if package == "polars" and type(rows).__name__ == "LazyFrame":
         rows = rows.collect()
+    if _is_column(rows):
+        raise InvalidInputError(
+            f"{what}: expected {expected}, found one column, {shown_argument(rows)}; pass {{'id': values}}"
+        )
     if package == "polars" and "Object" in map(str, getattr(rows, "dtypes", ())):
         raise InvalidInputError(f"{what}: a Polars column of type Object; expected one of an Arrow type")
     try:
@@ -75,9 +82,20 @@ def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBat
         raise InvalidInputError(
             f"{what}: expected {expected}, found {type(rows).__name__}: {without_values(error)}"
         ) from None
-    instead = _INSTEAD.get(package) or _INSTEAD.get(type(rows).__name__) or _INSTEAD.get(what)
+    kind = type(rows).__name__
+    if isinstance(rows, list | tuple) and rows:
+        kind = f"{kind} of {type(rows[0]).__name__}"
+    instead = _INSTEAD.get(package) or _INSTEAD.get(what) or _INSTEAD.get(type(rows).__name__)
     hint = f"; {instead}" if instead else ""
-    raise InvalidInputError(f"{what}: expected {expected}, found {type(rows).__name__}{hint}")
+    raise InvalidInputError(f"{what}: expected {expected}, found {kind}{hint}")
+
+
+def _is_column(rows: Any) -> bool:
+    """Whether an object is one column: an array of Arrow that has no structs, or a series of pandas or Polars."""
+    if isinstance(rows, pa.Array | pa.ChunkedArray):
+        return not pa.types.is_struct(rows.type)
+    is_series = type(rows).__name__ in ("Series", "Index") and hasattr(rows, "dtype")
+    return is_series and "Struct" not in str(rows.dtype)
 
 
 def _of_pandas(frame: Any) -> pa.Table:

@@ -27,7 +27,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.keywords import named_methods
+from puffin_fast._run.keywords import named_attributes, named_methods
 from puffin_fast.columns.arrow_rows import arrow_reader, arrow_rows
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import Filter
@@ -47,6 +47,10 @@ Upserted = TypeVar("Upserted")
 Overwritten = TypeVar("Overwritten")
 
 
+_ENDS = "the commit is made where the with block ends, and an exception in the block discards it"
+
+
+@named_attributes(dict.fromkeys(("commit", "commit_transaction", "rollback", "abort"), _ENDS))
 @named_methods(
     "append",
     "delete",

@@ -104,3 +104,17 @@ def test_messages_advise_commands_and_not_functions(
     assert run("upgrade", tmp_path / "d").exit_code == 0
     made = run("delete", tmp_path / "d", "--row-filter", "id = 1", "--output", "json")
     assert json.loads(made.stdout)[0]["rows_deleted"] == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "right"),
+    [
+        ("delete", "--where", "--row-filter"),
+        ("upsert", "--on", "--join-col"),
+        ("scan", "--columns", "--selected-fields"),
+    ],
+)
+def test_options_of_other_tools_name_the_one_here(run: Run, command: str, given: str, right: str) -> None:
+    result = run(command, "ns.t", given, "x")
+    assert result.exit_code == 2
+    assert f"No such option '{given}'. Did you mean '{right}'?" in result.stderr

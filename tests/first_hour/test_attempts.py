@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[Attempt, str]] = {
     "a type of SQL": (
         lambda t: pf.iceberg.create_table(t.catalog, "shop.x", {"id": "VARCHAR"}), "; write 'string'"
     ),
-    "a type of Python": (lambda t: pf.iceberg.create_table(t.catalog, "shop.x", {"id": int}), "; write|found"),
+    "a type of Python": (lambda t: pf.iceberg.create_table(t.catalog, "shop.x", {"id": int}), "; write 'long'"),
     "keys twice": (
         lambda t: pf.iceberg.upsert(t, pa.concat_tables([given(id=[OTHER], word=[SECRET], price=[1.0])] * 2), "word"),
         r"two rows with one key \(word\); expected each key once",
@@ -88,6 +88,18 @@ REFUSED: dict[str, tuple[Attempt, str]] = {
     "a catalog as the table": (lambda t: pf.iceberg.scan(t.catalog, "shop.t"), "see catalog.load_table"),
     "a snapshot": (lambda t: pf.iceberg.scan(t, snapshot_id=1), "no snapshot 1"),
     "a verb outside of the block": (lambda t: pf.iceberg.transaction(t).append(ROWS), "inside of its with block"),
+    "no filter": (lambda t: pf.iceberg.scan(t, None), "'true' is for all rows"),  # type: ignore[arg-type]
+    "a filter of Polars": (lambda t: pf.iceberg.scan(t, pl.col("id") < 5), "text, such as 'id < 5'"),  # type: ignore[arg-type]
+    "filters of pandas": (lambda t: pf.iceberg.scan(t, [("id", "<", 5)]), "write one text: \"id < 5 AND"),  # type: ignore[arg-type]
+    "keys as a filter": (lambda t: pf.iceberg.delete(t, [1, 2]), "delete_keys takes keys"),  # type: ignore[arg-type]
+    "a number for text": (lambda t: pf.iceberg.delete(t, "word = 1"), "'word = 1': expected a value of type string"),
+    "one column": (lambda t: pf.iceberg.append(t, ROWS["id"]), "one column, a ChunkedArray; pass {'id': values}"),
+    "rows without names": (lambda t: pf.iceberg.append(t, [(1, "a")]), "list of tuple; pass a dict for each row"),
+    "a function of values": (
+        lambda t: pf.iceberg.update(t, "id = 1", {"price": lambda old: old * 2}), "pc.field.'price'. . 2, found a func"
+    ),
+    "a schema as text": (lambda t: pf.iceberg.create_table(t.catalog, "shop.x", "id long"), "types by column: {'id'"),
+    "a catalog as text": (lambda t: pf.iceberg.create_table("prod", "shop.x", ROWS), "pyiceberg.catalog.load_catalog"),  # type: ignore[arg-type]
     "a negative limit": (lambda t: pf.iceberg.scan(t).limit(-1), "n_rows: expected at least 0, found -1"),
 }  # fmt: skip
 
@@ -128,6 +140,10 @@ def test_errors_in_arguments_show_no_frames_of_the_package(table: Table, name: s
         (pf.delta, "vacuum", r"see pf\.delta\.remove_orphan_files$"),
         (pf.delta, "load_cdf", r"see pf\.delta\.changes$"),
         (pf.delta, "nonsense", "has no attribute 'nonsense'$"),
+        (pf.iceberg, "drop_table", "see drop_table of the catalog$"),
+        (pf, "RoaringBitmap", "see pf.PositionBitmap$"),
+        (pf.dv, "encode", "see iceberg.encode, delta.encode"),
+        (pf.PositionBitmap(), "add", r"write bitmap \| PositionBitmap"),
     ],
 )
 def test_functions_of_other_libraries_name_the_one_here(module: Any, name: str, said: str) -> None:
@@ -147,6 +163,17 @@ def test_scans_of_delta_tables_have_the_same_methods(tmp_path: Path) -> None:
         scan.filter("wrd = 1")
     with pytest.raises(pf.InvalidInputError, match="character"):
         scan.filter("id = 1) or (true")
+
+
+def test_names_of_other_libraries_on_objects_name_the_one_here(table: Table) -> None:
+    for found, name, said in (
+        (pf.iceberg.scan(table), "collect", r"'Scan' object has no attribute 'collect'; write to_arrow\(\)$"),
+        (pf.iceberg.scan(table), "nonsense", "has no attribute 'nonsense'$"),
+        (pf.iceberg.transaction(table), "commit", "the commit is made where the with block ends"),
+    ):
+        with pytest.raises(AttributeError, match=said):
+            getattr(found, name)
+    assert not hasattr(pf.iceberg.scan(table), "__len__")
 
 
 WORKS: dict[str, tuple[Attempt, Any]] = {

@@ -6,8 +6,10 @@ from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import And, EqualTo, In, IsNull, Not, Or, StartsWith
 from pyiceberg.table import Table
 
 import puffin_fast as pf
@@ -39,12 +41,25 @@ def test_texts_of_changes_have_the_filters_that_were_given(table: Table) -> None
     assert "row_filter=id = 1" in repr(pf.iceberg.changes(table, row_filter="id = 1"))
 
 
+def test_texts_have_filters_as_they_are_written(table: Table) -> None:
+    row_filter = And(Or(EqualTo("id", 1), Not(IsNull("name"))), In("name", ["it's"]), StartsWith("name", "i"))
+    text = "(id = 1 OR NOT (name IS NULL)) AND name = 'it''s' AND name LIKE 'i%'"
+    assert f"row_filter={text}," in repr(pf.iceberg.scan(table, row_filter))
+    assert pf.iceberg.scan(table, text).count() == pf.iceberg.scan(table, row_filter).count()
+    with pytest.raises(pf.NotFoundError, match=r"^filter 'nmae = 1': no column nmae; did you mean name;"):
+        pf.iceberg.delete(table, EqualTo("nmae", 1))
+    with pytest.raises(pf.NotFoundError, match=r"^filter \(nmae < 5\): no column nmae; did you mean name;"):
+        pf.iceberg.delete(table, pc.field("nmae") < 5)
+    with pf.iceberg.accelerate(), pytest.raises(pf.InvalidInputError, match=r"such as pc\.utf8_lower"):
+        table.delete("lower(name) = 'x'")
+
+
 def test_errors_say_what_was_given_without_causes(table: Table, catalog: SqlCatalog) -> None:
     cases: list[tuple[str, Any]] = [
         ("shop.t: the table already exists", lambda: pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)),
         ("data: type of field 1", lambda: pf.iceberg.append(table, {"id": ["x"]})),
         ("as_of=2030-01-01: expected a time zone", lambda: pf.iceberg.scan(table, as_of="2030-01-01")),
-        ("no snapshot 1: snapshots of the table: 1", lambda: pf.iceberg.scan(table, snapshot_id=1)),
+        ("no snapshot 1; the table has ", lambda: pf.iceberg.scan(table, snapshot_id=1)),
     ]
     for text, call in cases:
         with pytest.raises(pf.PuffinFastError) as caught:

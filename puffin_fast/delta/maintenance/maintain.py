@@ -62,7 +62,7 @@ class MaintenancePolicy:
         )
         if not isinstance(self.clean_older_than, timedelta) or self.clean_older_than < timedelta():
             raise InvalidInputError(
-                "clean_older_than: expected a timedelta that is not negative, found "
+                "clean_older_than: expected a timedelta that is not negative, such as timedelta(days=7), found "
                 f"{shown_argument(self.clean_older_than)}"
             )
 

@@ -141,7 +141,8 @@ def remove_orphan_files(
     check_threads(threads)
     if isinstance(older_than, timedelta) and older_than < timedelta():
         raise InvalidInputError(
-            f"older_than: expected a timedelta that is not negative, found {shown_argument(older_than)}"
+            "older_than: expected a timedelta that is not negative, such as timedelta(days=7), found "
+            f"{shown_argument(older_than)}"
         )
     filesystem = filesystem_of(table, filesystem, storage_options)
     found = orphan_files(table, older_than=older_than, filesystem=filesystem)

@@ -21,6 +21,7 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.read.row_scan import TableScan
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import column_names
+from puffin_fast.rows.filters.shown import filter_text
 from puffin_fast.rows.scan.explain import Explanation, Part
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.tasks import Task
@@ -77,7 +78,7 @@ class DeltaScan(TableScan):
         return repr(self.snapshot)
 
     def __repr__(self) -> str:
-        row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!r}"
+        row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
         limit = "" if self._limit is None else f", limit={self._limit}"
         return f"DeltaScan({self.snapshot!r}{row_filter}{limit})"
 

@@ -16,6 +16,7 @@ from puffin_fast.iceberg.changelog.plan import plan_changes
 from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.changes.states import Commit, CommitChanges
+from puffin_fast.rows.filters.shown import filter_text
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -40,7 +41,7 @@ class Changes(ChangeScan):
     def __repr__(self) -> str:
         ends = (self._history.before, self._history.after)
         before, after = ("no snapshot" if end is None else end.snapshot_id for end in ends)
-        row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!s}"
+        row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
         limit = "" if self._limit is None else f", limit={self._limit}"
         return f"Changes(from={before}, to={after}, net={self._net}{row_filter}{limit})"
 

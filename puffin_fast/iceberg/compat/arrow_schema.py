@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -119,6 +121,9 @@ _OTHER_TYPES = {
 }
 """Names that other libraries and SQL have for types: the name in Iceberg."""
 
+_OF_PYTHON = {int: "long", float: "double", date: "date", datetime: "timestamp", Decimal: "decimal(10, 2)"}
+"""Types of Python: the name in Iceberg."""
+
 
 def _type(where: str, kind: Any) -> IcebergType:
     if isinstance(kind, IcebergType):
@@ -129,7 +134,8 @@ def _type(where: str, kind: Any) -> IcebergType:
             raise TypeError("expected text")
         found = NestedField.model_validate({"id": 1, "name": "column", "type": kind, "required": False})
     except (ValueError, TypeError):
-        right = _OTHER_TYPES.get((kind.__name__ if isinstance(kind, type) else str(kind)).lower())
+        name = kind.__name__ if isinstance(kind, type) else str(kind)
+        right = (_OF_PYTHON.get(kind) if isinstance(kind, type) else None) or _OTHER_TYPES.get(name.lower())
         raise InvalidInputError(
             f"{where}: expected a type of Iceberg such as 'timestamp_ns' or 'decimal(10, 2)', found "
             f"{shown_argument(kind)}{f'; write {right!r}' if right else ''}"

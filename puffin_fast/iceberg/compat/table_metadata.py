@@ -223,7 +223,10 @@ def check_catalog(catalog: object) -> None:
         InvalidInputError: it is not a catalog of PyIceberg.
     """
     if not isinstance(catalog, Catalog):
-        raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
+        raise InvalidInputError(
+            "catalog: expected a PyIceberg catalog (see pyiceberg.catalog.load_catalog), found "
+            f"{type(catalog).__name__}"
+        )
 
 
 @contextmanager

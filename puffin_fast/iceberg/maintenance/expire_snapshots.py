@@ -108,7 +108,8 @@ def expire_snapshots(
     check_integer("retain_last", retain_last, least=1)
     if older_than is not None and (not isinstance(older_than, timedelta) or older_than < timedelta()):
         raise InvalidInputError(
-            f"older_than: expected a timedelta that is not negative, found {shown_argument(older_than)}"
+            "older_than: expected a timedelta that is not negative, such as timedelta(days=7), found "
+            f"{shown_argument(older_than)}"
         )
     ids = check_ids("snapshot_ids", snapshot_ids)
     if ids is not None and (older_than is not None or retain_last is not None):

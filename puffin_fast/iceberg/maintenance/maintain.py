@@ -89,7 +89,8 @@ class MaintenancePolicy:
                 continue
             if not isinstance(value, timedelta) or value < timedelta():
                 raise InvalidInputError(
-                    f"{name}: expected a timedelta that is not negative, found {shown_argument(value)}"
+                    f"{name}: expected a timedelta that is not negative, such as timedelta(days=7), found "
+                    f"{shown_argument(value)}"
                 )
 
     @classmethod

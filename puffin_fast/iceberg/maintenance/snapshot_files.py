@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from puffin_fast._run.threads import on_threads
-from puffin_fast._text import shown_argument
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manifest
+from puffin_fast.iceberg.plan.files import no_snapshot
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -39,9 +39,7 @@ def snapshots_of(metadata: TableMetadata, snapshot_ids: Collection[int]) -> list
     wanted = set(snapshot_ids)
     found = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in wanted]
     if missing := wanted.difference(snapshot.snapshot_id for snapshot in found):
-        raise NotFoundError(
-            f"no snapshot {shown_argument(min(missing))}: snapshots of the table: {len(metadata.snapshots)}"
-        )
+        raise no_snapshot(metadata, min(missing))
     return found
 
 

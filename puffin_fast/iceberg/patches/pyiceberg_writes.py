@@ -35,6 +35,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
     UpgradeFormatVersionUpdate,
 )
+from pyparsing import ParseException
 
 from puffin_fast._run.patches import Patch
 from puffin_fast.columns.arrow_rows import arrow_rows
@@ -51,6 +52,7 @@ from puffin_fast.iceberg.compat.table_updates import UpgradeToV3
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.transaction import Transaction as VerbTransaction
 from puffin_fast.iceberg.dml.transaction import transaction
+from puffin_fast.rows.filters.grammar import parse_filter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -319,8 +321,17 @@ class _V3CreateTransaction(_V3Transaction, CreateTableTransaction):
 
 
 def _expression(row_filter: str | BooleanExpression) -> BooleanExpression:
-    """A filter as PyIceberg reads it."""
-    return parse(row_filter) if isinstance(row_filter, str) else row_filter
+    """A filter as PyIceberg reads it; a text that it does not read, in the grammar of row filters.
+
+    Raises:
+        InvalidInputError: neither grammar has the text.
+    """
+    if not isinstance(row_filter, str):
+        return row_filter
+    try:
+        return parse(row_filter)
+    except ParseException:
+        return parse_filter(row_filter)
 
 
 WRITES = (

@@ -194,10 +194,22 @@ def snapshot_of(metadata: TableMetadata, reference: str = MAIN_BRANCH) -> Snapsh
     return snapshot
 
 
+def no_snapshot(metadata: TableMetadata, snapshot_id: object) -> NotFoundError:
+    """The error for a snapshot id that a table does not have; it names the newest ids."""
+    newest = [snapshot.snapshot_id for snapshot in metadata.snapshots[-NEWEST:][::-1]]
+    more = f" and {len(metadata.snapshots) - NEWEST:,} older ones" if len(metadata.snapshots) > NEWEST else ""
+    listed = ", ".join(map(str, newest)) or "none"
+    return NotFoundError(f"no snapshot {shown_argument(snapshot_id)}; the table has {listed}{more}")
+
+
+NEWEST = 5
+"""An error names at most so many snapshots."""
+
+
 def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
     snapshot = metadata.snapshot_by_id(snapshot_id)
     if snapshot is None:
-        raise NotFoundError(f"no snapshot {snapshot_id}: snapshots of the table: {len(metadata.snapshots)}")
+        raise no_snapshot(metadata, snapshot_id)
     return snapshot
 
 

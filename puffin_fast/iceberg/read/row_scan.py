@@ -13,6 +13,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from puffin_fast._pyiceberg.metrics import proves_all_rows
 from puffin_fast._run.arguments import check_flags, check_integer, check_texts
+from puffin_fast._run.keywords import named_attributes
 from puffin_fast._run.packages import import_optional
 from puffin_fast._run.streams import in_order
 from puffin_fast._run.threads import check_threads, on_threads
@@ -22,6 +23,7 @@ from puffin_fast.errors import NotFoundError
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.rows.filters.filters import RowFilter, both_filters
 from puffin_fast.rows.filters.rewriters import check_names
+from puffin_fast.rows.filters.shown import filter_text
 from puffin_fast.rows.scan.explain import Explanation, Part, explained
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import jobs_of
@@ -105,7 +107,7 @@ class RowScan:
         )
 
     def __repr__(self) -> str:
-        row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!s}"
+        row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
         limit = "" if self._limit is None else f", limit={self._limit}"
         columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
         return f"{type(self).__name__}({self._state()}{row_filter}{limit}, columns: {columns})"
@@ -115,7 +117,11 @@ class RowScan:
         return ""
 
     def _repr_html_(self) -> str:
-        fields = {"row_filter": self._given_filter, "limit": self._limit, "threads": self._threads}
+        fields = {
+            "row_filter": filter_text(self._given_filter),
+            "limit": self._limit,
+            "threads": self._threads,
+        }
         columns = [f"{field.name}: {field.type}" for field in self.schema]
         return html_fields(type(self).__name__, fields | {"columns": columns})
 
@@ -131,7 +137,7 @@ class RowScan:
 
     def _explained(self, table: Part, planned: Sequence[Task], notes: Sequence[str] = ()) -> Explanation:
         """What the scan reads; `planned` are the data files that partitions and bounds leave."""
-        row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!s}"
+        row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
         name = f"{self._state()}{row_filter}"
         return explained(name, table, planned, self.tasks(), self.file_reader(), self._threads, notes)
 
@@ -265,6 +271,43 @@ class RowScan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
+_NAMES = {
+    **dict.fromkeys(
+        (
+            "collect",
+            "arrow",
+            "read_all",
+            "toArrow",
+            "to_arrow_table",
+            "to_pyarrow_table",
+            "fetch_arrow_table",
+        ),
+        "to_arrow()",
+    ),
+    **dict.fromkeys(("df", "fetchdf", "toPandas", "to_df", "pandas"), "to_pandas()"),
+    **dict.fromkeys(("pl", "polars", "to_polars_df"), "to_polars()"),
+    **dict.fromkeys(("lazy", "to_lazy"), "to_polars().lazy()"),
+    **dict.fromkeys(("fetchall", "to_dicts", "rows", "to_pydict", "to_list"), "to_pylist()"),
+    **dict.fromkeys(("show", "take", "sample", "first", "display", "fetch"), "head(10)"),
+    **dict.fromkeys(("num_rows", "n_rows", "shape", "count_rows", "size"), "count()"),
+    **dict.fromkeys(("columns", "column_names", "names"), "scan.schema.names"),
+    **dict.fromkeys(("dtypes", "fields"), "schema"),
+    **dict.fromkeys(("where", "query"), "filter('id < 5')"),
+    **dict.fromkeys(("to_ray", "to_dask"), "to_arrow() or to_batches()"),
+    **dict.fromkeys(("plan_files", "execute"), "explain() or to_arrow()"),
+    **dict.fromkeys(
+        ("to_parquet", "write_parquet", "to_csv", "write_csv", "to_json"),
+        "pyarrow.dataset.write_dataset(scan.to_reader(), ...)",
+    ),
+    **dict.fromkeys(
+        ("drop", "sort", "sort_by", "order_by", "group_by", "groupby", "join", "with_columns", "agg", "sum"),
+        "to_polars() or to_duckdb() before it",
+    ),
+}
+"""Names that other libraries have, and what a scan has instead."""
+
+
+@named_attributes({name: f"write {text}" for name, text in _NAMES.items()})
 class TableScan(RowScan):
     """A scan of one state of a table. Subclasses make others of it."""
 

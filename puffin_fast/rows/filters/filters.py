@@ -8,6 +8,7 @@ text form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -54,6 +55,7 @@ from puffin_fast.rows.filters.rewriters import (
     RequiredFields,
     UnknownColumn,
 )
+from puffin_fast.rows.filters.shown import filter_text
 
 Filter: TypeAlias = str | BooleanExpression | pc.Expression
 
@@ -183,7 +185,7 @@ class RowFilter:
         if not isinstance(row_filter, str | BooleanExpression):
             raise InvalidInputError(
                 "row_filter: expected text, a PyIceberg expression or a PyArrow expression, found "
-                f"{type(row_filter).__name__}"
+                f"{type(row_filter).__name__}; {_instead(row_filter)}"
             )
         fits, bound = _bound(row_filter, schema, case_sensitive)
         columns = ColumnCollector()
@@ -209,8 +211,10 @@ class RowFilter:
             scanner = ds.dataset(pa.Table.from_batches([], empty)).scanner(columns={"match": row_filter})
             found = scanner.projected_schema.field("match").type
         except (pa.ArrowException, KeyError) as error:
-            wrong = NotFoundError if "No match for FieldRef" in str(error) else InvalidInputError
-            raise wrong(f"filter {row_filter}: {error}") from error
+            missing = _NO_FIELD.search(str(error))
+            if missing is not None:
+                raise NotFoundError(f"filter {row_filter}: {no_column(missing[1], names)}") from None
+            raise InvalidInputError(f"filter {row_filter}: {error}") from error
         if not pa.types.is_boolean(found):
             raise InvalidInputError(f"filter {row_filter}: expected a boolean, found {found}")
         mentioned = _mentioned(row_filter, empty)
@@ -314,6 +318,21 @@ class RowFilter:
         return visit(self.expression, NotNullRewriter())
 
 
+_NO_FIELD = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ")
+"""The message of Arrow for an expression with a column that the schema does not have."""
+
+
+def _instead(row_filter: object) -> str:
+    """What to write in place of an object that is no filter."""
+    if row_filter is None or row_filter is True:
+        return "'true' is for all rows"
+    if isinstance(row_filter, list | tuple | Mapping) and not all(isinstance(key, int) for key in row_filter):
+        return "write one text: \"id < 5 AND name = 'a'\""
+    if isinstance(row_filter, list | tuple | set | range) or hasattr(row_filter, "columns"):
+        return "delete_keys takes keys: delete_keys(table, [1, 2], 'id')"
+    return "write the condition as text, such as 'id < 5'"
+
+
 def _flags(matches: Any, n_rows: int) -> np.ndarray:
     """The rows for which a condition is true, from what `ArrowEvaluator` or Arrow returns."""
     if isinstance(matches, bool):
@@ -353,15 +372,16 @@ def _bound(
     """Converts a filter's literals to the types of their columns and removes NOT; also returns it bound."""
     is_text = isinstance(row_filter, str)
     unbound = parse_filter(row_filter) if isinstance(row_filter, str) else row_filter
-    shown = _shown(row_filter)
     try:
         converted, _ = visit(unbound, LiteralConverter(schema, case_sensitive, is_text))
         fits = visit(converted, RequiredFields(schema, case_sensitive))
         return fits, visit(fits, Binder(schema, case_sensitive))
     except UnknownColumn as error:
-        raise NotFoundError(f"filter {shown}: {no_column(error.name, schema.column_names)}") from None
+        raise NotFoundError(
+            f"filter {_shown(row_filter)}: {no_column(error.name, schema.column_names)}"
+        ) from None
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise InvalidInputError(f"filter {shown}: {error}") from None
+        raise InvalidInputError(f"filter {_shown(row_filter)}: {error}") from None
     except RecursionError:
         raise InvalidInputError("filter: nested too deeply") from None
 
@@ -369,7 +389,7 @@ def _bound(
 def _shown(row_filter: str | BooleanExpression) -> str:
     """A filter for error messages."""
     try:
-        return shown_text(row_filter) if isinstance(row_filter, str) else str(row_filter)
+        return shown_text(filter_text(row_filter))
     except ValueError:  # Python does not convert integers of thousands of digits to text
         return f"with a number of more than {MAX_DIGITS} digits"
 

@@ -95,6 +95,16 @@ _FUNCTIONS = {
     "month": 'pc.month(pc.field("{0}")) == 1',
     "day": 'pc.day(pc.field("{0}")) == 15',
     "mod": "{0} % 2 = 0",
+    "cast": "{0} = 5: a literal is converted to the type of its column",
+    **dict.fromkeys(("contains", "instr", "has"), "{0} LIKE '%a%'"),
+    **dict.fromkeys(("startswith", "starts_with", "prefix"), "{0} LIKE 'a%'"),
+    **dict.fromkeys(("endswith", "ends_with"), "{0} LIKE '%a'"),
+    **dict.fromkeys(("isnan", "is_nan"), "{0} IS NAN"),
+    **dict.fromkeys(("isnull", "is_null", "isna"), "{0} IS NULL"),
+    **dict.fromkeys(("notnull", "isnotnull", "is_not_null", "notna"), "{0} IS NOT NULL"),
+    **dict.fromkeys(("isin", "is_in"), "{0} IN (1, 2)"),
+    **dict.fromkeys(("between", "is_between"), "{0} BETWEEN 1 AND 5"),
+    **dict.fromkeys(("date", "to_date"), "{0} >= '2024-01-15' AND {0} < '2024-01-16'"),
 }
 _ARITHMETIC = {
     "*": 'pc.field("{0}") * 2 > 6',
@@ -113,9 +123,13 @@ _HINTS = tuple(
         r"(?<=in )\s*\[": "a list is in parentheses: IN (1, 2)",
         r"[`\[]": 'a column needs no quotes, or "double quotes"',
         r"&": "write AND",
+        r"\|(?!\|)": "write OR",
         r"!": "write NOT",
+        r"'[^']*$": "the text has no ' at its end",
+        r'"[^"]*$': 'the name has no " at its end',
+        r"::": "a literal is converted to the type of its column, so a filter has no casts",
         "[\u2018\u2019\u201c\u201d]": "text needs straight 'single quotes'",
-        r":\w|\?|\$\d|\{": _VALUE,
+        r":\w|\?|\$\d|\{|@|%[s(d]": _VALUE,
         r"--|/\*|#": "a filter has no comments",
         r"(?<=\b0)x[\da-f]+": "write a decimal number",
         r"(?<=\d)_\d": "write digits without _",
@@ -276,9 +290,12 @@ class _Parser:
     def _operator(self, column: Reference | None = None) -> tuple[_Comparison, _Comparison]:
         found = _OPERATORS.get(self._tokens[self._at][1])
         if found is None:
+            _, symbol, _ = self._tokens[self._at]
+            hint = f"; {_BEYOND}{self._instead(column)}"
+            if column is not None and symbol.lower() in ("", ")", "and", "or"):
+                hint = f"; a boolean column is compared: {column.name} = TRUE"
             raise self._expected(
-                f"an operator ({', '.join(_OPERATORS)}, IS, IN, BETWEEN, LIKE or ILIKE)",
-                f"; {_BEYOND}{self._instead(column)}",
+                f"an operator ({', '.join(_OPERATORS)}, IS, IN, BETWEEN, LIKE or ILIKE)", hint
             )
         self._at += 1
         return found
@@ -289,8 +306,9 @@ class _Parser:
         if column is None:
             return ""
         if symbol == "(":
-            form, named = _FUNCTIONS.get(column.name.lower()), self._tokens[self._at + 1]
-            name = named[1].strip('"') if named[0] in ("word", "quoted") else "..."
+            method = column.name.rpartition(".")
+            form, named = _FUNCTIONS.get(method[2].lower()), self._tokens[self._at + 1]
+            name = method[0] or (named[1].strip('"') if named[0] in ("word", "quoted") else "...")
         else:
             form, name = _ARITHMETIC.get(symbol), column.name
         return "" if form is None else f", such as {form.format(name)}"
@@ -379,6 +397,10 @@ class _Parser:
         _, text, at = self._tokens[self._at]
         if wanted.startswith("AND") and self._text.startswith("||", at):
             hint = "; write OR"
+        elif wanted.startswith("AND") and text in _OPERATORS:
+            hint = "; a comparison has one operator: 1 < id AND id < 5"
+        elif not self._text.strip():
+            hint = "; 'true' is for all rows"
         return self._error(at, f"expected {wanted}, found {text or 'the end'}", hint)
 
     def _error(self, at: int, what: str, hint: str = "") -> InvalidInputError:

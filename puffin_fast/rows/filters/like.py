@@ -94,7 +94,9 @@ class Like(UnboundPredicate):
         return self.pattern, self.negated, self.ignore_case
 
     def __repr__(self) -> str:
-        return f"{'NOT ' * self.negated}{'I' * self.ignore_case}Like(term={self.term!r}, pattern={self.pattern!r})"
+        name = getattr(self.term, "name", self.term)
+        pattern = self.pattern.replace("'", "''")
+        return f"{name} {'NOT ' * self.negated}{'I' * self.ignore_case}LIKE '{pattern}'"
 
     __str__ = __repr__
 

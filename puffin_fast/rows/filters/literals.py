@@ -55,6 +55,8 @@ from pyiceberg.expressions.literals import (
     TimestampLiteral,
 )
 from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
     DateType,
     DecimalType,
     DoubleType,
@@ -68,6 +70,7 @@ from pyiceberg.types import (
     TimestamptzNanoType,
     TimestamptzType,
     TimeType,
+    UUIDType,
 )
 
 from puffin_fast.columns.decimals import as_number
@@ -93,6 +96,15 @@ _EXAMPLES: dict[type[IcebergType], str] = {
     TimestamptzNanoType: "'2024-01-15 10:30:00.123456789+00:00'",
 }
 """Example literals of the types for which PyIceberg also accepts a number of days or microseconds."""
+
+
+_SUCH = _EXAMPLES | {
+    BinaryType: "X'00FF'",
+    BooleanType: "TRUE",
+    StringType: "'text'",
+    UUIDType: "'f79c3e09-677c-4bbd-a479-3f349cb785e7'",
+}
+"""Example literals."""
 
 
 class TimeText(StringLiteral):
@@ -316,7 +328,12 @@ def _since_1970(second: str, fraction: str | None) -> int:
 
 
 def _convert_literal(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
-    found, value = literal.to(kind), literal.value
+    value = literal.value
+    try:
+        found = literal.to(kind)
+    except (TypeError, ValueError):
+        such = f" such as {_SUCH[type(kind)]}" if type(kind) in _SUCH else ""
+        raise ValueError(f"expected a value of type {kind}{such}, found {value!r:.60}") from None
     if isinstance(kind, FloatType) and (math.isinf(value := float(value)) or not _is_out_of_range(found)):
         return FloatLiteral(*struct.unpack("<f", struct.pack("<f", value)))
     if _is_out_of_range(found):
@@ -328,7 +345,7 @@ def _convert_literal(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
     except struct.error:
         same = False
     if not same:
-        raise ValueError(f"{literal!r} is not a value of type {kind}")
+        raise ValueError(f"{value!r} is not a value of type {kind}")
     return found
 
 

@@ -75,7 +75,7 @@ class Remainder(UnboundPredicate):
         return self.divisor, self.comparison, self.value
 
     def __repr__(self) -> str:
-        return f"{self.term} % {self.divisor} {_SYMBOLS[self.comparison]} {self.value}"
+        return f"{getattr(self.term, 'name', self.term)} % {self.divisor} {_SYMBOLS[self.comparison]} {self.value}"
 
     __str__ = __repr__
 

@@ -76,6 +76,11 @@ class Assignments:
                 )
             if same[0] in found:
                 raise InvalidInputError(f"values: column {same[0]}: expected one value, found two")
+            if not isinstance(value, pc.Expression) and (callable(value) or type(value).__name__ == "Expr"):
+                raise InvalidInputError(
+                    f"values: column {name}: expected a value or a PyArrow expression such as "
+                    f"pc.field({name!r}) * 2, found {shown_argument(value)}"
+                )
             found[same[0]] = value
         return cls(schema, found)
 
