@@ -164,6 +164,23 @@ def test_decimals_of_greater_precision_are_found_by_their_value() -> None:
     assert lookup(blob, [keys]).tolist() == [1]
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.int32(), pa.int64(), pa.decimal128(9, 2), pa.large_string(), pa.float64()]
+)
+def test_parts_of_keys_are_ranges_of_hashes(kind: pa.DataType) -> None:
+    values = pa.array([None if n % 7 == 3 else n * 1999 for n in range(5000)], pa.int64())
+    column = values.cast(pa.decimal128(38, 2)).cast(kind) if pa.types.is_decimal(kind) else values.cast(kind)
+    blob = encode([column], covered(5000))
+    found = opened(blob)
+    parts = found.parts_of([column])
+    assert (np.diff(parts[found.entries(in_memory(blob)).ordinals]) >= 0).all()
+    assert len(np.unique(parts)) > 2000
+    assert parts.max() < 1 << 12
+    assert not parts[3::7].any()
+    if kind == pa.int32():
+        assert found.parts_of([pa.array([2**40, -(2**63)], pa.int64())]).max() < 1 << 12
+
+
 def test_zeros_and_nan_are_one_key_each() -> None:
     nan = np.frombuffer(np.array([0x7FF8000000000123], np.uint64).tobytes(), np.float64)[0]
     column = pa.array(np.array([0.0, -0.0, math.nan, nan, 1.0]))
