@@ -27,6 +27,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index import lookup, stored
+from puffin_fast.iceberg.index.build import KEY_INDEXES
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.key_index import making
 from tests.iceberg.conftest import local, rows_of_duckdb
@@ -126,11 +127,11 @@ class Machine:
         main_only = [self.branch_off, self.upgrade, self.foreign_equality_delete]
         main_only += [self.partition_otherwise, self.add_column, self.rename_column, self.drop_column]
         if self.table.metadata.format_version == 2:
-            main_only.append(self.foreign_position_deletes)
+            main_only += [self.foreign_position_deletes, self.foreign_append, self.foreign_delete]
         often = [*self.verbs(), self.delete_positions, self.transaction]
-        seldom = [self.rewrite, self.rewrite_data_files, self.look_back, self.repeat, self.expire]
+        seldom = [self.rewrite, self.rewrite_data_files, self.look_back, self.seek, self.repeat, self.expire]
         if self.is_indexed:
-            seldom += [self.index_keys, self.index_keys, self.lose_index]
+            seldom += [self.index_keys, self.index_keys, self.lose_index, self.keep_indexes]
         kind = self.chance.choices([often, seldom, main_only], [12, 4, 4])[0]
         if not self.table.metadata.snapshots:
             kind = [self.append]
@@ -146,6 +147,26 @@ class Machine:
         self.say(f"index_keys {on} of {branch}")
         index = iceberg.index_keys(self.table, on, branch=branch)
         assert index.data_files_left == 0
+
+    def keep_indexes(self, branch: str) -> None:
+        """Names the indexes that rewrites keep; their columns may be renamed later."""
+        named = "; ".join(self.name(own) for own in ("id", "s"))
+        self.say(f"keep indexes of {named}")
+        with v3_metadata(self.catalog), self.table.transaction() as transaction:
+            transaction.set_properties({KEY_INDEXES: named})
+
+    def seek(self, _: str) -> None:
+        """Reads rows by values, given as text or as an expression."""
+        branch = self.chance.choice(list(self.branches))
+        own = self.chance.choice(["id", "s", "k"])
+        some: dict[str, list[Any]] = {"id": [*range(40)], "s": ["", "a", "b"], "k": [0, 1, 2, 3, 4]}
+        values, name = self.chance.sample(some[own], self.chance.choice([1, 3])), self.name(own)
+        where: Any = f"{name} in ({', '.join(map(repr, values))})"
+        if self.chance.random() < 0.5:
+            where = pc.field(name).isin(values) & (pc.field("row") >= 0)
+        self.say(f"seek {where} in {branch}")
+        found = iceberg.scan(self.table, where, ["row"], branch=branch).to_arrow()["row"].to_pylist()
+        assert sorted(found) == sorted(n for n, row in self.branches[branch].items() if row[own] in values)
 
     def lose_index(self, branch: str) -> None:
         """Damages or removes a statistics file."""
@@ -481,6 +502,22 @@ class Machine:
         gone = self.rows_at(branch, places)
         places.append(("file:///nowhere", 3))
         delete_by_file(self.table, places, spec_id=spec_id, partition=partition)
+        self.branches[branch] = {n: row for n, row in self.branches[branch].items() if n not in gone}
+
+    def foreign_append(self, branch: str) -> None:
+        made = self.new_rows([self.chance.randrange(40) for _ in range(self.chance.choice([1, 9]))])
+        self.say(f"PyIceberg appends {made}")
+        self.table.append(self.arrow(made))
+        self.branches[branch] |= {row["row"]: row for row in made}
+
+    def foreign_delete(self, branch: str) -> None:
+        """PyIceberg writes data files anew; it reads no equality deletes."""
+        if self.equality:
+            return
+        k = self.chance.randrange(5)
+        self.say(f"PyIceberg deletes k = {k}")
+        gone = {n for n, row in self.branches[branch].items() if row["k"] == k}
+        self.table.delete(f"{self.name('k')} == {k}")
         self.branches[branch] = {n: row for n, row in self.branches[branch].items() if n not in gone}
 
     def foreign_equality_delete(self, branch: str) -> None:
