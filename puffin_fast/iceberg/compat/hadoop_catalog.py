@@ -10,12 +10,17 @@
 
 A commit creates the file of the next version, which must not exist. Iceberg's Java library checks that it does not
 exist and then renames a file ``<uuid>.metadata.json`` to it; on a local disk that replaces a file which was created in
-between. A commit therefore waits until no such file is left, and then reads its own file again.
+between. A commit therefore waits until no such file is left, and then reads its own file again. It also waits before it
+reads the state that it builds on.
+
+With the table property ``write.metadata.compression-codec=gzip`` the files are ``v3.gz.metadata.json``: the Java
+library checks that one name only, so a commit must take the name that the library would take.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,6 +29,7 @@ from uuid import uuid4
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
+    CommitStateUnknownException,
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -31,16 +37,17 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import CommitTableResponse, Table, TableProperties
-from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
+from pyiceberg.table.metadata import TableMetadataUtil, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT
 
 from puffin_fast._io import open_sink, open_source
 from puffin_fast._io.folder import names_in
-from puffin_fast._io.location import is_local
+from puffin_fast._io.location import errors_of, is_local, split_location
 from puffin_fast._io.sink import put_if_absent, remove, wait_for_renames
 from puffin_fast.errors import (
+    CommitUnknownError,
     CorruptDataError,
     InvalidInputError,
     NotFoundError,
@@ -48,6 +55,7 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 from puffin_fast.iceberg.compat.filesystem import filesystem
+from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.relative_paths import is_relative_path
 
 if TYPE_CHECKING:
@@ -59,10 +67,14 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier, Properties
 
 HINT = "version-hint.text"
-_VERSION = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_HINTED = re.compile(rb"(\+?[0-9]{1,9})(?:[\r\n].*)?", re.DOTALL)
+"""A hint that Java reads: the first line is a number without spaces."""
+_VERSION = re.compile(r"v(0|[1-9][0-9]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _ENDINGS = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _RENAMED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.gz)?\.metadata\.json")
 """The names of files that the Java library renames to a version."""
+
+_COMPRESSION = "write.metadata.compression-codec"
 
 _LOCAL_ONLY = (
     "a hadoop catalog can only be changed on a local file system, because elsewhere the Java library renames files in "
@@ -112,7 +124,10 @@ class HadoopCatalog(MetastoreCatalog):
         if found is None:
             raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
         location = found[1]
-        metadata = FromInputFile.table_metadata(io.new_input(location))
+        if location.endswith(_ENDINGS[2]):  # PyIceberg does not know it
+            metadata = TableMetadataUtil.parse_obj(read_metadata_file(io, location))
+        else:
+            metadata = FromInputFile.table_metadata(io.new_input(location))
         return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
 
     def create_table(
@@ -124,14 +139,29 @@ class HadoopCatalog(MetastoreCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> Table:
+        new = self._create_staged_table(identifier, schema, location, partition_spec, sort_order, properties)
+        shown, folder = ".".join(new.name()), new.metadata.location
+        if self._newest(folder, new.io) is not None:
+            raise TableAlreadyExistsError(f"Table already exists: {shown}")
+        try:
+            written = self._write_version(new.metadata, new.io, folder, 1)
+        except CommitFailedException as error:
+            raise TableAlreadyExistsError(f"Table already exists: {shown}") from error
+        except CommitStateUnknownException as error:
+            raise CommitUnknownError(f"{shown}: it is unknown whether it was created: {error}") from error
+        return Table(new.name(), new.metadata, written, new.io, self)
+
+    def _create_staged_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> StagedTable:
         name = self.identifier_to_tuple(identifier)
-        if not self.namespace_exists(name[:-1]):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(name[:-1])}")
-        folder = self._folder(name)
-        if location is not None and location.rstrip("/") != folder:
-            raise InvalidInputError(
-                f"{'.'.join(name)}: its location is {folder}, found location={location!r}"
-            )
+        folder = self._new_folder(name, location)
         version: Any = int(
             properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION)
         )
@@ -142,20 +172,34 @@ class HadoopCatalog(MetastoreCatalog):
             sort_order=sort_order,
             properties=properties,
         )
-        io = self._load_file_io(properties, folder)
-        if self._newest(folder, io) is not None:
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}")
-        try:
-            written = self._write_version(metadata, io, folder, 1)
-        except CommitFailedException as error:
-            raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}") from error
-        return Table(name, metadata, written, io, self)
+        first = f"{folder}/metadata/v1{_ending(metadata)}"
+        return StagedTable(name, metadata, first, self._load_file_io(properties, folder), self)
+
+    def _new_folder(self, name: Identifier, location: str | None) -> str:
+        """The folder of a table that is to be created.
+
+        Raises:
+            NoSuchNamespaceError: there is no such namespace.
+            InvalidInputError: `location` is another folder.
+        """
+        if not self.namespace_exists(name[:-1]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(name[:-1])}")
+        folder = self._folder(name)
+        if location is not None and location.rstrip("/") != folder:
+            raise InvalidInputError(
+                f"{'.'.join(name)}: its location is {folder}, found location={location!r}"
+            )
+        return folder
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         name = table.name()
         folder = self._folder(name)
+        if is_local(folder, table.io):
+            # a rename after this would replace the version that this commit builds on
+            with contextlib.suppress(FileNotFoundError):  # of a new table
+                wait_for_renames(f"{folder}/metadata/{HINT}", theirs=_RENAMED)
         current: Table | None
         try:
             current = self.load_table(name)
@@ -164,6 +208,7 @@ class HadoopCatalog(MetastoreCatalog):
         staged = self._update_and_stage_table(current, name, requirements, updates)
         if current is None:
             version = 1
+            self._new_folder(name, staged.metadata.location)
         else:
             if staged.metadata == current.metadata:
                 return _response(current.metadata, current.metadata_location)
@@ -178,9 +223,11 @@ class HadoopCatalog(MetastoreCatalog):
 
         Raises:
             CommitFailedException: another commit created it.
+            CommitStateUnknownException: it was created, and cannot be read again.
             UnsupportedError: commits are not safe there.
+            PuffinFastError: it could not be written. Nothing happened.
         """
-        location = f"{folder}/metadata/v{version}.metadata.json"
+        location = f"{folder}/metadata/v{version}{_ending(metadata)}"
         if not is_local(location, io):
             raise UnsupportedError(f"{folder}: {_LOCAL_ONLY}")
         if metadata.properties.get(TableProperties.WRITE_METADATA_PATH):
@@ -191,37 +238,64 @@ class HadoopCatalog(MetastoreCatalog):
         try:
             self._write_metadata(metadata, io, draft)
             data = _content(draft, io)
-            if not put_if_absent(location, data):
-                raise CommitFailedException(f"{location}: another commit created it")
         finally:
-            remove(draft)
-        wait_for_renames(location, theirs=_RENAMED)
-        if _content(location, io) != data:
+            _discard(draft)
+        if location.endswith(_ENDINGS[1]):
+            data = gzip.compress(data)
+        _discard(_checksum(location))  # Hadoop's, of an earlier file
+        self._put(folder, io, version, location, data)
+        try:
+            wait_for_renames(location, theirs=_RENAMED)
+            is_replaced = _content(location, io) != data
+            seen = _location(folder, io, version)
+        except (OSError, PuffinFastError) as error:
+            raise CommitStateUnknownException(f"{location}: it was created, and then: {error}") from error
+        if is_replaced or seen != location:
             raise CommitFailedException(f"{location}: another commit replaced it")
+        hint = f"{folder}/metadata/{HINT}"
         with contextlib.suppress(OSError, PuffinFastError):  # readers look for later versions than the hint's
-            open_sink(f"{folder}/metadata/{HINT}", overwrite=True).write_file(str(version).encode())
+            if (self._hinted(folder, io) or 0) < version:  # later commits may have removed this version
+                open_sink(hint, overwrite=True).write_file(str(version).encode())
+                _discard(_checksum(hint))
         return location
+
+    def _put(self, folder: str, io: FileIO, version: int, location: str, data: bytes) -> None:
+        """Creates the file of a version; raises as `_write_version`."""
+        taken = f"{location}: another commit created version {version}"
+        if _location(folder, io, version) is not None:
+            raise CommitFailedException(taken)
+        try:
+            is_ours = put_if_absent(location, data)
+        except (OSError, PuffinFastError) as error:  # perhaps after the file got its name
+            try:
+                is_ours = _content(location, io) == data
+            except NotFoundError:
+                raise PuffinFastError(f"{location}: it could not be written: {error}") from error
+            except (OSError, PuffinFastError) as trouble:
+                raise CommitStateUnknownException(f"{location}: {error}; and then: {trouble}") from error
+        if not is_ours:
+            raise CommitFailedException(taken)
 
     def _newest(self, folder: str, io: FileIO) -> tuple[int, str] | None:
         """The version and the location of the newest metadata file, found as the Java library finds it.
 
         Raises:
-            CorruptDataError: the version of the hint is missing.
+            CorruptDataError: the version of the hint is missing, and there is no later one.
         """
-        version = self._hinted(folder, io)
-        if version is None:
-            names = names_in(f"{folder}/metadata", "v", filesystem=self._listing(folder))
-            versions = [int(found[1]) for found in map(_VERSION.fullmatch, names) if found]
-            if not versions:
-                return None
-            version = max(versions)
-        location = _location(folder, io, version)
+        version = hinted = self._hinted(folder, io)
+        location = None if version is None else _location(folder, io, version)
         if location is None:
-            where = f"{folder}/metadata"
+            names = names_in(f"{folder}/metadata", "v", filesystem=self._listing(folder))
+            version = max((int(found[1]) for found in map(_VERSION.fullmatch, names) if found), default=0)
+            if version > (hinted or 0):
+                location = _location(folder, io, version)
+        if version is None or location is None:
+            if hinted is None:
+                return None
             raise CorruptDataError(
                 "metadata of a table",
-                path=where,
-                expected=f"v{version}.metadata.json, as {HINT} says",
+                path=f"{folder}/metadata",
+                expected=f"v{hinted}.metadata.json, as {HINT} says, or a later version",
                 found="none",
             )
         while (later := _location(folder, io, version + 1)) is not None:
@@ -229,10 +303,12 @@ class HadoopCatalog(MetastoreCatalog):
         return version, location
 
     def _hinted(self, folder: str, io: FileIO) -> int | None:
+        """The version in the hint; None without a hint that Java can read."""
         try:
-            return int(_content(f"{folder}/metadata/{HINT}", io))
-        except (NotFoundError, ValueError):
+            found = _HINTED.fullmatch(_content(f"{folder}/metadata/{HINT}", io))
+        except NotFoundError:
             return None
+        return None if found is None else int(found[1])
 
     # Namespaces ---------------------------------------------------------------------------------------------
 
@@ -246,10 +322,9 @@ class HadoopCatalog(MetastoreCatalog):
 
     def namespace_exists(self, namespace: str | Identifier) -> bool:
         space = self.identifier_to_tuple(namespace)
-        found = names_in(
-            self._folder(space[:-1]), space[-1], folders=True, filesystem=self._listing(self.warehouse)
-        )
-        return space[-1] in found and not self._is_table(space)
+        if not space or not _is_valid(space):
+            return False
+        return space[-1] in self._names_in(space[:-1]) and not self._is_table(space)
 
     def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
         space = self.identifier_to_tuple(namespace)
@@ -259,20 +334,41 @@ class HadoopCatalog(MetastoreCatalog):
 
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         space = self.identifier_to_tuple(namespace)
+        shown = ".".join(space)
         if properties:
-            raise UnsupportedError(f"{'.'.join(space)}: a namespace of a hadoop catalog has no properties")
+            raise UnsupportedError(f"{shown}: a namespace of a hadoop catalog has no properties")
+        if not space or not _is_valid(space):
+            raise InvalidInputError(f"namespace: expected names of folders, found {shown!r}")
         if self.namespace_exists(space):
-            raise NamespaceAlreadyExistsError(f"Namespace already exists: {'.'.join(space)}")
-        io = self._load_file_io(location=self.warehouse)
+            raise NamespaceAlreadyExistsError(f"Namespace already exists: {shown}")
+        folder, io = self._folder(space), self._load_file_io(location=self.warehouse)
         if not is_local(self.warehouse, io):
             raise UnsupportedError(f"{self.warehouse}: {_LOCAL_ONLY}")
-        os.makedirs(filesystem(io, self._folder(space))[1])
+        try:
+            with errors_of(folder):
+                os.makedirs(split_location(folder)[2])
+        except InvalidInputError as error:
+            if isinstance(error.__cause__, FileExistsError):
+                raise NamespaceAlreadyExistsError(
+                    f"{folder}: exists already, as a namespace, a table or a file"
+                ) from error
+            raise
 
     def _folders(self, space: Identifier) -> list[str]:
         if space and not self.namespace_exists(space):
             raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(space)}")
-        found = names_in(self._folder(space), "", folders=True, filesystem=self._listing(self.warehouse))
-        return [name for name in found if not name.startswith((".", "_"))]
+        return self._names_in(space)
+
+    def _names_in(self, space: Identifier) -> list[str]:
+        """The names of the folders in a namespace's folder; none if there is no such folder."""
+        folder = self._folder(space)
+        if not is_local(folder, self._load_file_io(location=folder)):
+            return names_in(folder, "", folders=True, filesystem=self._listing(folder))
+        with errors_of(folder):
+            try:
+                return sorted(entry.name for entry in os.scandir(split_location(folder)[2]) if entry.is_dir())
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     def _is_table(self, name: Identifier) -> bool:
         folder = self._folder(name)
@@ -280,10 +376,16 @@ class HadoopCatalog(MetastoreCatalog):
         return any(name.endswith(".metadata.json") for name in names)
 
     def _folder(self, name: Identifier) -> str:
-        for part in name:
-            if not part or "/" in part or part in (".", ".."):
-                raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
-        return "/".join((self.warehouse, *name))
+        if not _is_valid(name):
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
+        folder = "/".join((self.warehouse, *name)) if self.warehouse != "/" else "/" + "/".join(name)
+        scheme, _, key = split_location(folder)
+        has_host = folder.startswith("file://") and not folder.startswith("file:///")
+        if has_host or (scheme and ("?" in key or "#" in key)):
+            raise InvalidInputError(
+                f"{folder}: PyIceberg does not open a URI with ?, # or a host of a file; use a local path"
+            )
+        return folder
 
     def _listing(self, location: str) -> Any:
         return filesystem(self._load_file_io(location=location), location)[0]
@@ -305,6 +407,30 @@ class HadoopCatalog(MetastoreCatalog):
 
 def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
     return CommitTableResponse(metadata=metadata, **{"metadata-location": location})
+
+
+def _is_valid(name: Identifier) -> bool:
+    """Whether all parts of a name can be names of folders."""
+    return all(part and "/" not in part and "\0" not in part and part not in (".", "..") for part in name)
+
+
+def _ending(metadata: TableMetadata) -> str:
+    """The end of the name of a new metadata file."""
+    codec = metadata.properties.get(_COMPRESSION, "none")
+    if codec.lower() not in ("none", "gzip"):
+        raise InvalidInputError(f"{_COMPRESSION}: expected none or gzip, found {codec!r}")
+    return _ENDINGS[codec.lower() == "gzip"]
+
+
+def _checksum(location: str) -> str:
+    """The file in which Hadoop has the checksum of a local file: with one of earlier content, Java does not read it."""
+    folder, _, name = location.rpartition("/")
+    return f"{folder}/.{name}.crc"
+
+
+def _discard(location: str) -> None:
+    with contextlib.suppress(OSError, PuffinFastError):
+        remove(location)
 
 
 def _version_of(location: str) -> int:
