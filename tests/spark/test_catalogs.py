@@ -98,7 +98,13 @@ def test_names_are_resolved_as_spark_does(iceberg_spark: SparkSession, hadoop: s
         spark.sql(f"USE {hadoop}.`d-b`")
         assert ps.scan(spark, "`t``1`").count() == 2
         assert ps.scan(spark, "`d-b`.`t``1`").count() == 2
+        with pytest.raises(InvalidInputError, match=r"expected 'namespace\.table'"):
+            ps.scan(spark, f"{hadoop}.`t``1`")  # a table of no namespace, not of the current one
+        spark.sql("CREATE OR REPLACE TEMP VIEW `t``1` AS SELECT 1 AS id")
+        with pytest.raises(UnsupportedError, match="a temporary view"):
+            ps.delete(spark, "`t``1`", "id = 1")
     finally:
+        spark.catalog.dropTempView("t`1")
         spark.catalog.setCurrentCatalog(before[0])
         spark.catalog.setCurrentDatabase(before[1])
     with pytest.raises(NotFoundError, match=r"db\.nope"):
@@ -158,7 +164,13 @@ def test_a_rest_catalog(iceberg_spark: SparkSession, rest_catalog: RestCatalog, 
         ({}, InvalidInputError, "hive.metastore.uris"),
         ({"type": "hadoop"}, InvalidInputError, "warehouse"),
         ({"type": "jdbc", "uri": "jdbc:oracle:thin:@x"}, UnsupportedError, "database oracle"),
-        ({"type": "jdbc", "uri": "sqlite:///x"}, InvalidInputError, "jdbc:<database>"),
+        ({"type": "jdbc", "uri": "sqlite://u:secret@x"}, InvalidInputError, "jdbc:<database>.*sqlite:…$"),
+        ({"Type": "Hadoop", "WAREHOUSE": "/wh"}, "HadoopCatalog", {"warehouse": "/wh"}),
+        (
+            {"type": "hadoop", "warehouse": "/wh", "hadoop.fs.defaultFS": "hdfs://h"},
+            UnsupportedError,
+            "hdfs://h",
+        ),
     ],
 )
 def test_settings_of_spark_are_those_of_a_catalog(

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
+from puffin_fast._io import split_location
 from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.hadoop_catalog import HadoopCatalog
@@ -89,7 +90,8 @@ def load_table(spark: SparkSession | DataFrame, name: str) -> Table | str:
     Raises:
         NotFoundError: the catalog does not have the table, or the session not the catalog.
         InvalidInputError: the settings of the catalog are not complete, or the text is no name.
-        UnsupportedError: PyIceberg has no such catalog, or the table is of another format.
+        UnsupportedError: PyIceberg has no such catalog, the table is of another format, or the name is that of a
+            temporary view, which Spark finds before tables.
         PuffinFastError: the catalog does not answer.
 
     Examples:
@@ -122,14 +124,17 @@ def table_in(session: SparkSession, table: Any) -> Any:
     if not isinstance(table, str) or _NAME.fullmatch(table) is None or os.path.isdir(table):
         return table
     parts = _parts(table)
-    if len(parts) == 2 and parts[0].lower() == "delta":
+    if len(parts) == 2 and parts[0].lower() == "delta" and _is_absolute(parts[1]):
         return parts[1]
     settings = _settings(session)
     name, rest = parts[0], parts[1:]
-    if not rest or (f"{_PREFIX}{name}" not in settings and name != "spark_catalog"):
+    if name.lower() == "spark_catalog":
+        name = "spark_catalog"
+    elif not rest or f"{_PREFIX}{name}" not in settings:
         name, rest = session.catalog.currentCatalog(), parts
-    if len(rest) == 1:
-        rest = [*_parts(session.catalog.currentDatabase()), *rest]
+    if len(parts) == 1:  # Spark adds no namespace to catalog.table
+        _check_no_view(session, table)
+        rest = [*_parts(session.catalog.currentDatabase()), *parts]
     kind = settings.get(f"{_PREFIX}{name}")
     if kind in _SPARK_CATALOGS:
         catalog = iceberg_catalog(name, settings)
@@ -153,7 +158,11 @@ def iceberg_catalog(name: str, settings: Mapping[str, str]) -> Catalog:
         UnsupportedError: PyIceberg has no such catalog.
     """
     prefix = f"{_PREFIX}{name}."
-    given = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+    given = {
+        _in_lower_case(key.removeprefix(prefix)): value
+        for key, value in settings.items()
+        if key.startswith(prefix)
+    }
     implementation = given.get("catalog-impl")
     kind = given.get("type", "hive").lower() if implementation is None else _KINDS.get(implementation)
     properties = {key: value for key, value in given.items() if key not in _OF_SPARK}
@@ -162,6 +171,7 @@ def iceberg_catalog(name: str, settings: Mapping[str, str]) -> Catalog:
         properties["s3.force-virtual-addressing"] = "true"
     where = f"catalog {name}"
     if kind == "hadoop":
+        _check_local(where, given, settings)
         return HadoopCatalog(name, **properties)
     if kind == "jdbc":
         properties["uri"] = _sql_address(where, given)
@@ -192,11 +202,11 @@ def iceberg_catalog(name: str, settings: Mapping[str, str]) -> Catalog:
 
 def _sql_address(where: str, given: Mapping[str, str]) -> str:
     """The address of a database as SQLAlchemy writes it."""
-    found = re.fullmatch(r"jdbc:(\w+):(.*)", given.get("uri", ""))
+    uri = given.get("uri", "")
+    found = re.fullmatch(r"jdbc:(\w+):(.*)", uri)
     if found is None:
-        raise InvalidInputError(
-            f"{where}: expected a uri jdbc:<database>:<address>, found {given.get('uri')!r}"
-        )
+        start = f"{uri.partition(':')[0]}:…" if ":" in uri else "none"  # the rest may have a password
+        raise InvalidInputError(f"{where}: expected a uri jdbc:<database>:<address>, found {start}")
     database, address = found.groups()
     address, _, query = address.partition("?")
     if database == "sqlite":
@@ -212,7 +222,45 @@ def _sql_address(where: str, given: Mapping[str, str]) -> str:
     login = "" if user is None else quote(user, safe="")
     login += "" if password is None else f":{quote(password, safe='')}"
     rest = f"?{urlencode(options)}" if options else ""
+    if not address.startswith("//"):  # of this machine
+        address = f"//localhost/{address.lstrip('/')}"
     return f"{dialect}://{login + '@' if login else ''}{address.removeprefix('//')}{rest}"
+
+
+def _in_lower_case(key: str) -> str:
+    """The key of a property, which Spark compares without regard to case."""
+    return key if key.lower().startswith("header.") else key.lower()
+
+
+def _check_local(where: str, given: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    """Checks that a warehouse without a scheme is a local folder in Spark too.
+
+    Raises:
+        UnsupportedError: Hadoop's default file system is another one.
+    """
+    default = given.get("hadoop.fs.defaultfs") or settings.get("spark.hadoop.fs.defaultFS") or "file:"
+    warehouse = given.get("warehouse", "")
+    if not split_location(warehouse)[0] and not default.startswith("file:"):
+        raise UnsupportedError(
+            f"{where}: warehouse {warehouse} is in {default}; expected a URI as warehouse, or local files"
+        )
+
+
+def _is_absolute(path: str) -> bool:
+    """Whether Spark takes the second part of ``delta.`path` `` for a path; else it is the name of a table."""
+    return bool(split_location(path)[0]) or os.path.isabs(path)
+
+
+def _check_no_view(session: SparkSession, name: str) -> None:
+    """Raises UnsupportedError if Spark has a temporary view of a name."""
+    from pyspark.errors import PySparkException
+
+    try:
+        found = session.catalog.getTable(name)
+    except PySparkException:
+        return
+    if found.isTemporary:
+        raise UnsupportedError(f"{name}: a temporary view; expected a table")
 
 
 def _of_hadoop(settings: Mapping[str, str]) -> dict[str, str]:
