@@ -59,7 +59,9 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
         options: as for `open_table`.
         create: whether a SQL catalog may be created: the file of SQLite, and the tables of the catalog.
     """
-    load_catalog = import_optional("pyiceberg.catalog", extra="iceberg").load_catalog
+    import_optional("pyiceberg.catalog", extra="iceberg")
+    from puffin_fast.iceberg.compat.configured_catalog import configured_catalog
+
     command = click.get_current_context()
     name: str | None = None
     try:
@@ -70,7 +72,7 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
         if uri.startswith(_SQL) and not create:  # no other command changes an existing database
             properties["init_catalog_tables"] = "false"
         with interruptible():
-            catalog: Catalog = load_catalog(name, **properties)
+            catalog: Catalog = configured_catalog(name, properties)
     except NotFoundError:
         raise
     except Exception as error:  # the client of a catalog may raise any exception

@@ -87,7 +87,8 @@ class HadoopCatalog(MetastoreCatalog):
 
     Commits are safe on local file systems; elsewhere tables can only be read, because Iceberg's Java library renames
     files there in several steps. Tables cannot be renamed or dropped, and have no location of their own. PyIceberg's
-    `load_catalog` and ``.pyiceberg.yaml`` accept it as ``py-catalog-impl: puffin_fast.iceberg.HadoopCatalog``.
+    `load_catalog` takes it as an argument ``py-catalog-impl``, ``puffin_fast.iceberg.HadoopCatalog``; the command line
+    and ``puffin_changes`` take it from ``.pyiceberg.yaml``, too.
 
     Args:
         name: the name of the catalog.

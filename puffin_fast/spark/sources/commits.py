@@ -8,8 +8,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyiceberg.catalog import load_catalog
-
 from puffin_fast.delta.changelog.changes import changes as delta_changes
 from puffin_fast.delta.changelog.versions import Ends as Versions
 from puffin_fast.delta.changelog.versions import Versions as Range
@@ -21,6 +19,7 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
 from puffin_fast.iceberg.changelog.history import Ends, History
+from puffin_fast.iceberg.compat.configured_catalog import configured_catalog
 from puffin_fast.iceberg.compat.working_table import complete_metadata, load_table
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.spark.sources.stream_options import EARLIEST, LATEST, StreamOptions
@@ -91,7 +90,7 @@ class IcebergCommits:
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         try:
-            self._catalog = load_catalog(options.catalog, **options.properties)
+            self._catalog = configured_catalog(options.catalog, options.properties)
         except Exception as error:  # the client of a catalog may raise any exception
             raise InvalidInputError(f"catalog {options.catalog or 'default'}: {error}") from error
         self._table: Table = self._load()

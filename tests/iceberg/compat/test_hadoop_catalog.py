@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -19,8 +20,10 @@ from pyiceberg.exceptions import (
 from pyiceberg.types import StringType
 
 from puffin_fast import iceberg
+from puffin_fast.cli import main
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.compat import hadoop_catalog
+from puffin_fast.iceberg.compat.configured_catalog import configured_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,6 +231,16 @@ def test_pyicebergs_own_changes(catalog: iceberg.HadoopCatalog, table: Table) ->
     assert [entry["metadata-file"].rpartition("/")[2] for entry in log] == [
         f"v{n}.metadata.json" for n in (1, 2, 3)
     ]
+
+
+def test_the_configuration_names_the_class(
+    catalog: iceberg.HadoopCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__FOLDER__PY_CATALOG_IMPL", "puffin_fast.iceberg.HadoopCatalog")
+    monkeypatch.setenv("PYICEBERG_CATALOG__FOLDER__WAREHOUSE", catalog.warehouse)
+    found = CliRunner().invoke(main, ["--catalog", "folder", "delete", "db.t", "--row-filter", "id < 3"])
+    assert found.exit_code == 0, found.output
+    assert iceberg.scan(configured_catalog("folder", {}).load_table("db.t")).count() == 7
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a\0b", ()])
