@@ -153,6 +153,11 @@ TABLES: dict[str, list[Figure]] = {
         Figure("the same", CHANGES + WHOLE, COMPARED),
         Figure("of 4M rows in 100 files: Iceberg", CHANGES + TENTH, POSITIONS),
         Figure("the same", CHANGES + TENTH, COMPARED),
+        Figure(
+            "the same",
+            "changes, Iceberg and Spark" + TENTH,
+            "Iceberg's changelog view on Spark, of copies on write",
+        ),
         Figure("their number for the delete", "count of deletes, Iceberg" + TENTH, POSITIONS),
         Figure("the same lines: Delta, without a feed", "changes, Delta" + TENTH, POSITIONS),
         Figure("the same", "changes, Delta" + TENTH, COMPARED),
