@@ -512,11 +512,11 @@ class Machine:
 
     def foreign_delete(self, branch: str) -> None:
         """PyIceberg writes data files anew; it reads no equality deletes."""
-        if self.equality:
-            return
         k = self.chance.randrange(5)
-        self.say(f"PyIceberg deletes k = {k}")
         gone = {n for n, row in self.branches[branch].items() if row["k"] == k}
+        if self.equality or not gone:
+            return
+        self.say(f"PyIceberg deletes k = {k}")
         self.table.delete(f"{self.name('k')} == {k}")
         self.branches[branch] = {n: row for n, row in self.branches[branch].items() if n not in gone}
 
