@@ -221,7 +221,7 @@ def extend_indexes(
     for names in _named_indexes(table.properties):
         try:
             found = _extended(table, names, paths, encode, branch)
-        except (PuffinFastError, OSError) as error:
+        except Exception as error:  # the data files are committed: errors of Spark, too, must not hide that
             if isinstance(error, JobInterruptedError) or is_from_outside(error):
                 raise
             notes.append(f"the key index of {', '.join(names)} does not have the new data files: {error}")

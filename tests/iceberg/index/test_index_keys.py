@@ -800,6 +800,23 @@ def test_a_rewrite_is_committed_though_its_index_is_not(racing: RacingCatalog) -
     assert iceberg.delete_keys(table, [5], "n").rows_deleted == 1
 
 
+def test_a_rewrite_is_committed_though_reading_its_keys_raises_an_error_of_another_library(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={build.KEY_INDEXES: "n"})
+    for at in range(2):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    iceberg.index_keys(table, "n")
+
+    def lost(*_: Any) -> None:
+        raise RuntimeError("an executor was lost")
+
+    monkeypatch.setattr(build, "key_words", lost)
+    done = iceberg.rewrite_data_files(table, min_input_files=2)
+    assert (done.data_files, done.key_indexes) == (2, ())
+    assert "an executor was lost" in done.notes[0]
+
+
 def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={build.KEY_INDEXES: "nothing"})
     iceberg.append(table, rows(0, 10))
