@@ -252,7 +252,12 @@ class EqualityConverter:
             return
         groups: dict[tuple[int, ...], tuple[list[Mapping[int, pa.ChunkedArray]], list[FileTask]]] = {}
         for file in files:
-            keys = [key.rows for key in self._equality.of(file.equality_deletes)]
+            deleted = self._equality.of(file.equality_deletes)
+            keys = [key.rows for key in deleted]
+            if any(
+                key.start is not None for key in deleted
+            ):  # some of these keys do not apply to the data file
+                self._inexact.add(file.data.file_path)
             columns = tuple(id(column) for rows in keys for column in rows.values())
             groups.setdefault(columns, (keys, []))[1].append(file.task)
         for keys, tasks in groups.values():
