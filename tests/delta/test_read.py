@@ -72,7 +72,7 @@ def test_a_snapshot_and_a_scan_print_one_line(table: Path) -> None:
     version, n_files = ANSWERS[table.name]["version"], len(ANSWERS[table.name]["files"])
     text = f"Snapshot('{table}', version={version}, files={n_files})"
     assert repr(delta.snapshot(table)) == text
-    assert repr(delta.scan(table, "id > 5", limit=3)) == f"DeltaScan({text}, row_filter='id > 5', limit=3)"
+    assert repr(delta.scan(table, "id > 5", limit=3)) == f"DeltaScan({text}, row_filter=id > 5, limit=3)"
 
 
 def test_actions_come_back_word_for_word(table: Path) -> None:

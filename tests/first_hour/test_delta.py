@@ -68,7 +68,7 @@ def test_other_keys_and_positions_say_what_to_pass(folder: Path, catalog: SqlCat
         with pytest.raises(pf.InvalidInputError, match=r"found int; pass a list .*: \[1, 2\], 'id'"):
             verbs.delete_keys(place, 1, "id")
         with pytest.raises(
-            pf.InvalidInputError, match=r"found list; pass positions by path: \{path: \[0, 7\]\}"
+            pf.InvalidInputError, match=r"found list of int; pass positions by path: \{path: \[0, 7\]\}"
         ):
             verbs.delete_positions(place, [1, 2])
     with pytest.raises(

@@ -347,7 +347,7 @@ def test_an_interrupted_part_names_the_commits_of_earlier_parts(
 
     terms = RewriteTerms(AlwaysTrue(), **ALL, max_commits=3)
     with pytest.raises(JobInterruptedError, match="the job was cancelled") as caught:
-        run_rewrite(table, terms, Request(verb="rewrite_data_files"), write, dry_run=False)
+        run_rewrite(table, terms, Request(verb="rewrite_data_files"), write, None, dry_run=False)
     head = racing.load_table("n.t").current_snapshot()
     earlier = f"; earlier parts are committed up to snapshot {head.snapshot_id if head else None}"
     assert str(caught.value) == f"the job was cancelled{earlier * interrupted}"
