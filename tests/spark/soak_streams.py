@@ -267,7 +267,12 @@ class Source:
         if self.verbs is iceberg:
             steps += [self.equality_delete, self.compact]
         else:
-            steps += [self.purge, self.deltalake_append, self.deltalake_delete]
+            steps.append(self.purge)
+            if "delta.enableRowTracking" not in delta.snapshot(self.table).configuration:
+                steps += [
+                    self.deltalake_append,
+                    self.deltalake_delete,
+                ]  # it writes no tables with row tracking
         step = self.append if len(ids) < LIVE // 4 else self.chance.choice(steps)
         try:
             step()
