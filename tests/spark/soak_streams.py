@@ -274,6 +274,7 @@ class Source:
                     self.deltalake_delete,
                 ]  # it writes no tables with row tracking
         step = self.append if len(ids) < LIVE // 4 else self.chance.choice(steps)
+        step = step if self.free else self.delete
         try:
             step()
         except ConflictError:  # with a commit of Java
