@@ -254,9 +254,8 @@ class EqualityConverter:
         for file in files:
             deleted = self._equality.of(file.equality_deletes)
             keys = [key.rows for key in deleted]
-            if any(
-                key.start is not None for key in deleted
-            ):  # some of these keys do not apply to the data file
+            # keys from delete files that are older than the data file do not apply to it
+            if any(key.start is not None for key in deleted):
                 self._inexact.add(file.data.file_path)
             columns = tuple(id(column) for rows in keys for column in rows.values())
             groups.setdefault(columns, (keys, []))[1].append(file.task)
