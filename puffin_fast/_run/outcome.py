@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ContextDecorator
+from types import TracebackType
+
 from puffin_fast._run.interrupt import is_from_outside
 
 _NOTED = "_outcome_of_commit"
@@ -27,3 +30,31 @@ def nothing_committed(n_removed: int) -> str:
         n_removed, f"{n_removed:,} files were removed"
     )
     return f"nothing was committed, {files}"
+
+
+def note_earlier(error: BaseException, earlier: str) -> None:
+    """Adds to the outcome of the last part of a job that earlier parts are done.
+
+    Args:
+        error: the exception that ended the last part.
+        earlier: says which parts were done before.
+    """
+    outcome = outcome_of(error)
+    if outcome is None:
+        note_outcome(error, earlier)
+    else:
+        setattr(error, _NOTED, f"{outcome}; {earlier}")
+        error.add_note(earlier)
+
+
+class until_commit(ContextDecorator):  # noqa: N801 - a block, as `suppressed`
+    """Notes that nothing was committed, unless the commit inside of the block has noted its own outcome."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            note_outcome(error, nothing_committed(0))

@@ -51,6 +51,9 @@ COMMANDS = {
 }
 """What the messages of the package advise to call or to pass, and the commands and options for it."""
 
+_BEGUN, _DONE = "puffin_fast.begun", "puffin_fast.done"
+"""Numbers of a command in click's `Context.meta`: of its changes that began, and of those that ended."""
+
 WIDE = 1 << 16
 """Width of the output if it is not a terminal: rows are never wrapped."""
 
@@ -79,7 +82,8 @@ class ErrorReportingGroup(click.Group):
                 raise
             message = f"{source}: PyIceberg cannot read its configuration: {error}"
         except KeyboardInterrupt:
-            click.echo(f"{ctx.info_name}: interrupted", err=True)
+            outcome = "" if ctx.meta.get(_BEGUN) else ": nothing was changed"
+            click.echo(f"{ctx.info_name}: interrupted{outcome}", err=True)
             return ctx.exit(INTERRUPTED)
         for function, command in COMMANDS.items():
             message = message.replace(function, command)
@@ -139,11 +143,7 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
             with redirect_stdout(sys.stderr):
                 answer = command(*arguments, **options)
         except KeyboardInterrupt as interrupt:
-            outcome = outcome_of(interrupt) or (
-                "it is unknown whether the change happened: look at the table before you repeat the command"
-                if _changes(context)
-                else "nothing was changed"
-            )
+            outcome = _outcome(context, outcome_of(interrupt))
             click.echo(f"{context.find_root().info_name}: interrupted: {outcome}", err=True)
             context.exit(INTERRUPTED)
         with printing() as stdout:
@@ -190,6 +190,37 @@ def _csv(answer: Answer) -> str:
         }
         writer.writerow({**row, **nested})
     return text.getvalue()
+
+
+def tracked(change: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that changes a table; an interrupt of the command says how many of these began and ended."""
+
+    @wraps(change)
+    def run(*arguments: Any, **options: Any) -> Any:
+        state = click.get_current_context().meta
+        state[_BEGUN] = state.get(_BEGUN, 0) + 1
+        result = change(*arguments, **options)
+        state[_DONE] = state.get(_DONE, 0) + 1
+        return result
+
+    return run
+
+
+def _outcome(context: click.Context, noted: str | None) -> str:
+    """What an interrupted command changed.
+
+    Args:
+        context: of the command.
+        noted: what the function that was interrupted says.
+    """
+    begun, done = (context.meta.get(name, 0) for name in (_BEGUN, _DONE))
+    if not begun or not _changes(context):
+        return noted or "nothing was changed"
+    if begun == done:
+        return "the change is done; only its result is not printed"
+    if noted is None:
+        return "it is unknown whether the change happened: look at the table before you repeat the command"
+    return f"{noted}; the job before it is done" if done else noted
 
 
 def _changes(context: click.Context) -> bool:

@@ -14,6 +14,7 @@ import click
 
 from puffin_fast._io.folder import names_in
 from puffin_fast._text import printable
+from puffin_fast.cli._common import tracked
 from puffin_fast.cli._delta_path import DeltaPath
 from puffin_fast.cli._lance_path import LancePath
 from puffin_fast.cli._paimon_path import PaimonPath
@@ -54,10 +55,10 @@ def verb(table: Table | PathTable, name: str) -> Callable[..., Any]:
             raise UnsupportedError(
                 f"{table.path}: {name.replace('_', '-')} is not supported for tables of {table.format}{instead}"
             )
-        return found
+        return tracked(found)
     from puffin_fast import iceberg
 
-    return partial(getattr(iceberg, name), table)
+    return tracked(partial(getattr(iceberg, name), table))
 
 
 def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> Table | PathTable:

@@ -103,11 +103,9 @@ def expire_snapshots(
 
     Example: puffin-fast expire-snapshots shop.orders --older-than 7 --dry-run
     """
-    from puffin_fast import iceberg
 
     name = ".".join(table.name())
-    result = iceberg.expire_snapshots(
-        table,
+    result = verb(table, "expire_snapshots")(
         older_than=older_than,
         snapshot_ids=snapshot_ids or None,
         **options,

@@ -11,7 +11,7 @@ from puffin_fast._run.packages import import_optional
 from puffin_fast._text import printable
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, rows_answer
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, rows_answer, tracked
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import is_path, name_of, verb
@@ -83,7 +83,7 @@ def create(
     with _files.rows(data, schema, input_format) as rows:
         columns = rows.schema
     if is_path(table):
-        delta().create_table(
+        tracked(delta().create_table)(
             table, columns, types=types, partition_columns=partition_spec, properties=properties
         )
         return _created(table, data, len(columns), table)
@@ -95,7 +95,7 @@ def create(
         opened.create_namespace_if_not_exists(table.rpartition(".")[0])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", EngineSupportWarning)
-        made = iceberg.create_table(
+        made = tracked(iceberg.create_table)(
             opened,
             table,
             columns,

@@ -9,6 +9,7 @@ import click
 
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid
+from puffin_fast.cli._paths import verb
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -36,10 +37,8 @@ def index_keys(
 
     Example: puffin-fast index-keys shop.orders --join-col id
     """
-    from puffin_fast import iceberg
 
-    result = iceberg.index_keys(
-        table,
+    result = verb(table, "index_keys")(
         join_cols or None,
         branch=branch,
         incremental=False if full else "auto",

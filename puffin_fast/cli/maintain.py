@@ -13,7 +13,7 @@ import click
 from rich.console import RenderableType
 
 from puffin_fast.cli import _options
-from puffin_fast.cli._common import Answer, answers, result_grid, rows_answer
+from puffin_fast.cli._common import Answer, answers, result_grid, rows_answer, tracked
 from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
@@ -141,24 +141,21 @@ def convert(
         ]:
             raise click.UsageError(f"--to cannot be combined with --{given[0].replace('_', '-')}")
         if isinstance(table, PathTable):
-            return rows_answer([table.convert(target, name)])
+            return rows_answer([tracked(table.convert)(target, name)])
         if target != "delta":
             raise UnsupportedError(
                 f"{name_of(table)}: a table of Iceberg: expected --to delta, found --to {target}"
             )
-        location = delta().from_iceberg(table, name, branch=commit["branch"])
+        location = tracked(delta().from_iceberg)(table, name, branch=commit["branch"])
         return rows_answer([{"table": name_of(table), "to": target, "name": location}])
     if name is not None:
         raise click.UsageError("--name: expected --to beside it")
-    from puffin_fast import iceberg
-
     name = ".".join(table.name())
-    jobs = {"position": iceberg.convert_position_deletes, "equality": iceberg.convert_equality_deletes}
     results, text = [], []
-    for kind, convert_deletes in jobs.items():
+    for kind in ("position", "equality"):
         if only in (None, kind):
             job, named = f"convert {kind} deletes", None if job_id is None else f"{job_id}-{kind}"
-            result = convert_deletes(table, job_id=named, **commit)
+            result = verb(table, f"convert_{kind}_deletes")(job_id=named, **commit)
             results.append({"table": name, "job": job, **asdict(result)})
             text += _text(name, job, result)
     return Answer(results, text)
@@ -179,9 +176,8 @@ def compact(table: Table, **options: Any) -> Answer:
 
     Example: puffin-fast compact shop.orders --target-file-size 134217728
     """
-    from puffin_fast import iceberg
 
-    name, result = ".".join(table.name()), iceberg.compact(table, **options)
+    name, result = ".".join(table.name()), verb(table, "compact")(**options)
     return Answer({"table": name, "job": "compact", **asdict(result)}, _text(name, "compact", result))
 
 
@@ -258,9 +254,8 @@ def rewrite_manifests(table: Table, **commit: Any) -> Answer:
 
     Example: puffin-fast rewrite-manifests shop.orders --dry-run
     """
-    from puffin_fast import iceberg
 
-    name, result = ".".join(table.name()), iceberg.rewrite_manifests(table, **commit)
+    name, result = ".".join(table.name()), verb(table, "rewrite_manifests")(**commit)
     answer = {"table": name, "job": "rewrite-manifests", **asdict(result)}
     text: list[RenderableType]
     if result.repeated:
@@ -289,8 +284,7 @@ def repair(table: Table, keep_superseded: bool, **commit: Any) -> Answer:
 
     Example: puffin-fast repair shop.orders --dry-run
     """
-    from puffin_fast import iceberg
 
-    name, result = ".".join(table.name()), iceberg.repair(table, superseded=not keep_superseded, **commit)
+    name, result = ".".join(table.name()), verb(table, "repair")(superseded=not keep_superseded, **commit)
     answer = {"table": name, "job": "repair", **asdict(result)}
     return Answer(answer, _text(name, "repair", result), failed=bool(result.not_rewritten))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puffin_fast.cli import _options
-from puffin_fast.cli._common import Answer, answers, grid, without_zeros
+from puffin_fast.cli._common import Answer, answers, grid, tracked, without_zeros
 from puffin_fast.cli._completed import complete_column
+from puffin_fast.cli._paths import verb
 from puffin_fast.cli.table import case_option, session
 
 if TYPE_CHECKING:
@@ -74,9 +75,9 @@ def ndv(
         if spark:
             from puffin_fast import spark as on_spark
 
-            result = on_spark.collect_ndv(session(), table, names, **options)
+            result = tracked(on_spark.collect_ndv)(session(), table, names, **options)
         else:
-            result = iceberg.collect_ndv(table, names, threads=threads, **options)
+            result = verb(table, "collect_ndv")(names, threads=threads, **options)
         document["collected"] = asdict(result)
         text += list(result.notes)
         if dry_run:

@@ -9,7 +9,7 @@ import click
 
 from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid, tracked
 from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._paimon_path import PaimonPath
 from puffin_fast.cli._path_table import PathTable
@@ -96,7 +96,7 @@ def delete(
                 f"{table.path}: --spark expects a table of Iceberg or Delta, found one of {table.format}"
             )
         where = table.path if isinstance(table, PathTable) else table
-        result = on_spark.delete(session(), where, parse_filter(row_filter), **commit)
+        result = tracked(on_spark.delete)(session(), where, parse_filter(row_filter), **commit)
     else:
         result = verb(table, "delete")(row_filter, **commit)
     facts = {"row_filter": row_filter, "branch": commit["branch"]}

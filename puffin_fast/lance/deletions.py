@@ -16,6 +16,7 @@ from puffin_fast._io import open_source
 from puffin_fast._io.location import errors_of, folder_of
 from puffin_fast._io.table_formats import other_format
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.outcome import note_outcome, until_commit
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import lance as codec
@@ -137,6 +138,7 @@ def root_of(dataset: Any, number: int | None, what: str) -> str:
     return str(base.path).rstrip("/")
 
 
+@until_commit()
 def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool = False) -> Any:
     """Deletes rows by fragment and offset, in one commit of pylance.
 
@@ -202,8 +204,16 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
     if not updated and not removed:
         return dataset
     operation = lance.LanceOperation.Delete(updated, removed, "offsets")
-    with errors_of_pylance(dataset.uri, dataset.version):
-        return lance.LanceDataset.commit(dataset, operation, read_version=dataset.version)
+    try:
+        with errors_of_pylance(dataset.uri, dataset.version):
+            return lance.LanceDataset.commit(dataset, operation, read_version=dataset.version)
+    except BaseException as error:
+        note_outcome(
+            error,
+            f"it is unknown whether the commit to {dataset.uri} happened; it did if the dataset has a version after "
+            f"{dataset.version}",
+        )
+        raise
 
 
 @contextmanager

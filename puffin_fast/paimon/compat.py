@@ -21,6 +21,7 @@ import pyarrow as pa
 from puffin_fast._io import Source, open_source
 from puffin_fast._io.location import errors_of, folder_of
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.outcome import note_outcome, nothing_committed
 from puffin_fast._run.patches import Patch, Patches
 from puffin_fast.avro.file import AVRO_ERRORS
 from puffin_fast.bitmap import PositionBitmap
@@ -449,8 +450,20 @@ class WorkingTable:
         except SnapshotRefusedError as refused:
             self.discard(added)
             raise refused.error from None
-        except Exception as error:
-            if is_from_outside(error):  # the files stay: the commit may have happened
+        except BaseException as error:
+            if not isinstance(error, Exception) or is_from_outside(error):
+                if is_ours and not files.is_tried:
+                    self.discard(added)
+                    note_outcome(error, nothing_committed(len(added)))
+                elif files.written:
+                    note_outcome(error, f"snapshot {files.written} of {self.path} was committed")
+                else:  # the files stay
+                    names = ", ".join(index.path for index in added)
+                    note_outcome(
+                        error,
+                        f"it is unknown whether the commit to {self.path} happened; it did if the newest snapshot "
+                        f"names {names}",
+                    )
                 raise
             if is_ours and not files.is_tried and (cause := _cause(error)) is not None:
                 self.discard(added)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast._run.outcome import note_outcome, nothing_committed, until_commit
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
@@ -55,6 +56,7 @@ class DeleteResult(HtmlFields):
     seconds: float = 0.0
 
 
+@until_commit()
 def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResult:
     """Deletes the rows of an append table for which a filter is true, in one commit.
 
@@ -101,6 +103,7 @@ def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResul
     return _delete(working, found, started, dry_run=dry_run)
 
 
+@until_commit()
 def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = False) -> DeleteResult:
     """Deletes rows of an append table by data file and position, in one commit.
 
@@ -139,6 +142,7 @@ def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = 
     return _delete(working, pairs, started, dry_run=dry_run)
 
 
+@until_commit()
 def convert_vectors(table: Any, *, version: int = 2, dry_run: bool = False) -> DeleteResult:
     """Rewrites the deletion vectors of an append table that are of another version, in one commit.
 
@@ -318,8 +322,9 @@ class _Changes:
             for group, partition in self._partitions.items():
                 if records := self._records(group):
                     added.append(self._working.write_index(partition, group[1], records))
-        except BaseException:
+        except BaseException as error:
             self._working.discard(added)
+            note_outcome(error, nothing_committed(len(added)))
             raise
         snapshot = self._working.commit(added, [old.index for old in self._replaced.values()])
         return snapshot, sum(index.meta.file_size for index in added)

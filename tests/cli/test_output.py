@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from click.testing import Result
 
 from puffin_fast import iceberg
+from puffin_fast._run.outcome import until_commit
 from tests.cli.test_table import count
 
 Run = Callable[..., Result]
@@ -92,22 +92,52 @@ def test_characters_that_standard_output_does_not_have_are_escaped(catalog_optio
     assert b"word = '\xfc\\u2603'" in done.stdout
 
 
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_an_interrupt_says_whether_a_change_may_have_happened(
     run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        signal.raise_signal(signal.SIGINT)
-
     monkeypatch.setattr(iceberg, "delete", interrupted)
-    # a job in the background inherits that the signal is ignored
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = ("--dry-run",) if dry_run else ()
-    with suppress(KeyboardInterrupt):
-        result = run("delete", "ns.t", "--row-filter", "id = 1", *chosen, *catalog_options)
+    result = run("delete", "ns.t", "--row-filter", "id = 1", *chosen, *catalog_options)
     assert result.exit_code == 130
     expected = "nothing was changed" if dry_run else "it is unknown whether the change happened"
     assert expected in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("_options.open_table", "nothing was changed"),
+        ("table._changed", "the change is done; only its result is not printed"),
+    ],
+)
+def test_an_interrupt_before_or_after_the_change_is_no_doubt(
+    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch, where: str, said: str
+) -> None:
+    monkeypatch.setattr(f"puffin_fast.cli.{where}", interrupted)
+    result = run("delete", "ns.t", "--row-filter", "id = 1", *catalog_options)
+    assert (result.exit_code, result.stderr) == (130, f"main: interrupted: {said}\n")
+    monkeypatch.undo()
+    assert count(catalog_options) == (1000 if said.startswith("nothing") else 999)
+
+
+def test_an_interrupt_names_the_jobs_that_are_done(
+    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("puffin_fast.iceberg.dml.attempt.open_table", until_commit()(interrupted))
+    result = run("delete", "ns.t", "--row-filter", "id = 1", *catalog_options)
+    assert result.stderr == "main: interrupted: nothing was committed, no file was written\n"
+    monkeypatch.setattr(iceberg, "convert_equality_deletes", until_commit()(interrupted))
+    result = run("convert", "ns.t", *catalog_options)
+    assert result.stderr.endswith("no file was written; the job before it is done\n")
+    monkeypatch.setattr("puffin_fast.iceberg.maintenance.maintain.compact", until_commit()(interrupted))
+    result = run("maintain", "ns.t", *catalog_options)
+    done = "steps that were done before: position deletes, equality deletes, data files"
+    assert result.stderr == f"main: interrupted: nothing was committed, no file was written; {done}\n"
 
 
 def test_an_interrupt_while_the_program_is_imported_prints_no_traceback() -> None:

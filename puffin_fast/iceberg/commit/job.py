@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.outcome import until_commit
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import attempts, commit
@@ -31,6 +32,7 @@ Plan = TypeVar("Plan", bound=Planned)
 """The changes to commit, and what the job's result needs."""
 
 
+@until_commit()
 def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
     """Makes the table object of a job. It and the caller's object have the table's newest metadata afterwards.
 

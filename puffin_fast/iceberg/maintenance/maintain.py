@@ -14,6 +14,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._run.arguments import check_flags, check_integer, check_name
 from puffin_fast._run.documents import of_document
+from puffin_fast._run.outcome import note_earlier
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
@@ -181,36 +182,43 @@ def maintain(
     indexes = indexed_columns(working.properties, working.schema()) if "index" in steps else ()
     job: dict[str, Any] = {"threads": threads, "dry_run": dry_run}
     found: dict[str, Any] = {}
-    if "convert" in steps:
-        found["position_deletes"] = convert_position_deletes(table, branch=branch, **job)
-        found["equality_deletes"] = convert_equality_deletes(table, branch=branch, **job)
-    if "rewrite" in steps:
-        terms = RewriteTerms(
-            AlwaysTrue(),
-            min_deleted=policy.min_deleted,
-            min_file_size=policy.min_file_size,
-            min_input_files=policy.min_input_files,
-            target_file_size=policy.target_file_size,
-            max_commits=policy.max_commits,
-        )
-        later = "index" in steps  # one commit for each index, of the last snapshot
-        found["data_files"] = rewrite_on_threads(
-            table,
-            terms,
-            Request(verb="rewrite_data_files", branch=branch),
-            None if later else on_this_machine(threads),
-            **job,
-        )
-    if "compact" in steps:
-        found["vectors"] = compact(table, branch=branch, **job)
-    if indexes and branch in table.metadata.refs:
-        found["key_indexes"] = tuple(index_keys(table, names, branch=branch, **job) for names in indexes)
-    if "expire" in steps:
-        found["snapshots"] = expire_snapshots(
-            table, older_than=policy.expire_older_than, retain_last=policy.retain_last, **job
-        )
-    if "clean" in steps:
-        found["orphan_files"] = remove_orphan_files(table, older_than=policy.clean_older_than, **job)
+    try:
+        if "convert" in steps:
+            found["position_deletes"] = convert_position_deletes(table, branch=branch, **job)
+            found["equality_deletes"] = convert_equality_deletes(table, branch=branch, **job)
+        if "rewrite" in steps:
+            terms = RewriteTerms(
+                AlwaysTrue(),
+                min_deleted=policy.min_deleted,
+                min_file_size=policy.min_file_size,
+                min_input_files=policy.min_input_files,
+                target_file_size=policy.target_file_size,
+                max_commits=policy.max_commits,
+            )
+            later = "index" in steps  # one commit for each index, of the last snapshot
+            found["data_files"] = rewrite_on_threads(
+                table,
+                terms,
+                Request(verb="rewrite_data_files", branch=branch),
+                None if later else on_this_machine(threads),
+                **job,
+            )
+        if "compact" in steps:
+            found["vectors"] = compact(table, branch=branch, **job)
+        if indexes and branch in table.metadata.refs:
+            found["key_indexes"] = tuple(index_keys(table, names, branch=branch, **job) for names in indexes)
+        if "expire" in steps:
+            found["snapshots"] = expire_snapshots(
+                table, older_than=policy.expire_older_than, retain_last=policy.retain_last, **job
+            )
+        if "clean" in steps:
+            found["orphan_files"] = remove_orphan_files(table, older_than=policy.clean_older_than, **job)
+    except BaseException as error:
+        if found and not dry_run:
+            note_earlier(
+                error, f"steps that were done before: {', '.join(name.replace('_', ' ') for name in found)}"
+            )
+        raise
     freed = sum(found[name].n_bytes for name in ("snapshots", "orphan_files") if name in found)
     return MaintainResult(
         **found, n_bytes_freed=freed, seconds=time.perf_counter() - started, dry_run=dry_run

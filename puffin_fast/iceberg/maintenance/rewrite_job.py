@@ -25,6 +25,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.outcome import note_earlier
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.errors import (
     ConflictError,
@@ -205,6 +206,9 @@ def _with_indexes(
         raise JobInterruptedError(
             f"{error}; the rewritten data files are committed up to snapshot {result.snapshot_id}"
         ) from error
+    except BaseException as error:
+        note_earlier(error, f"the rewritten data files are committed up to snapshot {result.snapshot_id}")
+        raise
     return replace(result, key_indexes=found, notes=tuple(notes))
 
 
@@ -247,6 +251,10 @@ def _in_parts(
             raise JobInterruptedError(
                 f"{error}; earlier parts are committed up to snapshot {committed[-1]}"
             ) from error
+        except BaseException as error:
+            if committed := [result.snapshot_id for result in results if result.commits]:
+                note_earlier(error, f"earlier parts are committed up to snapshot {committed[-1]}")
+            raise
     done = [result for result in results if result.commits]
     if conflict is not None and not done:
         raise conflict
