@@ -120,6 +120,7 @@ class Attempt(ABC):
     Attributes:
         options: the options of the commit.
         threads: the number of threads of the current action.
+        workers: reads the data files instead of threads.
         created: the files that were created; they are removed if nothing is committed.
         changes: what the actions add and remove; None or false if they change nothing.
         counts: the counts of the actions, in their order.
@@ -138,6 +139,7 @@ class Attempt(ABC):
         self.options = options
         self.dry_run = options.dry_run
         self.threads = options.threads
+        self.workers = options.workers
         self.counts: list[Counts] = []
         self._actions: list[tuple[Action, int | None]] = []
         self._held = ExitStack()

@@ -36,7 +36,7 @@ class Delete:
     def on(self, attempt: Attempt) -> Counts:
         matcher = RowFilter.bind(self.row_filter, attempt.schema, case_sensitive=self.case_sensitive)
         writer = attempt.writer(Purpose("DELETE", [str(self.row_filter)], matcher))
-        writer.delete(attempt.finder(matcher).search(attempt.plan(matcher), attempt.threads))
+        writer.delete(attempt.finder(matcher).search(attempt.plan(matcher), attempt.threads, attempt.workers))
         return writer.stage()
 
 
@@ -95,7 +95,7 @@ class DeleteKeys:
         names = [self.join_cols] if isinstance(self.join_cols, str) else self.join_cols or ()
         writer = attempt.writer(Purpose("DELETE", [f"key ({', '.join(names)}) in keys"], given.bounds))
         tasks = attempt.plan(given.bounds)
-        writer.delete(search_parts(given.parts, tasks, attempt.finder, attempt.threads))
+        writer.delete(search_parts(given.parts, tasks, attempt.finder, attempt.threads, attempt.workers))
         return writer.stage()
 
 

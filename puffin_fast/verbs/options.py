@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from puffin_fast._run.arguments import check_flags, check_mapping, check_name
 from puffin_fast._run.threads import check_threads
+from puffin_fast._run.workers import check_workers
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
@@ -25,6 +27,7 @@ class Options:
         job_id: the caller's name for the job; a job that was committed is not repeated.
         snapshot_properties: additional entries in the record of the commit.
         threads: number of files read at a time; the number of processors by default.
+        workers: reads the data files instead of threads of this process.
         dry_run: whether the verb only counts, and writes nothing.
 
     Raises:
@@ -37,10 +40,12 @@ class Options:
     job_id: str | None = None
     snapshot_properties: Mapping[str, str] | None = None
     threads: int | None = None
+    workers: Executor | None = None
     dry_run: bool = False
 
     def __post_init__(self) -> None:
         check_threads(self.threads)
+        check_workers(self.workers)
         check_flags(dry_run=self.dry_run)
         check_name("branch", self.branch, optional=False)
         check_name("job_id", self.job_id)

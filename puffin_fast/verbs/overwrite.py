@@ -71,7 +71,7 @@ class DynamicPartitionOverwrite:
 
 def _overwritten(attempt: Attempt, matcher: Matcher, rows: pa.Table, predicate: Any) -> Counts:
     writer = attempt.writer(Purpose("WRITE", [predicate], matcher, isolation="update", inserts=True))
-    writer.delete(attempt.finder(matcher).search(attempt.plan(matcher), attempt.threads))
+    writer.delete(attempt.finder(matcher).search(attempt.plan(matcher), attempt.threads, attempt.workers))
     writer.insert(rows)
     return replace(writer.stage(), rows_appended=rows.num_rows)
 

@@ -41,7 +41,12 @@ class Update:
         )
         tasks = attempt.plan(matcher)
         found = LocatedRows.read(
-            attempt.reader(matcher), schema.fields, tasks, attempt.lineage, threads=attempt.threads
+            attempt.reader(matcher),
+            schema.fields,
+            tasks,
+            attempt.lineage,
+            threads=attempt.threads,
+            workers=attempt.workers,
         )
         rows = assignments.apply(found.rows)
         writer.delete(merge_rows(tasks, found.file, found.position, attempt.loader(), attempt.threads))

@@ -124,7 +124,12 @@ class Upsert:
         tasks = attempt.plan(source.keys) if source.n_keys else []
         if columns is not None:
             found = LocatedRows.read(
-                attempt.reader(source.keys), fields, tasks, attempt.lineage, threads=threads
+                attempt.reader(source.keys),
+                fields,
+                tasks,
+                attempt.lineage,
+                threads=threads,
+                workers=attempt.workers,
             )
             return updated_columns(
                 attempt,
@@ -146,6 +151,7 @@ class Upsert:
                 compared=self.update and self.skip_unchanged,
                 row_ids=bool(attempt.lineage),
                 threads=threads,
+                workers=attempt.workers,
                 current=attempt.loader(),
             )
         n_deletes = source.n_keys - source.rows.num_rows

@@ -6,6 +6,8 @@ import pkgutil
 import random
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -255,14 +257,15 @@ OPERATIONS_OF = (
 
 
 class Single:
-    """Each verb as a commit of its own, with the interface of a transaction."""
+    """Each verb as a commit of its own, with the interface of a transaction; `workers` where a verb takes them."""
 
-    def __init__(self, made: AnyTable) -> None:
-        self._made = made
+    def __init__(self, made: AnyTable, workers: Executor | None = None) -> None:
+        self._made, self._workers = made, workers
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._made.verbs, name)
-        return lambda *args, **options: verb(self._made.table, *args, **options)
+        given = {"workers": self._workers} if "workers" in signature(verb).parameters else {}
+        return lambda *args, **options: verb(self._made.table, *args, **given, **options)
 
 
 def agree(made: AnyTable, model: Model) -> None:

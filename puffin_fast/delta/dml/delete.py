@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,7 @@ def delete(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -71,6 +73,8 @@ def delete(
         job_id: recorded in the log as a transaction. A job whose id is in the log is not repeated.
         snapshot_properties: additional entries of the commit's ``commitInfo``.
         threads: number of files read at a time; the number of processors by default.
+        workers: an executor of ``concurrent.futures`` that reads the data files instead of threads, such as a
+            ``ProcessPoolExecutor`` or Dask's ``client.get_executor()``.
         dry_run: count rows and data files, write nothing.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path. Commits on an object store need an
             fsspec filesystem with conditional writes (s3fs, gcsfs, adlfs).
@@ -99,6 +103,7 @@ def delete(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     action = Delete(row_filter, case_sensitive)
@@ -115,6 +120,7 @@ def delete_keys(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -130,7 +136,7 @@ def delete_keys(
         join_cols: the key column or columns: names in the table, dotted for a field of a struct, and the same in
             `keys`.
         null_safe: whether null equals null; otherwise a key with a null matches no row.
-        on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem, storage_options: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, workers, dry_run, filesystem, storage_options: as `delete`.
 
     Returns:
         The counts; `version` is None if no row matched.
@@ -151,6 +157,7 @@ def delete_keys(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     names = [join_cols] if isinstance(join_cols, str) else check_texts("join_cols", join_cols)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +121,7 @@ def overwrite(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -133,7 +135,8 @@ def overwrite(
         table: a path, a URI, or deltalake's `DeltaTable`.
         data: Arrow rows, as for `append`. Held in memory.
         row_filter: a PyIceberg expression, its text, or a PyArrow expression; by default all rows are replaced.
-        case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
+        case_sensitive, on_conflict, job_id, snapshot_properties, threads, workers, filesystem, storage_options: as
+            `delete`.
         dry_run: count rows and compare the columns with the table's schema, write nothing.
 
     Returns:
@@ -156,6 +159,7 @@ def overwrite(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     action = Overwrite(arrow_rows(data, "data", streamed=False), row_filter, case_sensitive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,7 @@ def update(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -64,7 +66,8 @@ def update(
         row_filter: a PyIceberg expression, its text, or a PyArrow expression.
         values: for each column that is set, a value of Python or Arrow, or a PyArrow expression over the old row
             (``{"n": pc.field("n") + 1}``).
-        case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
+        case_sensitive, on_conflict, job_id, snapshot_properties, threads, workers, filesystem, storage_options: as
+            `delete`.
         dry_run: count rows and compute their new values, write nothing.
 
     Returns:
@@ -86,6 +89,7 @@ def update(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     action = Update(row_filter, values, case_sensitive)

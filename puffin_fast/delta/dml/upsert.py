@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,7 @@ def upsert(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -95,7 +97,7 @@ def upsert(
             Columns of these two names that the table does not have are not written.
         changes: as `puffin_fast.iceberg.upsert`: whether `data` are changes of a table with unique keys.
         duplicate_keys: as `puffin_fast.iceberg.upsert`.
-        on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, workers, filesystem, storage_options: as `delete`.
         dry_run: count rows, write nothing.
 
     Returns:
@@ -124,6 +126,7 @@ def upsert(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     action = Upsert(

@@ -27,6 +27,8 @@ from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.expressions import BooleanExpression
 
 _COLUMNS = {name: METADATA_COLUMNS[name] for name in ("_file", "_pos")}
@@ -50,12 +52,14 @@ class DeltaScan(TableScan):
         limit: int | None,
         case_sensitive: bool,
         threads: int | None,
+        workers: Executor | None = None,
     ) -> None:
         self._arguments: dict[str, Any] = {
             "row_filter": row_filter,
             "selected_fields": selected_fields,
             "case_sensitive": case_sensitive,
             "threads": threads,
+            "workers": workers,
         }
         columns = None
         if case_sensitive is True:  # else a name may mean any column
@@ -68,6 +72,7 @@ class DeltaScan(TableScan):
             limit=limit,
             case_sensitive=case_sensitive,
             threads=threads,
+            workers=workers,
             metadata_columns=_COLUMNS,
         )
 
@@ -164,6 +169,7 @@ def scan(
     limit: int | None = None,
     case_sensitive: bool = True,
     threads: int | None = None,
+    workers: Executor | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DeltaScan:
@@ -180,6 +186,8 @@ def scan(
         limit: maximum number of rows; no more files are read after them.
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
+        workers: an executor of ``concurrent.futures`` that reads the data files instead of threads, such as a
+            ``ProcessPoolExecutor`` or Dask's ``client.get_executor()``.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
         storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
             default, those of a given `DeltaTable`.
@@ -208,5 +216,11 @@ def scan(
     else:
         base = snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
     return DeltaScan(
-        base, row_filter, selected_fields, limit=limit, case_sensitive=case_sensitive, threads=threads
+        base,
+        row_filter,
+        selected_fields,
+        limit=limit,
+        case_sensitive=case_sensitive,
+        threads=threads,
+        workers=workers,
     )

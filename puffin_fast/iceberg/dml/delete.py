@@ -15,6 +15,8 @@ from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_
 from puffin_fast.verbs.options import OnConflict, Options
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.table import Table
 
 
@@ -62,6 +64,7 @@ def delete(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> DeleteResult:
     """Deletes the rows for which a filter is true, in one commit, without rewriting data files.
@@ -81,6 +84,8 @@ def delete(
         job_id: recorded in the snapshot's summary. A job whose id is in the branch's history is not repeated.
         snapshot_properties: additional entries of the snapshot's summary.
         threads: number of files read at a time; the number of processors by default.
+        workers: an executor of ``concurrent.futures`` that reads the data files instead of threads, such as a
+            ``ProcessPoolExecutor`` or Dask's ``client.get_executor()``.
         dry_run: count rows and data files, write nothing.
 
     Returns:
@@ -108,6 +113,7 @@ def delete(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     action = Delete(row_filter, case_sensitive)
@@ -172,6 +178,7 @@ def delete_keys(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> DeleteResult:
     """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
@@ -192,7 +199,7 @@ def delete_keys(
             the table's schema.
         null_safe: whether null equals null; otherwise a key with a null matches no row.
         branch: an existing branch.
-        on_conflict, job_id, snapshot_properties, threads: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, workers: as `delete`.
         dry_run: count rows and data files, write nothing.
 
     Returns:
@@ -216,6 +223,7 @@ def delete_keys(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     action = DeleteKeys(keys, join_cols, null_safe)

@@ -17,6 +17,8 @@ from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.overwrite import DynamicPartitionOverwrite, Overwrite
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.table import Table
 
 
@@ -62,6 +64,7 @@ def overwrite(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> OverwriteResult:
     """Deletes the rows for which a filter is true, and appends rows, in one commit.
@@ -74,7 +77,7 @@ def overwrite(
             and has the new metadata afterwards.
         data: Arrow rows, as for `append`. Held in memory.
         row_filter: a PyIceberg expression, its text, or a PyArrow expression; by default all rows are replaced.
-        branch, case_sensitive, on_conflict, job_id, snapshot_properties, threads: as `delete`.
+        branch, case_sensitive, on_conflict, job_id, snapshot_properties, threads, workers: as `delete`.
         dry_run: count rows and compare the columns with the table's schema, write nothing.
 
     Returns:
@@ -99,6 +102,7 @@ def overwrite(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     action = Overwrite(arrow_rows(data, "data", streamed=False), row_filter, case_sensitive)

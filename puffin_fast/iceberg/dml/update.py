@@ -15,6 +15,8 @@ from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.update import Update
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.table import Table
 
 
@@ -56,6 +58,7 @@ def update(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> UpdateResult:
     """Sets columns of the rows for which a filter is true, in one commit, without rewriting data files.
@@ -72,7 +75,7 @@ def update(
         values: for each top-level column that is set, a value of Python or Arrow, or a PyArrow expression over the old
             row (``{"n": pc.field("n") + 1}``). Dates, times, decimals and UUIDs may be text. Expressions see the
             old values of all columns.
-        branch, on_conflict, job_id, snapshot_properties, threads: as `delete`.
+        branch, on_conflict, job_id, snapshot_properties, threads, workers: as `delete`.
         case_sensitive: whether column names are compared with case, in the filter and in `values`.
         dry_run: count rows and compute their new values, write nothing.
 
@@ -97,6 +100,7 @@ def update(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     action = Update(row_filter, values, case_sensitive)

@@ -16,6 +16,8 @@ from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.upsert import Upsert
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.table import Table
 
 
@@ -73,6 +75,7 @@ def upsert(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> UpsertResult:
     """Replaces the rows whose key is given, and inserts the given rows whose key is new, in one commit.
@@ -107,7 +110,7 @@ def upsert(
         duplicate_keys: what to do if a given row would replace several live rows of the table, because the key is not
             unique there: ``"refuse"`` raises, as PyIceberg's own upsert does; ``"replace"`` replaces all of them by it.
         branch: an existing branch.
-        on_conflict, job_id, snapshot_properties, threads: as `delete`. Data files that a concurrent commit
+        on_conflict, job_id, snapshot_properties, threads, workers: as `delete`. Data files that a concurrent commit
             added are always checked for given keys.
         dry_run: count rows, write nothing.
 
@@ -137,6 +140,7 @@ def upsert(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     action = Upsert(

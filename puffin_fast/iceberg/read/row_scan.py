@@ -17,6 +17,7 @@ from puffin_fast._run.keywords import named_attributes
 from puffin_fast._run.packages import import_optional
 from puffin_fast._run.streams import in_order
 from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._run.workers import check_workers
 from puffin_fast._show.html import html_fields
 from puffin_fast._text import no_column
 from puffin_fast.errors import NotFoundError
@@ -30,6 +31,8 @@ from puffin_fast.rows.scan.splits import jobs_of
 from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import duckdb
     import pandas
     import polars
@@ -59,10 +62,12 @@ class RowScan:
         limit: int | None,
         case_sensitive: bool,
         threads: int | None,
+        workers: Executor | None = None,
         metadata_columns: Mapping[str, MetadataColumn] = METADATA_COLUMNS,
         string_views: bool = False,
     ) -> None:
         check_threads(threads)
+        check_workers(workers)
         check_integer("limit", limit, least=0)
         check_flags(case_sensitive=case_sensitive, string_views=string_views)
         self._limit, self._case_sensitive, self._given_filter = limit, case_sensitive, row_filter
@@ -70,7 +75,7 @@ class RowScan:
         self._read_schema = schema
         self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
         self._fields = wanted.fields
-        self._threads = threads
+        self._threads, self._workers = threads, workers
         arrow: pa.Schema = schema_to_pyarrow(wanted, include_field_ids=False)
         for column in self._extra:
             arrow = arrow.append(pa.field(column.name, column.type))
@@ -175,9 +180,15 @@ class RowScan:
         if left == 0:
             return
         reader, wanted = file_reader(), self.tasks() if some is None else some
-        threads, ahead = reader.prepare(wanted, self._threads, is_limited=left is not None)
-        jobs, label = jobs_of(wanted, threads, together=left is None), "reading data files" if shown else None
-        found = in_order(list(jobs) if shown else jobs, reader.read_all, threads, capacity=ahead, label=label)
+        label = "reading data files" if shown else None
+        if self._workers is not None:
+            found = reader.read_there(self._workers, wanted, label)
+        else:
+            threads, ahead = reader.prepare(wanted, self._threads, is_limited=left is not None)
+            jobs = jobs_of(wanted, threads, together=left is None)
+            found = in_order(
+                list(jobs) if shown else jobs, reader.read_all, threads, capacity=ahead, label=label
+            )
         try:
             yield from first_rows(chain.from_iterable(found), left)
         finally:

@@ -25,6 +25,8 @@ from puffin_fast.rows.scan.explain import Explanation, Part
 from puffin_fast.rows.scan.file_reader import FileReader
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import pyarrow.compute as pc
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
@@ -51,6 +53,7 @@ class Scan(TableScan):
         limit: int | None,
         case_sensitive: bool,
         threads: int | None,
+        workers: Executor | None = None,
         string_views: bool,
     ) -> None:
         self._table = table = as_table(table)
@@ -64,6 +67,7 @@ class Scan(TableScan):
             "limit": limit,
             "case_sensitive": case_sensitive,
             "threads": threads,
+            "workers": workers,
             "string_views": string_views,
         }
         self._snapshot, schema = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
@@ -74,6 +78,7 @@ class Scan(TableScan):
             limit=limit,
             case_sensitive=case_sensitive,
             threads=threads,
+            workers=workers,
             string_views=string_views,
         )
 
@@ -214,6 +219,7 @@ def scan(
     limit: int | None = None,
     case_sensitive: bool = True,
     threads: int | None = None,
+    workers: Executor | None = None,
     string_views: bool = False,
 ) -> Scan:
     """Scans a table of format version 1 to 3 with deletion vectors, position and equality deletes applied.
@@ -234,6 +240,8 @@ def scan(
         limit: maximum number of rows.
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads; `pyarrow.cpu_count()` by default.
+        workers: an executor of ``concurrent.futures`` that reads the data files instead of threads, such as a
+            ``ProcessPoolExecutor`` or Dask's ``client.get_executor()``.
         string_views: return columns of text and bytes as Arrow's views (`string_view`, `binary_view`), which takes less
             time. Polars, DuckDB and DataFusion accept them; many of PyArrow's functions do not.
 
@@ -262,5 +270,6 @@ def scan(
         limit=limit,
         case_sensitive=case_sensitive,
         threads=threads,
+        workers=workers,
         string_views=string_views,
     )

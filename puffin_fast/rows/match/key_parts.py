@@ -25,6 +25,8 @@ from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
@@ -71,21 +73,25 @@ class KeyHashes:
 
 
 def search_parts(
-    parts: RowParts[Keys], tasks: Sequence[Task], finder: Callable[[Keys], Finder], threads: int | None
+    parts: RowParts[Keys],
+    tasks: Sequence[Task],
+    finder: Callable[[Keys], Finder],
+    threads: int | None,
+    workers: Executor | None = None,
 ) -> Iterator[NewDeletes]:
     """Yields the deletes of data files, each file once. With several parts, the files are read once for each.
 
     Args:
         parts: the keys.
-        tasks, threads: as `Finder.search`.
+        tasks, threads, workers: as `Finder.search`.
         finder: returns the finder of the rows with some keys.
     """
     if parts.in_memory:
-        return finder(next(iter(parts))).search(tasks, threads)
+        return finder(next(iter(parts))).search(tasks, threads, workers)
 
     def searches() -> Iterator[Iterator[NewDeletes]]:
         for keys in parts:
-            yield finder(keys).search(tasks, threads)
+            yield finder(keys).search(tasks, threads, workers)
             del keys  # the next part needs the memory
 
     return united(searches())

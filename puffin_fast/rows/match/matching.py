@@ -27,6 +27,8 @@ from puffin_fast.rows.scan.located_rows import joined, located_groups
 from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.table.metadata import TableMetadata
 
 
@@ -241,6 +243,7 @@ def find_matches(
     compared: bool,
     row_ids: bool,
     threads: int | None,
+    workers: Executor | None = None,
     current: DeleteLoader,
 ) -> Matches:
     """Finds the rows that have a given key; reads all their columns if they are compared.
@@ -255,6 +258,7 @@ def find_matches(
         compared: whether rows are compared with the given ones.
         row_ids: whether the data files have row ids.
         threads: number of files read at a time.
+        workers: reads the data files instead of threads.
         current: loads the positions that are deleted already.
     """
     known: list[int] = []
@@ -290,6 +294,7 @@ def find_matches(
         [tasks[at] for at in left.tolist()],
         metadata,
         threads=threads,
+        workers=workers,
     )
     found = [part for group in groups for part in group]
     found += [_known_matches(tasks, known, source, current, row_ids=row_ids)] if known else []

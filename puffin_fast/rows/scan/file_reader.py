@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from puffin_fast._io import is_remote
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.groups import filled_groups
 from puffin_fast._run.streams import CAPACITY
+from puffin_fast._run.workers import on_workers
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.plain_types import is_view
 from puffin_fast.columns.row_selection import LiveRows, mask_of
@@ -23,9 +27,11 @@ from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
 from puffin_fast.rows.scan.explain import BLOOM, COLUMNS, DELETES, KEY_INDEX, READ, STATISTICS, Part
-from puffin_fast.rows.scan.splits import threads_of
+from puffin_fast.rows.scan.splits import Split, data_bytes, threads_of
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
@@ -33,7 +39,6 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.rows.filters.filters import Matcher
-    from puffin_fast.rows.scan.splits import Split
     from puffin_fast.rows.tasks import Task
 
 ReaderFactory: TypeAlias = (
@@ -97,7 +102,7 @@ class OpenedDataFile:
 
 
 class FileReader:
-    """Reads the data files of one scan. Safe to use from several threads.
+    """Reads the data files of one scan. Safe to use from several threads; can be pickled.
 
     Attributes:
         io: PyIceberg's file access.
@@ -135,6 +140,10 @@ class FileReader:
         decode: Decode = codec.decode,
     ) -> None:
         self.io, self._decode = io, decode
+        self._made_by: tuple[Any, ...] = (
+            partial(FileReader, file_types=file_types, by_name=by_name, cast=cast, decode=decode),
+            (io, metadata, schema, fields, extra, row_filter, arrow_schema, case_sensitive),
+        )
         self._fields, self._extra, self._row_filter = fields, extra, row_filter
         self._arrow_schema, self._file_types = arrow_schema, file_types
         self._deletes = DeleteLoader(io, decode)
@@ -147,6 +156,10 @@ class FileReader:
         self._views = any(map(is_view, arrow_schema.types))
         self._outputs: dict[FileSchema, _Output] = {}
         self._vectors: ReadAhead | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, (io, metadata, *others) = self._made_by
+        return make, (io, without_history(metadata), *others)
 
     def prepare(
         self, tasks: Sequence[Task], threads: int | None, *, is_limited: bool = False
@@ -233,6 +246,23 @@ class FileReader:
         )
         batches = (batch for split in splits for batch in self.read(split, vectors))
         return filled_groups(batches, BATCH_ROWS, size_in_rows)
+
+    def read_there(
+        self, workers: Executor, tasks: Sequence[Task], label: str | None
+    ) -> Iterator[list[pa.RecordBatch]]:
+        """Yields the batches of data files that workers read, grouped as by `read_all`; `label` as in `progress`."""
+        if len(self._arrow_schema):
+            return (batches for _, batches in on_workers(workers, self._read, tasks, data_bytes, label=label))
+        counts = on_workers(
+            workers, self._count, tasks, data_bytes, label=label
+        )  # Arrow sends no rows of no columns
+        return ([_record_batch([], self._arrow_schema, n_rows)] for _, n_rows in counts if n_rows)
+
+    def _read(self, tasks: Sequence[Task]) -> list[pa.RecordBatch]:
+        return [*chain.from_iterable(self.read_all([Split.of(task, 0, 1) for task in tasks]))]
+
+    def _count(self, tasks: Sequence[Task]) -> int:
+        return sum(batch.num_rows for batch in self._read(tasks))
 
     def read(self, split: Split, vectors: ReadAhead | None = None) -> Iterator[pa.RecordBatch]:
         """Yields the selected rows of a split, in the order of the file; no batch is empty.

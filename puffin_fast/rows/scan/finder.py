@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._pyiceberg.metrics import proves_all_rows
 from puffin_fast._run.streams import in_order
+from puffin_fast._run.workers import on_workers
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
@@ -19,10 +23,12 @@ from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import Cast, stored
 from puffin_fast.rows.files.files import BATCH_ROWS
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
-from puffin_fast.rows.scan.splits import Split, jobs_of, threads_of
+from puffin_fast.rows.scan.splits import Split, data_bytes, jobs_of, threads_of
 from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Finder:
-    """Finds the matching rows of data files. Safe to use from several threads.
+    """Finds the matching rows of data files. Safe to use from several threads; can be pickled.
 
     Attributes:
         matcher: selects the rows.
@@ -50,6 +56,10 @@ class Finder:
     ) -> None:
         schema = metadata.schema()
         self.matcher = row_filter
+        self._made_by: tuple[Any, ...] = (
+            partial(Finder, by_name=by_name, cast=cast, decode=decode),
+            (io, metadata, row_filter, case_sensitive),
+        )
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         self._files = DataFiles(
             io,
@@ -65,6 +75,10 @@ class Finder:
         self._equality = EqualityDeletes(io, metadata)
         self._metrics_prove_all = proves_all_rows(schema, row_filter.strict_expression(), case_sensitive)
         self._current = DeleteLoader(io, decode)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, (io, metadata, *others) = self._made_by
+        return make, (io, without_history(metadata), *others)
 
     def proves(self, task: Task) -> bool:
         """Returns whether the metrics of a data file prove that all its rows match."""
@@ -87,7 +101,9 @@ class Finder:
             if (rows := batch.select()) is not None:
                 yield rows.positions().to_numpy(), found, batch.filter_values
 
-    def search(self, tasks: Sequence[Task], threads: int | None = None) -> Iterator[NewDeletes]:
+    def search(
+        self, tasks: Sequence[Task], threads: int | None = None, workers: Executor | None = None
+    ) -> Iterator[NewDeletes]:
         """Yields the deletes of data files, in their order; large files are searched by several threads.
 
         Memory holds bitmaps, and one bool per row of the files being searched.
@@ -95,17 +111,27 @@ class Finder:
         Args:
             tasks: the data files.
             threads: number of threads; by default as many as `splits.threads_of` says.
+            workers: searches the data files instead of threads; each is searched as a whole.
         """
-        workers = threads_of(self._io, tasks, threads)
-        jobs = [*jobs_of(tasks, workers)]
+        if workers is not None:
+            for some, found in on_workers(
+                workers, self._search, tasks, data_bytes, label="searching data files"
+            ):
+                yield from (replace(new, task=task) for task, new in zip(some, found, strict=True))
+            return
+        n_threads = threads_of(self._io, tasks, threads)
+        jobs = [*jobs_of(tasks, n_threads)]
         firsts = (split for job in jobs for split in job if split.number == 0)
         searches = {id(split.task): _Search(self, split.task, split.count) for split in firsts}
 
         def work(job: Sequence[Split]) -> Iterator[list[NewDeletes]]:
             yield [found for split in job for found in searches[id(split.task)].part(split.number)]
 
-        for found in in_order(jobs, work, workers, label="searching data files"):
+        for found in in_order(jobs, work, n_threads, label="searching data files"):
             yield from found
+
+    def _search(self, tasks: Sequence[Task]) -> list[NewDeletes]:
+        return [*map(self.deletes, tasks)]
 
     def _all_rows(self, task: Task) -> NewDeletes:
         """The deletes of a data file whose rows all match; the file is not read."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +14,18 @@ from pyiceberg.types import NestedField
 
 from puffin_fast._run.groups import filled_groups
 from puffin_fast._run.streams import in_order
+from puffin_fast._run.workers import on_workers
 from puffin_fast.columns.plain_types import check_text
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import arrow_type
 from puffin_fast.rows.files.files import BATCH_ROWS, size_in_rows
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
-from puffin_fast.rows.scan.file_reader import ReaderFactory
-from puffin_fast.rows.scan.splits import Split, jobs_of, threads_of
+from puffin_fast.rows.scan.file_reader import FileReader, ReaderFactory
+from puffin_fast.rows.scan.splits import Split, data_bytes, jobs_of, threads_of
 from puffin_fast.rows.tasks import Task
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 Made = TypeVar("Made")
 
@@ -50,6 +55,7 @@ class LocatedRows:
         metadata: Sequence[str] = (),
         *,
         threads: int | None = None,
+        workers: Executor | None = None,
     ) -> LocatedRows:
         """Reads the live rows that a reader selects.
 
@@ -59,10 +65,17 @@ class LocatedRows:
             tasks: the data files.
             metadata: names of metadata columns to read.
             threads: number of files read at a time.
+            workers: reads the data files instead of threads.
         """
         schema = _schema_of(fields, metadata)
         parts = located_groups(
-            lambda group: [*joined(group)], open_reader, fields, tasks, metadata, threads=threads
+            lambda group: [*joined(group)],
+            open_reader,
+            fields,
+            tasks,
+            metadata,
+            threads=threads,
+            workers=workers,
         )
         found = [part for group in parts for part in group]
         batches = [batch for _, batch in found]
@@ -104,8 +117,10 @@ def located_groups(
     metadata: Sequence[str] = (),
     *,
     threads: int | None = None,
+    workers: Executor | None = None,
 ) -> Iterator[Made]:
-    """Yields what `make` returns for groups of what `located_batches` would yield. It is called by reading threads.
+    """Yields what `make` returns for groups of what `located_batches` would yield. It is called by reading threads,
+    or here, if workers read.
 
     A group has about `BATCH_ROWS` rows, fewer if they are wide. Small data files share a group, because calls and the
     synchronization of threads cost more than a few rows.
@@ -114,16 +129,31 @@ def located_groups(
     reader = open_reader(fields, extra, _schema_of(fields, metadata))
     numbers = {id(task): number for number, task in enumerate(tasks)}
 
-    def work(job: Sequence[Split]) -> Iterator[Made]:
-        found = (
-            (numbers[id(split.task)], with_text(batch, split.task.data.file_path))
-            for split in job
-            for batch in reader.read(split)
-        )
-        yield from map(make, filled_groups(found, BATCH_ROWS, lambda part: size_in_rows(part[1])))
+    def made(found: Iterable[tuple[int, pa.RecordBatch]]) -> Iterator[Made]:
+        return map(make, filled_groups(found, BATCH_ROWS, lambda part: size_in_rows(part[1])))
 
-    workers = threads_of(reader.io, tasks, threads)
-    return in_order([*jobs_of(tasks, workers)], work, workers, label="reading data files")
+    def work(job: Sequence[Split]) -> Iterator[Made]:
+        return made((numbers[id(split.task)], batch) for split in job for batch in _checked(reader, split))
+
+    label = "reading data files"
+    if workers is not None:
+        parts = on_workers(workers, partial(_read, reader), tasks, data_bytes, label=label)
+        return made(
+            (numbers[id(task)], batch)
+            for some, found in parts
+            for task, batches in zip(some, found, strict=True)
+            for batch in batches
+        )
+    n_threads = threads_of(reader.io, tasks, threads)
+    return in_order([*jobs_of(tasks, n_threads)], work, n_threads, label=label)
+
+
+def _read(reader: FileReader, tasks: Sequence[Task]) -> list[list[pa.RecordBatch]]:
+    return [[*_checked(reader, Split.of(task, 0, 1))] for task in tasks]
+
+
+def _checked(reader: FileReader, split: Split) -> Iterator[pa.RecordBatch]:
+    return (with_text(batch, split.task.data.file_path) for batch in reader.read(split))
 
 
 def with_text(batch: pa.RecordBatch, path: str) -> pa.RecordBatch:

@@ -155,5 +155,10 @@ def jobs_of(tasks: Sequence[Task], threads: int, *, together: bool = True) -> It
         yield job
 
 
+def data_bytes(task: Task) -> int:
+    """The bytes of a data file."""
+    return task.data.file_size_in_bytes
+
+
 def _vector_bytes(task: Task) -> int:
     return 0 if task.vector is None else task.vector.content_size_in_bytes or 0

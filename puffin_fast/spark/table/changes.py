@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.changelog.changes import changes as delta_changes
 from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
 from puffin_fast.rows.changes.states import CommitChanges, FileChange
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.conditions import check_meaning
-from puffin_fast.spark.table.job import TASK_BYTES, bins_of_tasks, spread, without_history
+from puffin_fast.spark.table.job import TASK_BYTES, bins_of_tasks, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta, refuse
 from puffin_fast.spark.worker.column_types import spark_schema

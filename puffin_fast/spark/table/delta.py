@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from urllib.parse import unquote
 
 from puffin_fast import delta
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written, actions_of
 from puffin_fast.delta.dml.data_files import row_tracking_columns
 from puffin_fast.delta.log.commit import Changes, Committed, OnConflict, commit
@@ -32,7 +33,7 @@ from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
 from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.dataframe.job_files import run_name
-from puffin_fast.spark.table.job import MAIN, Job, without_history
+from puffin_fast.spark.table.job import MAIN, Job
 from puffin_fast.spark.table.scan import refuse, scan
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.tasks import Target

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from puffin_fast._io import open_source
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.index.build import ROW_BYTES, Encode, KeyIndexResult, SegmentMaker, build_index
 from puffin_fast.spark.dataframe.transforms import check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
-from puffin_fast.spark.table.job import MAIN, Job, spread, without_history
+from puffin_fast.spark.table.job import MAIN, Job, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as size_of
@@ -45,7 +46,6 @@ from puffin_fast.spark.worker.tasks import Target, pack, pickled_tasks
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
 
     from puffin_fast.bitmap import PositionBitmap
@@ -211,18 +211,6 @@ class Job:
             files = DeleteFiles(tuple(outcomes), tuple(self.entries))
             written = WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
         return replace(written, rows_dangling=self.dangling)
-
-
-def without_history(metadata: TableMetadata) -> TableMetadata:
-    """The metadata of a table without its history, which executors do not need."""
-    history: dict[str, Any] = {
-        "snapshots": [],
-        "snapshot_log": [],
-        "metadata_log": [],
-        "refs": {},
-        "statistics": [],
-    }
-    return metadata.model_copy(update=history)
 
 
 def without_metrics(task: AnyTask) -> AnyTask:

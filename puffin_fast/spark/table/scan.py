@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable
 from puffin_fast.delta.read.scan import scan as delta_scan
@@ -26,7 +27,6 @@ from puffin_fast.spark.table.job import (
     share_bytes,
     shares_of,
     spread,
-    without_history,
     without_metrics,
 )
 from puffin_fast.spark.table.names import table_in

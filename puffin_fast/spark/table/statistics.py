@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.iceberg.statistics.collect import NdvResult, collect, select
 from puffin_fast.spark.session.batches import collected
@@ -16,7 +17,6 @@ from puffin_fast.spark.table.job import (
     share_bytes,
     shares_of,
     spread,
-    without_history,
     without_metrics,
 )
 from puffin_fast.spark.table.names import table_in

@@ -1,0 +1,126 @@
+"""Verbs whose data files are read by the workers of an executor do what they do on threads."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError, UnsupportedError
+from tests.iceberg.conftest import processes
+from tests.verbs.test_laws import (
+    OPERATIONS_OF,
+    TRACKED,
+    AnyTable,
+    DeltaTable,
+    IcebergTable,
+    Model,
+    Single,
+    agree,
+    append,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+N_FILES, ROWS = 4, 50
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    with processes(2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def table(shared_catalog: SqlCatalog, namespace: str) -> Table:
+    rows = pa.table({"id": range(N_FILES * ROWS), "s": [f"k{at % 7}" for at in range(N_FILES * ROWS)]})
+    made = iceberg.create_table(shared_catalog, f"{namespace}.w", rows)
+    for at in range(N_FILES):
+        iceberg.append(made, rows.slice(at * ROWS, ROWS))
+    return made
+
+
+def files(table: Table) -> set[Path]:
+    return {
+        path for path in Path(table.location().removeprefix("file://")).rglob("*.*") if path.suffix != ".crc"
+    }
+
+
+@pytest.mark.parametrize("kind", ["iceberg partitioned", "delta tracked"])
+def test_verbs_leave_the_rows_of_a_list(
+    kind: str, pool: ProcessPoolExecutor, tmp_path: Path, shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    made: AnyTable
+    if kind.startswith("iceberg"):
+        made = IcebergTable(shared_catalog, namespace, ["g"])
+    else:
+        made = DeltaTable(tmp_path / "t", ["g"], TRACKED)
+    chance, model = random.Random(7), Model()
+    for number in range(len(OPERATIONS_OF) + 2):
+        operation = append if number < 2 else OPERATIONS_OF[number % len(OPERATIONS_OF)]
+        operation(made, Single(made, pool), model, chance)
+        agree(made, model)
+    for rows in made.others():
+        assert sorted(rows, key=lambda one: one["id"]) == sorted(model.values(), key=lambda one: one["id"])
+
+
+@pytest.mark.parametrize("selected", [("*",), ("s",), ("_file", "_pos", "id"), ()])
+def test_scans_have_the_rows_and_the_order_of_threads(
+    table: Table, pool: ProcessPoolExecutor, selected: tuple[str, ...]
+) -> None:
+    iceberg.delete(table, "id % 5 = 1")
+    for text in ("id % 3 = 0", "s = 'k2' and id > 20", "id < 0"):
+        ours = iceberg.scan(table, text, selected, workers=pool)
+        theirs = iceberg.scan(table, text, selected)
+        assert ours.count() == theirs.count()
+        assert ours.to_arrow() == theirs.to_arrow()
+        assert sum(batch.num_rows for batch in ours.to_batches()) == theirs.count()
+        assert ours.head(3) == theirs.head(3)
+
+
+def test_a_worker_that_ends_fails_the_verb_and_leaves_the_table(table: Table) -> None:
+    before = files(table)
+    with processes(2) as pool:
+        assert pool.submit(os.getpid).result() in pool._processes
+        for pid in list(pool._processes):
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(2):  # the second time the pool says so when work is submitted
+            with pytest.raises(PuffinFastError, match="workers: a worker ended while it worked"):
+                iceberg.delete(table, "s = 'k3'", workers=pool)
+    assert files(table) == before
+    assert iceberg.scan(table).count() == N_FILES * ROWS
+
+
+def test_errors_of_data_files_come_from_workers_as_they_are(table: Table, pool: ProcessPoolExecutor) -> None:
+    path = iceberg.scan(table, "id = 0", ["_file"]).to_arrow()["_file"][0].as_py()
+    file = Path(path.removeprefix("file://"))
+    file.write_bytes(file.read_bytes()[:-8] + bytes(8))
+    with pytest.raises(CorruptDataError, match=file.name) as caught:
+        iceberg.delete(table, "s = 'k3'", workers=pool)
+    assert caught.value.path == path
+
+
+def test_executors_that_cannot_work_are_refused(table: Table) -> None:
+    closed = ThreadPoolExecutor(1)
+    closed.shutdown()
+    with pytest.raises(InvalidInputError, match="workers: expected an executor that accepts work"):
+        iceberg.delete(table, "s = 'k3'", workers=closed)
+    given: Any = 2
+    with pytest.raises(InvalidInputError, match=r"workers: expected a concurrent.futures.Executor, or None"):
+        iceberg.scan(table, workers=given)
+
+
+def test_a_table_that_cannot_be_pickled_is_refused(table: Table, pool: Executor) -> None:
+    table.io.__dict__["lock"] = lambda: None
+    with pytest.raises(UnsupportedError, match="workers: expected a table and a filter that can be pickled"):
+        iceberg.scan(table, "s = 'k3'", workers=pool).to_arrow()
