@@ -1,6 +1,7 @@
 """Decides which column chunks of a Parquet file `column_pages` decodes; PyArrow reads all others.
 
-They are flat columns of the types below, in the encodings `ENCODINGS` and the compressions of `page_codecs`.
+They are columns and leaves of structs, not inside lists and maps, of the types below, in the encodings `ENCODINGS` and
+the compressions of `page_codecs`.
 
     stored as             | decoded to
     BOOLEAN               | bool
@@ -15,12 +16,15 @@ A differential test compares each of them with PyArrow to the bit (tests/parquet
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet import pages
+from puffin_fast.columns.plain_types import plain_type
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY = 0, 2, 3, 4, 8
 ENCODINGS = sum(1 << n for n in (_PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY))
 """Bit n is set for encoding n of the format."""
+
+_MOST_LEVEL = 255
+"""The kernel has a byte for a definition level."""
 
 _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
@@ -41,14 +48,17 @@ class Layout:
         stored: bytes of a stored value; 0 for byte strings and booleans.
         width: bytes of a decoded value.
         conversion: the conversion of a stored value, as in the kernel.
-        is_optional: whether values may be null.
+        level: the definition level of a value; 0: neither it nor a struct around it may be null.
+        structs: the structs around it, from the innermost: the plain type with the only field, and the definition
+            level from which on it is not null, 0 if it never is.
     """
 
     type: pa.DataType
     stored: int
     width: int
     conversion: int
-    is_optional: bool
+    level: int
+    structs: tuple[tuple[pa.DataType, int], ...] = ()
 
 
 def _fixed(column: pq.ColumnSchema, kind: pa.DataType) -> tuple[int, int, int] | None:
@@ -91,20 +101,31 @@ TEXTS = {
 """The view type of each plain type of texts and bytes."""
 
 
-def layout_of(column: pq.ColumnSchema, kind: pa.DataType, *, views: bool = False) -> Layout | None:
+def layout_of(column: pq.ColumnSchema, fields: Sequence[pa.Field], *, views: bool = False) -> Layout | None:
     """Returns how a column is decoded; None if PyArrow must read it.
 
     Args:
         column: the column in the file's schema.
-        kind: the plain type (`plain_type`) of the column as PyArrow reads it.
-        views: decode texts and bytes to views.
+        fields: the structs around it and the column itself, from the outermost, as PyArrow reads them.
+        views: decode texts and bytes to views, outside of structs.
     """
-    if column.max_repetition_level > 0 or column.max_definition_level > 1:
+    levels = list(accumulate(int(field.nullable) for field in fields))
+    if (
+        column.max_repetition_level > 0
+        or column.max_definition_level != levels[-1]
+        or levels[-1] > _MOST_LEVEL
+    ):
         return None
-    optional = column.max_definition_level == 1
+    *around, leaf = fields
+    kind = plain_type(leaf.type)
+    structs, inner = [], leaf.with_type(kind)
+    for field, level in zip(reversed(around), levels[-2::-1], strict=True):
+        structs.append((pa.struct([inner]), level))
+        inner = field.with_type(structs[-1][0])
+    rest = levels[-1], tuple(structs)
     if column.physical_type == "BYTE_ARRAY" and kind in TEXTS:
-        return Layout(TEXTS[kind] if views else kind, 0, 16, 0, optional)
+        return Layout(TEXTS[kind] if views and not around else kind, 0, 16, 0, *rest)
     if column.physical_type == "BOOLEAN" and pa.types.is_boolean(kind):
-        return Layout(kind, 0, 1, 0, optional)
+        return Layout(kind, 0, 1, 0, *rest)
     found = _fixed(column, kind)
-    return None if found is None else Layout(kind, *found, optional)
+    return None if found is None else Layout(kind, *found, *rest)

@@ -1,4 +1,6 @@
-"""Decodes wanted rows of a flat Parquet column from its pages. Pages and values of other rows are not decoded.
+"""Decodes wanted rows of a Parquet column from its pages. Pages and values of other rows are not decoded.
+
+The column is flat, or a leaf of structs: the array is then the struct with this one field.
 
     column chunk = dictionary page? | data page | data page …
     page         = header | levels, values          (v1: compressed together; v2: the levels are not compressed)
@@ -77,7 +79,7 @@ class ColumnPages:
             stored=layout.stored,
             width=layout.width,
             conversion=layout.conversion,
-            is_optional=layout.is_optional,
+            most_level=layout.level,
             codec=KERNEL_CODECS.get(chunk.codec, pages.OTHER),
             path=path,
             column=name,
@@ -107,8 +109,17 @@ class ColumnPages:
     def _read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:
         count = n_rows if rows is None else len(rows)
         cells = pa.allocate_buffer(count * self._layout.width)
-        validity, texts = self._decoder.read_into(first, n_rows, rows, cells)
-        return self._array(count, cells, None if validity is None else pa.py_buffer(validity), texts)
+        structs = self._layout.structs
+        levels = np.empty(count, np.uint8) if any(level for _, level in structs) else None
+        validity, texts = self._decoder.read_into(first, n_rows, rows, cells, levels)
+        array = self._array(count, cells, None if validity is None else pa.py_buffer(validity), texts)
+        lowest = 0 if levels is None or validity is None else int(levels.min(initial=self._layout.level))
+        for kind, level in structs:
+            bits = None
+            if levels is not None and validity is not None and lowest < level:
+                bits = pa.py_buffer(np.packbits(levels >= level, bitorder="little"))
+            array = pa.Array.from_buffers(kind, count, [bits], children=[array])
+        return array
 
     def _array(self, n: int, values: pa.Buffer, validity: pa.Buffer | None, texts: list[Any]) -> pa.Array:
         kind = self._layout.type

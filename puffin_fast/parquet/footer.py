@@ -23,13 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast._kernels.parquet import footers
-from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.parquet.column_layout import ENCODINGS, Layout, layout_of
 from puffin_fast.parquet.page_codecs import CODECS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from puffin_fast._io import Source
 
@@ -108,20 +107,46 @@ class FileLayout:
         self.schema_bytes: bytes = self.schema.serialize().to_pybytes()
         self._stored: pq.ParquetSchema = file.metadata.schema
         self.leaves = _leaves_of(self._stored)
-        self._flat = _flat_leaves(self.schema, self._stored)
+        self._paths = _leaf_paths(self.schema, self._stored)
         self._layouts: dict[tuple[str, bool], tuple[int, Layout] | None] = {}
 
     def column(self, name: str, *, views: bool) -> tuple[int, Layout] | None:
-        """Returns the leaf of a column that `column_pages` decodes, and how; None for other columns."""
+        """Returns the leaf of a column that `column_pages` decodes, and how; None for other columns.
+
+        Args:
+            name: the name of a column, or the path of a leaf of structs with dots.
+            views: as for `layout_of`.
+        """
         key = name, views
         if key not in self._layouts:
-            leaf = self._flat.get(name)
+            found = self._paths.get(name)
             layout = None
-            if leaf is not None:
-                kind = plain_type(self.schema.field(name).type)
-                layout = layout_of(self._stored.column(leaf), kind, views=views)
-            self._layouts[key] = None if leaf is None or layout is None else (leaf, layout)
+            if found is not None:
+                leaf, fields = found
+                layout = layout_of(self._stored.column(leaf), fields, views=views)
+            self._layouts[key] = None if found is None or layout is None else (leaf, layout)
         return self._layouts[key]
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The names of the columns; other names are paths of fields of structs."""
+        return frozenset(self.schema.names)
+
+    @cached_property
+    def _leaves_below(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for leaf in range(len(self._stored)):
+            path = self._stored.column(leaf).path
+            at = path.find(".")
+            while at >= 0:
+                found.setdefault(path[:at], []).append(leaf)
+                at = path.find(".", at + 1)
+            found.setdefault(path, []).append(leaf)
+        return found
+
+    def leaves_of(self, name: str) -> list[int]:
+        """Returns the leaves of a column, or below the path of a field of structs."""
+        return self._leaves_below.get(name, [])
 
 
 class ChunkPlaces:
@@ -342,14 +367,26 @@ def _leaves_of(schema: pq.ParquetSchema) -> array[int]:
     return leaves
 
 
-def _flat_leaves(schema: pa.Schema, stored: pq.ParquetSchema) -> dict[str, int]:
-    """The leaf of each column that is not nested, by name; without columns whose name is not unique."""
-    names = schema.names
+def _leaf_paths(schema: pa.Schema, stored: pq.ParquetSchema) -> dict[str, tuple[int, tuple[pa.Field, ...]]]:
+    """The leaf of each column that is not inside lists and maps, with the structs around it and itself, by path.
+
+    Columns and leaves whose path is not unique are left out.
+    """
     paths = [stored.column(at).path for at in range(len(stored.names))]
     leaves = {path: at for at, path in enumerate(paths)}
-    times, path_times = Counter(names), Counter(paths)
+    found = [
+        (".".join(field.name for field in fields), fields) for field in schema for fields in _below(field)
+    ]
+    times, path_times = Counter(path for path, _ in found), Counter(paths)
     return {
-        name: leaves[name]
-        for name, kind in zip(names, schema.types, strict=True)
-        if not pa.types.is_nested(kind) and times[name] == 1 and path_times[name] == 1
+        path: (leaves[path], fields) for path, fields in found if times[path] == 1 and path_times[path] == 1
     }
+
+
+def _below(field: pa.Field) -> Iterator[tuple[pa.Field, ...]]:
+    """Yields the fields from a field of a struct down to each of its leaves, but for those inside lists and maps."""
+    if pa.types.is_struct(field.type):
+        for child in field.type:
+            yield from ((field, *fields) for fields in _below(child))
+    elif not pa.types.is_nested(field.type):
+        yield (field,)

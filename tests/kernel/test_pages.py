@@ -78,7 +78,7 @@ def decoded(
         stored=width,
         width=width,
         conversion=pages.SAME,
-        is_optional=False,
+        most_level=0,
     )
     validity, _ = decoder.read_into(first, n, rows, out)
     assert validity is None

@@ -3,6 +3,9 @@
  *     rows   0 1 2 3 4      places  0 -1 1 2 -1     (NULL: no row is null)
  *     values v0 v1 v2       cells   v0 0 v1 v2 0
  *
+ * A leaf of structs has levels up to the number of optional fields on its path: a value has the highest one, and a
+ * lower one says which field is null.
+ *
  * Wanted rows are as in pages.h. Every function returns a negative number for bytes that do not have the expected
  * form. */
 #ifndef PF_COLUMN_PAGE_H
@@ -22,7 +25,7 @@ typedef struct {
     int64_t width;  /* bytes of a cell */
     int conversion;
     int is_text;
-    int is_optional;
+    int most_level; /* the definition level of values; 0: the column has no levels */
     pf_dictionary entries;
 } pf_column;
 
@@ -32,6 +35,7 @@ typedef struct {
     int64_t encoding;
     int64_t n_rows, n_values;
     int32_t *places;  /* the index of each row's value, -1 for null; NULL: no value is null */
+    uint8_t *levels;  /* the definition level of each row; NULL: it follows from the place */
     int64_t place[2]; /* index and offset of the next byte string of a plain page */
 } pf_page;
 
@@ -56,26 +60,48 @@ static int pf_check_encoding(const pf_column *column, const pf_page *page) {
     return page->encoding == PF_PLAIN ? 0 : PF_BAD_PAGE;
 }
 
-/* The places of n_rows rows by their definition levels, of at most 1; returns 0, and leaves NULL if none is null. */
-static int pf_load_places(pf_page *page, const uint8_t *levels, size_t size) {
+static inline void pf_close_page(pf_page *page) {
+    free(page->places);
+    free(page->levels);
+    page->places = NULL;
+    page->levels = NULL;
+}
+
+/* The places and levels of n_rows rows by their encoded levels; leaves NULL if no row is null. */
+static int pf_load_places(pf_page *page, const uint8_t *data, size_t size, int most) {
     const size_t n = (size_t)page->n_rows;
-    if (pf_all_set(levels, size, n)) return 0;
+    int width = 1;
+    while (most >> width) width++;
+    if (pf_all_most(data, size, n, most)) return 0;
     if (page->n_rows > PF_MOST_LEVELS) return PF_BAD_PAGE;
-    int32_t *places = (int32_t *)malloc((n + 1) * sizeof(int32_t));
+    int32_t *places = page->places = (int32_t *)malloc((n + 1) * sizeof(int32_t));
     if (places == NULL) return PF_BAD_PAGE;
-    if (pf_hybrid(levels, size, 1, page->n_rows, NULL, 0, n, (uint32_t *)places)) {
-        free(places);
-        return PF_BAD_PAGE;
+    const uint32_t *levels = (const uint32_t *)places;
+    if (pf_hybrid(data, size, width, page->n_rows, NULL, 0, n, (uint32_t *)places)) return PF_BAD_PAGE;
+    if (most > 1) {
+        uint32_t highest = 0;
+        page->levels = (uint8_t *)malloc(n + 1);
+        if (page->levels == NULL) return PF_BAD_PAGE;
+        for (size_t i = 0; i < n; i++) {
+            highest = levels[i] > highest ? levels[i] : highest;
+            page->levels[i] = (uint8_t)levels[i];
+        }
+        if (highest > (uint32_t)most) return PF_BAD_PAGE;
     }
-    page->n_values = pf_places((const uint32_t *)places, n, places);
-    if (page->n_values == page->n_rows) free(places);
-    else page->places = places;
+    page->n_values = pf_places(levels, n, (uint32_t)most, places);
+    if (page->n_values == page->n_rows) pf_close_page(page);
     return 0;
 }
 
-static inline void pf_close_page(pf_page *page) {
-    free(page->places);
-    page->places = NULL;
+/* The definition levels of wanted rows, which are inside the page. */
+static void pf_wanted_levels(const pf_column *column, const pf_page *page, const int32_t *rows, int64_t base,
+                             size_t count, uint8_t *out) {
+    const uint8_t most = (uint8_t)column->most_level;
+    if (page->places == NULL) memset(out, most, count);
+    else if (page->levels == NULL)
+        for (size_t i = 0; i < count; i++) out[i] = page->places[pf_wanted(rows, base, i)] < 0 ? 0 : most;
+    else
+        for (size_t i = 0; i < count; i++) out[i] = page->levels[pf_wanted(rows, base, i)];
 }
 
 /* The bytes of a data page's levels that are not compressed, by its header; negative if it contradicts itself. */
@@ -101,7 +127,7 @@ static int pf_open_page(const pf_column *column, pf_page *page, const int64_t *h
     page->n_rows = page->n_values = header[PF_N_VALUES];
     page->encoding = header[PF_ENCODING];
     if (header[PF_TYPE] != 0) n_levels = (size_t)header[PF_DEFINITION_BYTES];
-    else if (column->is_optional) {
+    else if (column->most_level) {
         uint32_t declared;
         if (size < 4 || header[PF_LEVEL_ENCODING] != PF_RLE) return PF_BAD_PAGE;
         memcpy(&declared, data, 4);
@@ -113,7 +139,7 @@ static int pf_open_page(const pf_column *column, pf_page *page, const int64_t *h
     }
     page->data = data;
     page->size = size;
-    if (column->is_optional && pf_load_places(page, levels, n_levels)) return PF_BAD_PAGE;
+    if (column->most_level && pf_load_places(page, levels, n_levels, column->most_level)) return PF_BAD_PAGE;
     if (header[PF_TYPE] != 0 && page->n_rows - page->n_values != header[PF_N_NULLS]) return PF_BAD_PAGE;
     return pf_check_encoding(column, page);
 }

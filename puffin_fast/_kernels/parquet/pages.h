@@ -164,18 +164,19 @@ PF_LEVELS(int, pf_hybrid,
            size_t count, uint32_t *out),
           (data, size, width, n_values, rows, base, count, out))
 
-/* Whether levels of one bit are one run of n or more ones. */
-static int pf_all_set(const uint8_t *data, size_t size, uint64_t n) {
+/* Whether levels of at most 8 bits are one run of n or more times the level `most`. */
+static int pf_all_most(const uint8_t *data, size_t size, uint64_t n, int most) {
     pf_thrift from = {data, data + size};
     uint64_t head;
-    return !pf_varint(&from, &head) && !(head & 1) && head >> 1 >= n && from.end - from.at == 1 && *from.at == 1;
+    return !pf_varint(&from, &head) && !(head & 1) && head >> 1 >= n && from.end - from.at == 1 && *from.at == most;
 }
 
-/* The index of each row's value among the values of a page, -1 for null; returns the number of values. */
-static int64_t pf_places(const uint32_t *levels, size_t n, int32_t *out) {
+/* The index of each row's value among the values of a page, -1 for null; returns the number of values. A row has a
+ * value if its level is `most`. */
+static int64_t pf_places(const uint32_t *levels, size_t n, uint32_t most, int32_t *out) {
     int32_t next = 0;
     for (size_t i = 0; i < n; i++) {
-        const int32_t is_set = levels[i] == 1;
+        const int32_t is_set = levels[i] == most;
         out[i] = is_set ? next : -1;
         next += is_set;
     }

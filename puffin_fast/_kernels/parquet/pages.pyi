@@ -39,7 +39,7 @@ class PageDecoder:
         stored: int,
         width: int,
         conversion: int,
-        is_optional: bool,
+        most_level: int,
         codec: int = 0,
         path: str | None = None,
         column: str | None = None,
@@ -47,7 +47,7 @@ class PageDecoder:
         n_bytes: int = 0,
     ) -> PageDecoder: ...
     def read_into(
-        self, first: int, n_rows: int, rows: Any, out: Any
+        self, first: int, n_rows: int, rows: Any, out: Any, levels: Any = None
     ) -> tuple[bytearray | None, list[Any]]: ...
 
 def views_bytes(views: Any, count: int) -> int: ...

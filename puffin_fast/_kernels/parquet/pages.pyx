@@ -85,7 +85,7 @@ cdef extern from "column_page.h" nogil:
         int64_t width
         int conversion
         int is_text
-        int is_optional
+        int most_level
         pf_dictionary entries
     ctypedef struct pf_page:
         const uint8_t* data
@@ -94,6 +94,7 @@ cdef extern from "column_page.h" nogil:
         int64_t n_rows
         int64_t n_values
         int32_t* places
+        uint8_t* levels
         int64_t place[2]
     int pf_page_header(const uint8_t* data, size_t size, int64_t* out)
     size_t pf_rows_below(const int32_t* rows, size_t count, int64_t end)
@@ -117,6 +118,8 @@ cdef extern from "column_page.h" nogil:
                  size_t count, uint8_t* out)
     int pf_nullable_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
                           size_t count, uint8_t* out, uint8_t* validity, size_t first)
+    void pf_wanted_levels(const pf_column* column, const pf_page* page, const int32_t* rows, int64_t base, size_t count,
+                          uint8_t* out)
 
 
 SAME, INT32_TO_INT128, INT64_TO_INT128, BIG_ENDIAN_TO_INT128 = range(4)
@@ -226,7 +229,7 @@ cdef class PageDecoder:
         stored: bytes of a stored value; 0 for byte strings and booleans.
         width: bytes of a cell: 16 for byte strings, which become views, 1 for booleans.
         conversion: of a stored value: `SAME`, or to a little-endian integer of 16 bytes.
-        is_optional: whether values may be null.
+        most_level: the definition level of values: the number of optional fields on the path of the column.
         codec: of the pages: `UNCOMPRESSED`, `SNAPPY`, or `ZSTD` after a call of `use_zstd`; pages of numbers are then
             loaded without `decompress`, and all pages of a call share one release of the interpreter's lock. `OTHER`:
             call `decompress` for each page.
@@ -252,12 +255,14 @@ cdef class PageDecoder:
     cdef int64_t _start               # of the chunk in the file
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
-                  int conversion, bint is_optional, int codec=0, path=None, column=None, int64_t start=0, int64_t n_bytes=0):
+                  int conversion, int most_level, int codec=0, path=None, column=None, int64_t start=0, int64_t n_bytes=0):
         cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
         if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
             raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
         self._column.stored, self._column.width, self._column.conversion = stored, width, conversion
-        self._column.is_text, self._column.is_optional = stored == 0 and width == 16, is_optional
+        if not 0 <= most_level <= 255:
+            raise ValueError(f"definition level {most_level}; expected 0 to 255")
+        self._column.is_text, self._column.most_level = stored == 0 and width == 16, most_level
         self._decompress, self._codec = decompress, codec
         self._chunk.start = start
         if isinstance(data, LocalFile):
@@ -283,7 +288,7 @@ cdef class PageDecoder:
             pf_keep_small(&self._memory.of)
             idle.append(self._memory)
 
-    def read_into(self, int64_t first, int64_t n_rows, rows, out):
+    def read_into(self, int64_t first, int64_t n_rows, rows, out, levels=None):
         """Writes the cells of rows. Calls must be in the order of the rows; rows in between are skipped.
 
         Args:
@@ -291,6 +296,7 @@ cdef class PageDecoder:
             n_rows: number of rows.
             rows: the wanted ones of them, ascending int32 indexes from `first`; None: all.
             out: for their cells. Those of nulls are zero.
+            levels: for their definition levels, a byte each; None: they are not wanted.
 
         Returns:
             a validity bitmap, or None if no row of the pages is null; and the buffers that views refer to.
@@ -300,6 +306,8 @@ cdef class PageDecoder:
         cdef size_t width = <size_t>self._column.width, done = 0
         cdef const int32_t* places = NULL if rows is None else <const int32_t*>wanted.data
         cdef Buffer target = output_of(out, count, width), bits = None
+        cdef Buffer defined = None if levels is None else output_of(levels, count, 1)
+        cdef uint8_t* depths = NULL if levels is None else <uint8_t*>defined.data
         cdef uint8_t* flags = NULL
         cdef uint32_t buffer
         cdef int64_t row
@@ -325,17 +333,17 @@ cdef class PageDecoder:
                 bits = writable(validity)
                 flags = bits.data
             with nogil:
-                status = self.read_pages(first, n_rows, places, count, &done, buffer, target.data, flags)
+                status = self.read_pages(first, n_rows, places, count, &done, buffer, target.data, flags, depths)
             checked(status)
         texts[0] = self._dictionary_texts
         return validity, texts
 
     cdef int read_pages(self, int64_t first, int64_t n_rows, const int32_t* places, size_t count, size_t* done,
-                        uint32_t buffer, uint8_t* out, uint8_t* flags) noexcept nogil:
+                        uint32_t buffer, uint8_t* out, uint8_t* flags, uint8_t* depths) noexcept nogil:
         """Writes cells from the loaded page, and from those after it that `try_load` loads.
 
         Arguments are as in `read_into`; `done` rows were written before, and more are after the call. `flags` are
-        NULL before the first page with nulls.
+        NULL before the first page with nulls, `depths` if no levels are wanted.
         """
         cdef const int32_t* part
         cdef int64_t row, stop, base
@@ -360,6 +368,8 @@ cdef class PageDecoder:
                                            out + done[0] * <size_t>self._column.width, flags, done[0])
             if status < 0:
                 return status
+            if depths != NULL:
+                pf_wanted_levels(&self._column, &self._page, part, base, some, depths + done[0])
             done[0] += some
             if done[0] == count or not self.try_load(first + (<int64_t>done[0] if places == NULL else places[done[0]])):
                 return 0

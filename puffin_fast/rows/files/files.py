@@ -102,7 +102,8 @@ class FormatReader(Protocol):
 
         Args:
             group: its number.
-            names: names of top-level columns, at least one.
+            names: names of top-level columns, at least one; a Parquet file also has paths of fields of structs, which
+                are read as structs with the only field.
             batch_rows: maximum number of rows that are read at once.
             use_threads: whether columns are decoded in parallel.
             views: whether texts and bytes may be views, where that is faster.

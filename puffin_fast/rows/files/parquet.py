@@ -13,6 +13,7 @@ from puffin_fast._io import is_remote, open_source
 from puffin_fast._kernels.parquet.footers import CONTRADICTION
 from puffin_fast._kernels.parquet.pages import LocalFile
 from puffin_fast._run.interrupt import suppressed
+from puffin_fast.columns.plain_types import null_mask
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.bloom_filters import BloomFilter
@@ -46,6 +47,12 @@ GAP = 1 << 16
 
 PLAIN_ROWS = 1 << 16
 """Maximum number of rows of a batch of repeated texts that PyArrow reads."""
+
+DECODED_BYTES = 16 << 20
+"""Bytes of columns that PyArrow decodes at once, if these are more than `LEAST_ROWS` rows."""
+
+LEAST_ROWS = 1 << 10
+"""Number of rows that PyArrow decodes at once at least: each call takes some time."""
 
 READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
@@ -200,12 +207,7 @@ class ParquetReader:
             return None
         leaves = None
         if names is not None:
-            paths = [footer.metadata.schema.column(at).path for at in range(footer.metadata.num_columns)]
-            leaves = [
-                at
-                for at, path in enumerate(paths)
-                if path in names or any(path.startswith(f"{name}.") for name in names)
-            ]
+            leaves = [leaf for name in names for leaf in footer.layout.leaves_of(name)]
         return sum(n_bytes for _, n_bytes in footer.places.ranges([group], leaves))
 
     def batches(
@@ -213,9 +215,31 @@ class ParquetReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a row group."""
         found: Iterator[pa.RecordBatch] = self._file.iter_batches(
-            batch_rows, row_groups=[group], columns=list(columns), use_threads=use_threads
+            self._rows_at_once(group, columns, batch_rows),
+            row_groups=[group],
+            columns=list(columns),
+            use_threads=use_threads,
         )
-        return found
+        tops = self._footer.layout.columns
+        if all(name in tops for name in columns):
+            return found
+        paths = [[name] if name in tops else name.split(".") for name in columns]
+        return (
+            pa.RecordBatch.from_arrays(
+                [_only(batch.column(top), rest) for top, *rest in paths], list(columns)
+            )
+            for batch in found
+        )
+
+    def _rows_at_once(self, group: int, columns: Sequence[str], batch_rows: int) -> int:
+        """The number of rows that PyArrow decodes at once: fewer if those of lists and maps are wide."""
+        footer = self._footer
+        leaves = {leaf for name in columns for leaf in footer.layout.leaves_of(name)}
+        if footer.status or not leaves:
+            return batch_rows
+        n_bytes = sum(footer.chunk(group, leaf).raw_bytes for leaf in leaves)
+        least = min(batch_rows, LEAST_ROWS)
+        return max(least, min(batch_rows, DECODED_BYTES * self.group_rows[group] // max(n_bytes, 1)))
 
     def columns(
         self,
@@ -305,6 +329,15 @@ class ParquetReader:
         return ParquetReader(
             self._io, self.location, self._footer, size=self._source.size if self._is_remote else None
         )
+
+
+def _only(array: pa.Array, names: Sequence[str]) -> pa.Array:
+    """A struct with the only field at a path, at every depth."""
+    if not names:
+        return array
+    field = array.type.field(names[0])
+    inner = _only(array.field(names[0]), names[1:])
+    return pa.StructArray.from_arrays([inner], fields=[field.with_type(inner.type)], mask=null_mask(array))
 
 
 def _open(

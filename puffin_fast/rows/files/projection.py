@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +29,7 @@ from puffin_fast.rows.files.conversion import (
     stored,
     type_in_file,
 )
+from puffin_fast.rows.files.struct_parts import StructPart, have_paths
 
 if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import MappedField, NameMapping
@@ -47,6 +48,7 @@ class FileSchema:
         by_name: use the mapping even if the columns have ids.
         cast: the conversion of primitive types to the table's; `stored` by default.
         opaque: ids of fields whose inner fields have no ids: variants.
+        parts: whether the reader of the file reads fields of structs alone, by their paths.
 
     Attributes:
         by_names: whether columns are found by the name mapping.
@@ -64,6 +66,7 @@ class FileSchema:
         by_name: bool = False,
         cast: Cast | None = None,
         opaque: Container[int | None] = (),
+        parts: bool = False,
     ) -> None:
         fields = list(schema)
         mapped: Sequence[MappedField] | None = None
@@ -77,6 +80,7 @@ class FileSchema:
         self.by_names = mapped is not None
         nodes = _nodes(fields, mapped)
         self._tree, self._opaque = nodes, opaque
+        self._parts = parts and have_paths(nodes)
         self._nodes = {node.field_id: node for node in nodes if node.field_id is not None}
         self._of_column = {node.name: node for node in reversed(self._nodes.values())}
         self._paths: dict[int, tuple[str, tuple[int, ...], FileField]] = {}
@@ -120,8 +124,9 @@ class FileSchema:
         """Returns how to compute one field, at the top level or inside structs, in its plain storage type.
 
         Returns:
-            the top-level column to read, and a function from that column's array to the field's. The column
-            is None for a constant; the function then takes any array of the batch's length.
+            the column to read, and a function from that column's array to the field's. The column is one of the top
+            level, or the path of a field of structs. It is None for a constant; the function then takes any array of
+            the batch's length.
         """
         wanted = storage_type(field.field_type)
         found = self._paths.get(field.field_id)
@@ -135,6 +140,9 @@ class FileSchema:
         else:
             cast = converter(node, field.field_type, arrow_type(field.field_type), self._cast)
 
+        if path and self._parts and not pa.types.is_struct(node.type):
+            top, path = self.dotted(field.field_id) or top, (0,) * len(path)
+
         def get(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
             inner = pc.struct_field(array, list(path)) if path else array
             return inner if cast is None else cast(inner, constants)
@@ -146,25 +154,36 @@ class FileSchema:
         node = self._nodes.get(field.field_id)
         return arrow_type(field.field_type) if node is None else type_in_file(node, field.field_type)
 
-    def project(
-        self, field: NestedField, wanted: pa.DataType | None = None
-    ) -> tuple[str | None, Convert | None]:
+    def project(self, field: NestedField, wanted: pa.DataType | None = None) -> Step:
         """Returns how to compute one top-level field of the table's schema.
 
         Args:
             field: the field.
             wanted: its Arrow type; None: that of the table's schema.
-
-        Returns:
-            the column to read, and a function from that column's array to the field's. The column is None for
-            a constant; the function then takes any array of the batch's length. The function is None if the
-            array needs no conversion.
         """
         node = self._nodes.get(field.field_id)
         kind = arrow_type(field.field_type) if wanted is None else wanted
         if node is None:
-            return None, lambda array, constants: missing(field, kind, constants, len(array))
-        return node.name, converter(node, field.field_type, kind, self._cast)
+            return Step((), lambda array, constants: missing(field, kind, constants, len(array)))
+        part = StructPart.of(node, field.field_type) if self._parts else None
+        columns = (node.name,) if part is None else part.paths
+        whole = node if part is None else part.node
+        return Step(columns, converter(whole, field.field_type, kind, self._cast), part)
+
+
+class Step(NamedTuple):
+    """How one field is computed.
+
+    Attributes:
+        columns: the columns to read: one of the top level, or the paths of fields of structs. None for a constant.
+        convert: a function from the array to the field's; None if it needs no conversion. For a constant it takes any
+            array of the batch's length.
+        part: puts the fields of structs together.
+    """
+
+    columns: tuple[str, ...]
+    convert: Convert | None
+    part: StructPart | None = None
 
 
 @dataclass(frozen=True)
@@ -172,11 +191,11 @@ class Projection:
     """The output columns computed from files of one schema.
 
     Attributes:
-        columns: the columns of the file to read, in order.
+        columns: the columns of the file to read, and paths of fields of structs, in order.
     """
 
     columns: tuple[str, ...]
-    _steps: tuple[tuple[str | None, Convert | None], ...]
+    _steps: tuple[Step, ...]
 
     @classmethod
     def of(
@@ -190,7 +209,7 @@ class Projection:
             types: their Arrow types; None: those of the schema.
         """
         steps = tuple(map(file.project, fields, types or [None] * len(fields)))
-        return cls(tuple(dict.fromkeys(name for name, _ in steps if name is not None)), steps)
+        return cls(tuple(dict.fromkeys(name for step in steps for name in step.columns)), steps)
 
     def arrays(
         self, columns: Mapping[str, pa.Array], n_rows: int, constants: Mapping[int, Any]
@@ -203,12 +222,13 @@ class Projection:
             constants: values of fields that are equal in the whole file, by field id.
         """
         result, length = [], None
-        for name, convert in self._steps:
-            if name is None:
-                length = pa.nulls(n_rows) if length is None else length
-                array = length
+        for names, convert, part in self._steps:
+            if part is not None:
+                array = part.together([columns[name] for name in names])
+            elif names:
+                array = columns[names[0]]
             else:
-                array = columns[name]
+                array = length = pa.nulls(n_rows) if length is None else length
             result.append(array if convert is None else convert(array, constants))
         return result
 

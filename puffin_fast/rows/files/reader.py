@@ -224,7 +224,7 @@ class OpenedFile:
         before the next batch is requested.
 
         Args:
-            columns: top-level columns of the file that `Batch.select` returns.
+            columns: top-level columns of the file, and paths of fields of structs, that `Batch.select` returns.
             batch_rows: maximum number of rows of a batch.
             use_threads: whether columns are decoded in parallel.
             views: whether texts and bytes of `columns` may be views, where that is faster.
@@ -337,7 +337,7 @@ class DataFiles:
         self._fields = [schema.find_field(field_id) for field_id in field_ids]
         self._may_match = may_match if self._fields else None
         self._equal = EqualValues(equalities) if equalities is not None and self._fields else None
-        self._known: dict[bytes, tuple[FileSchema, Leaves]] = {}
+        self._known: dict[tuple[bytes, bool], tuple[FileSchema, Leaves]] = {}
 
     def open(
         self,
@@ -378,12 +378,17 @@ class DataFiles:
 
     def _schema_of(self, file: FormatReader, path: str) -> tuple[FileSchema, Leaves]:
         """The columns of files of one schema, and those of the filter; cached by schema."""
-        key = file.schema_bytes
+        key = file.schema_bytes, isinstance(file, ParquetReader)
         with _MAKING:  # threads that open files of one schema would each make it
             found = self._known.get(key)
             if found is None:
                 known = FileSchema(
-                    file.schema, self._mapping, path=path, by_name=self._by_name, cast=self._cast
+                    file.schema,
+                    self._mapping,
+                    path=path,
+                    by_name=self._by_name,
+                    cast=self._cast,
+                    parts=isinstance(file, ParquetReader),
                 )
                 leaves = {field.field_id: known.leaf(field) for field in self._fields}
                 found = self._known[key] = known, leaves
