@@ -9,7 +9,7 @@ import pickle
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -62,6 +62,7 @@ def on_workers(
     n_bytes: Callable[[Item], int],
     *,
     label: str | None = None,
+    settled: bool = False,
 ) -> Iterator[tuple[Sequence[Item], Result]]:
     """Calls `body` for bins of items on workers; yields the bins and the results, in the order of the items.
 
@@ -73,6 +74,7 @@ def on_workers(
         items: can be pickled.
         n_bytes: returns the bytes of files that are read for an item.
         label: as `progress` takes it; the items are counted.
+        settled: whether all calls that began have ended when an error is raised.
 
     Raises:
         InvalidInputError: the executor accepts no work.
@@ -98,8 +100,9 @@ def on_workers(
     try:
         yield from progress(results(), label, counted=lambda found: len(found[0]))
     finally:
-        for _, future in waiting:
-            future.cancel()
+        left = [future for _, future in waiting if not future.cancel()]
+        if settled:
+            wait(left)
 
 
 @dataclass(frozen=True)

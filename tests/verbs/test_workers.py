@@ -16,6 +16,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError, UnsupportedError
 from tests.iceberg.conftest import processes
+from tests.rows.deletes.test_equality import delete_equal
 from tests.verbs.test_laws import (
     OPERATIONS_OF,
     TRACKED,
@@ -86,6 +87,55 @@ def test_scans_have_the_rows_and_the_order_of_threads(
         assert ours.to_arrow() == theirs.to_arrow()
         assert sum(batch.num_rows for batch in ours.to_batches()) == theirs.count()
         assert ours.head(3) == theirs.head(3)
+
+
+@pytest.mark.parametrize("sort_by", [None, ["s desc", "id"]])
+def test_rewrites_keep_rows_and_row_ids(
+    table: Table, pool: ProcessPoolExecutor, sort_by: list[str] | None
+) -> None:
+    iceberg.delete(table, "id % 5 = 1")
+    names = ("id", "s", "_row_id")
+    before = iceberg.scan(table, selected_fields=names).to_arrow().sort_by("id")
+    result = iceberg.rewrite_data_files(table, min_deleted=0.1, sort_by=sort_by, workers=pool)
+    assert (result.data_files, result.data_files_written, result.rows) == (N_FILES, 1, before.num_rows)
+    assert iceberg.scan(table, selected_fields=names).to_arrow().sort_by("id") == before
+    assert iceberg.verify(table, level="rows") == []
+
+
+def test_a_failed_rewrite_leaves_no_file(table: Table, pool: ProcessPoolExecutor) -> None:
+    paths = iceberg.scan(table, selected_fields=["_file"]).to_arrow()["_file"].unique().to_pylist()
+    file = Path(paths[-1].removeprefix("file://"))
+    content = file.read_bytes()
+    file.write_bytes(content[:40] + bytes([content[40] ^ 255]) + content[41:])
+    before = files(table)
+    with pytest.raises(CorruptDataError, match=file.name):
+        iceberg.rewrite_data_files(table, min_input_files=2, target_file_size=1 << 14, workers=pool)
+    assert files(table) == before
+
+
+def test_values_are_counted_as_on_threads(table: Table, pool: ProcessPoolExecutor) -> None:
+    iceberg.delete(table, "s = 'k2'")
+    assert iceberg.collect_ndv(table, workers=pool, dry_run=True) == iceberg.collect_ndv(table, dry_run=True)
+
+
+def test_equality_deletes_become_the_vectors_of_threads(
+    shared_catalog: SqlCatalog, namespace: str, pool: ProcessPoolExecutor
+) -> None:
+    rows = pa.table({"id": range(N_FILES * ROWS)})
+    made = [iceberg.create_table(shared_catalog, f"{namespace}.e{at}", rows) for at in range(2)]
+    for one in made:
+        for at in range(N_FILES):
+            iceberg.append(one, rows.slice(at * ROWS, ROWS))
+        delete_equal(one, [1], [(3,), (60,), (61,), (199,)])
+        iceberg.append(one, rows.slice(60, 1))
+    results = [
+        iceberg.convert_equality_deletes(one, workers=workers)
+        for one, workers in zip(made, (None, pool), strict=True)
+    ]
+    assert results[0].vectors_written == results[1].vectors_written == 3
+    kept = sorted({*range(N_FILES * ROWS)} - {3, 61, 199})
+    for one in made:
+        assert sorted(iceberg.scan(one).to_arrow()["id"].to_pylist()) == kept
 
 
 def test_a_worker_that_ends_fails_the_verb_and_leaves_the_table(table: Table) -> None:

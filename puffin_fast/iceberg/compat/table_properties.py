@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyiceberg.table import TableProperties
 
 from puffin_fast.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 MAX_INTEGER = (1 << 63) - 1
@@ -43,6 +46,11 @@ def integer_property(
         wanted = "a positive integer" if positive else "an integer"
         raise InvalidInputError(f"property {name}: expected {wanted}, found {text!r}")
     return value
+
+
+def data_folder(table: Table) -> str:
+    """The folder of a table's data files, without a trailing slash."""
+    return (table.properties.get("write.data.path") or f"{table.location()}/data").rstrip("/")
 
 
 def target_file_size(properties: Mapping[str, str]) -> int:

@@ -7,14 +7,16 @@ delete files. A delete file is removed only when no live data file needs it any 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._run.workers import check_workers, on_workers
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.commit.request import Request
@@ -30,8 +32,11 @@ from puffin_fast.rows.deletes.equality import EqualityDeletes
 from puffin_fast.rows.deletes.loader import DeleteLoader, within
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.reader import DataFiles
+from puffin_fast.rows.scan.splits import data_bytes
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
@@ -184,6 +189,7 @@ def convert_equality_deletes(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
     """Converts all equality-delete files of a branch to deletion vectors, in one commit.
@@ -195,6 +201,7 @@ def convert_equality_deletes(
     Args:
         table, branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
         threads: number of data files read at a time; the number of processors by default.
+        workers: an executor of ``concurrent.futures`` that reads data files instead of threads, as for `delete`.
 
     Raises:
         PuffinFastError: as `convert_position_deletes`.
@@ -204,12 +211,13 @@ def convert_equality_deletes(
         True
     """
     check_threads(threads)
+    check_workers(workers)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         files, terms = equality_conversion(inventory)
         converter = EqualityConverter(table.io, table.metadata)
         converter.look_up(snapshot_of(table.metadata, branch), files)
-        found = on_threads(converter, files, threads, label="converting deletes")
+        found = converter.search(files, threads, workers)
         return Rewritten.of(table, write_deletion_vectors(table, found, dry_run=dry_run), terms)
 
     request = Request(
@@ -231,7 +239,7 @@ def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], 
 
 
 class EqualityConverter:
-    """Finds the rows of data files that equality deletes remove. Safe to use from several threads."""
+    """Finds the rows of data files that equality deletes remove. Safe to use from several threads; can be pickled."""
 
     def __init__(self, io: FileIO, metadata: TableMetadata) -> None:
         self._io, self._metadata = io, metadata
@@ -240,6 +248,30 @@ class EqualityConverter:
         self._files = DataFiles(io, metadata, metadata.schema())
         self._candidates: dict[str, PositionBitmap] = {}
         self._inexact: set[str] = set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {"_candidates": self._candidates, "_inexact": self._inexact}
+        return EqualityConverter, (self._io, without_history(self._metadata)), state
+
+    def search(
+        self, files: Sequence[FileDeletes], threads: int | None, workers: Executor | None = None
+    ) -> Iterator[NewDeletes]:
+        """Yields the deletes of data files, in their order.
+
+        Args:
+            files: the data files.
+            threads: number of files read at a time.
+            workers: reads the data files instead of threads.
+        """
+        label = "converting deletes"
+        if workers is None:
+            yield from on_threads(self, files, threads, label=label)
+            return
+        for some, found in on_workers(workers, self._search, files, data_bytes, label=label):
+            yield from (replace(new, task=file.task) for file, new in zip(some, found, strict=True))
+
+    def _search(self, files: Sequence[FileDeletes]) -> list[NewDeletes]:
+        return [*map(self, files)]
 
     def look_up(self, snapshot: Snapshot | None, files: Sequence[FileDeletes]) -> None:
         """Looks up the deleted keys in the table's key indexes, so that only rows that may have one are read.

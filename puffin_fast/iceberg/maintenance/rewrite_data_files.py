@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,15 +12,19 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._run.workers import check_workers, on_workers
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.index.build import Encode, on_this_machine
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms, run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
+from puffin_fast.iceberg.maintenance.worker_files import RunFolder
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.filters.filters import Filter
-from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.sorting import SortOrder
@@ -41,6 +47,7 @@ def rewrite_data_files(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> RewriteDataFilesResult:
     """Rewrites the data files that have many deleted rows, and joins small ones, in one commit.
@@ -82,6 +89,7 @@ def rewrite_data_files(
             last in descending order. Data files that are not marked with this order are rewritten, too. New files are
             marked if it is a sort order of the table.
         branch, case_sensitive, job_id, snapshot_properties, threads: as `delete`.
+        workers: an executor of ``concurrent.futures`` that rewrites groups of data files, as for `delete`.
         dry_run: count from the manifests, write nothing.
 
     Returns:
@@ -105,6 +113,7 @@ def rewrite_data_files(
         0
     """
     check_threads(threads)
+    check_workers(workers)
     terms = RewriteTerms(
         row_filter,
         min_deleted,
@@ -119,7 +128,7 @@ def rewrite_data_files(
         verb="rewrite_data_files", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
     return rewrite_on_threads(
-        table, terms, request, on_this_machine(threads), threads=threads, dry_run=dry_run
+        table, terms, request, on_this_machine(threads), threads=threads, workers=workers, dry_run=dry_run
     )
 
 
@@ -130,16 +139,44 @@ def rewrite_on_threads(
     encode: Encode | None,
     *,
     threads: int | None,
+    workers: Executor | None = None,
     dry_run: bool,
 ) -> RewriteDataFilesResult:
     """`rewrite_data_files` with checked arguments; `encode` as for `run_rewrite`."""
-    workers = threads or pa.cpu_count()
+    n_threads = threads or pa.cpu_count()
 
     def write(
         table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
     ) -> Iterable[RewrittenGroup]:
-        of_a_group = max(1, workers // len(groups))
+        of_a_group = 1 if workers is not None else max(1, n_threads // len(groups))
         writer = GroupWriter(table, head.sequence_number or 0, target, of_a_group, terms.order(table))
-        return on_threads(writer.write, groups, workers, label="rewriting file groups")
+        if workers is not None:
+            return _written_by(workers, writer, table, groups)
+        return on_threads(writer.write, groups, n_threads, label="rewriting file groups")
 
     return run_rewrite(table, terms, request, write, encode, dry_run=dry_run)
+
+
+def _written_by(
+    workers: Executor, writer: GroupWriter, table: WorkingTable, groups: Sequence[Sequence[FileTask]]
+) -> list[RewrittenGroup]:
+    """Has groups written by workers. Their files are in a folder that no other run uses."""
+    folder = RunFolder(table, "rewrite")
+    body, label = partial(_write, replace(writer, table=folder.table)), "rewriting file groups"
+    named: list[str] = []
+    try:
+        parts = on_workers(workers, body, groups, _group_bytes, label=label, settled=True)
+        written = [group for _, some in parts for group in some]
+        named = [new.entry.file_path for group in written for new in group.new]
+    finally:
+        folder.remove_others(named)
+    table.created += named
+    return written
+
+
+def _write(writer: GroupWriter, groups: Sequence[Sequence[FileTask]]) -> list[RewrittenGroup]:
+    return [*map(writer.write, groups)]
+
+
+def _group_bytes(tasks: Sequence[FileTask]) -> int:
+    return sum(map(live_bytes, tasks))

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.threads import check_threads
+from puffin_fast._run.workers import check_workers
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
@@ -56,6 +58,7 @@ from puffin_fast.theta import BLOB_TYPE, ThetaSketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
@@ -105,6 +108,7 @@ def collect_ndv(
     incremental: Literal["auto", False] = "auto",
     case_sensitive: bool = True,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> NdvResult:
     """Counts the distinct values of a snapshot's columns and commits the sketches as its statistics.
@@ -119,6 +123,7 @@ def collect_ndv(
             since. After deletes such a count is an upper bound, and marked as one. False reads all data files.
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads; `pyarrow.cpu_count()` by default.
+        workers: an executor of ``concurrent.futures`` that reads the data files, as for `delete`.
         dry_run: count the values and write nothing.
 
     Raises:
@@ -133,6 +138,7 @@ def collect_ndv(
         {'id': 100, 'customer': 10}
     """
     check_threads(threads)
+    check_workers(workers)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
     n_threads = pa.cpu_count() if threads is None else threads
     selection = select(
@@ -146,6 +152,9 @@ def collect_ndv(
     )
 
     def sketch(chosen: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
+        if workers is not None:
+            reader = selection.reader(chosen, without_history(selection.table.metadata))
+            return reader.sketches_by(workers, tasks)
         return selection.reader(chosen, selection.table.metadata).sketches(tasks, n_threads)
 
     return collect(selection, sketch, incremental=incremental, dry_run=dry_run)

@@ -18,6 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast._io import open_source
 from puffin_fast._run.threads import on_threads
+from puffin_fast._run.workers import on_workers
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
@@ -25,10 +26,12 @@ from puffin_fast.parquet.footer import check_footer
 from puffin_fast.rows.files.files import BATCH_ROWS, reading
 from puffin_fast.rows.files.parquet import dictionary_columns, open_parquet
 from puffin_fast.rows.files.projection import FileSchema
-from puffin_fast.rows.scan.splits import Split, parts_of
+from puffin_fast.rows.scan.splits import Split, data_bytes, parts_of
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import pyarrow.parquet as pq
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
@@ -54,7 +57,7 @@ Share = tuple["FileTask", int, int]
 
 @dataclass(frozen=True)
 class SketchReader:
-    """Makes sketches from data files of a snapshot. It can be pickled for Spark's executors.
+    """Makes sketches from data files of a snapshot. It can be pickled.
 
     Args:
         io: PyIceberg's file access.
@@ -104,6 +107,17 @@ class SketchReader:
             for field_id, builder in idle.get().items():
                 found[field_id].append(builder.sketch())
         return {field_id: ThetaSketch.union(sketches) for field_id, sketches in found.items()}
+
+    def sketches_by(self, workers: Executor, tasks: Sequence[FileTask]) -> dict[int, ThetaSketch]:
+        """As `sketches`, by the workers of an executor."""
+        found: dict[int, list[ThetaSketch]] = {column.field_id: [] for column in self.columns}
+        for _, sketches in on_workers(workers, self._sketches, tasks, data_bytes, label="counting values"):
+            for field_id, sketch in sketches.items():
+                found[field_id].append(sketch)
+        return {field_id: ThetaSketch.union(sketches) for field_id, sketches in found.items()}
+
+    def _sketches(self, tasks: Sequence[FileTask]) -> dict[int, ThetaSketch]:
+        return self.sketches_of_shares([(task, 0, 1) for task in tasks], 1)
 
     def _add(self, builders: Builders, reader: FileReader, task: FileTask, number: int, count: int) -> None:
         if task.deletes or task.data.file_format != "PARQUET" or task.data.key_metadata is not None:

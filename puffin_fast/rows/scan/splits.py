@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from puffin_fast.rows.scan.file_reader import OpenedDataFile
-    from puffin_fast.rows.tasks import Task
+    from puffin_fast.rows.tasks import DataFile, Task
 
 LARGE_FILE = 256 << 20
 """Size in bytes from which on a data file is split, however many other files there are."""
@@ -50,6 +50,13 @@ def threads_of(io: FileIO, tasks: Sequence[Task], threads: int | None = None) ->
         return processors
     most = max(task.data.file_size_in_bytes // max(row_groups_of(task), 1) for task in tasks)
     return max(processors, min(REMOTE_THREADS, REMOTE_BYTES // max(most, 1)))
+
+
+class HasData(Protocol):
+    """What names a data file, such as a task."""
+
+    @property
+    def data(self) -> DataFile: ...
 
 
 class _Shared:
@@ -155,7 +162,7 @@ def jobs_of(tasks: Sequence[Task], threads: int, *, together: bool = True) -> It
         yield job
 
 
-def data_bytes(task: Task) -> int:
+def data_bytes(task: HasData) -> int:
     """The bytes of a data file."""
     return task.data.file_size_in_bytes
 

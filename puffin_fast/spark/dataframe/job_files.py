@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from puffin_fast._io import FileSet, remove
 from puffin_fast._io.folder import names_in
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.compat.table_properties import data_folder
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -53,11 +54,6 @@ def check_job(job_id: str) -> str:
 def run_name(job_id: str | None, kind: str) -> str:
     """Returns a new name for a run of a job; it begins with the job id, or with the kind of job."""
     return f"{kind if job_id is None else check_job(job_id)}-{uuid.uuid4().hex[:12]}"
-
-
-def data_folder(table: Table) -> str:
-    """The folder of a table's data files, without a trailing slash."""
-    return (table.properties.get("write.data.path") or f"{table.location()}/data").rstrip("/")
 
 
 def _files(folder: str, whole: str, prefix: str, filesystem: Any) -> list[str]:

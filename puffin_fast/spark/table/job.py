@@ -13,6 +13,7 @@ import pyarrow as pa
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.compat.filesystem import filesystem
+from puffin_fast.iceberg.compat.table_properties import data_folder
 from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as size_of
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest.entries import METRICS
@@ -21,7 +22,7 @@ from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.scan.splits import row_groups_of
 from puffin_fast.rows.shared_deletes import DeleteFiles as SharedDeleteFiles
 from puffin_fast.rows.tasks import DataFile, Task
-from puffin_fast.spark.dataframe.job_files import check_job, data_folder, run_name
+from puffin_fast.spark.dataframe.job_files import check_job, run_name
 from puffin_fast.spark.dataframe.write import collect_written, remove_unnamed
 from puffin_fast.spark.session.batches import rows_per_batch
 from puffin_fast.spark.session.sessions import tagged
