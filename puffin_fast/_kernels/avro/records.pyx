@@ -13,8 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from libc.string cimport memcpy
 
-from puffin_fast._kernels.bytes cimport load64
-
+from puffin_fast._kernels.avro.reading cimport Reader, is_utf8, pass_over, take_count, take_long
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "Python.h":
@@ -34,92 +33,9 @@ cdef enum Operation:
     OP_MAP = 9
 
 cdef enum:
-    LONG_BYTES = 10             # of the longest varint of 64 bits
     MAX_DEPTH = 64              # of arrays and options within each other
 
 BOOLEAN, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, OPTIONAL, ARRAY, MAP = range(10)
-
-
-cdef struct Reader:
-    const uint8_t* at
-    const uint8_t* stop
-
-
-cdef inline bint take_long(Reader* reader, int64_t* value) noexcept nogil:
-    """A zigzag varint; False when the bytes end, or it has more than 64 bits."""
-    cdef uint64_t found = 0
-    cdef int i
-    cdef uint8_t byte
-    if reader.at != reader.stop and reader.at[0] < 0x80:
-        byte = reader.at[0]
-        reader.at += 1
-        value[0] = <int64_t>(byte >> 1) ^ -<int64_t>(byte & 1)
-        return True
-    for i in range(LONG_BYTES):
-        if reader.at == reader.stop:
-            return False
-        byte = reader.at[0]
-        reader.at += 1
-        found |= <uint64_t>(byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            value[0] = <int64_t>(found >> 1) ^ -<int64_t>(found & 1)
-            return i < LONG_BYTES - 1 or byte < 2
-    return False
-
-
-cdef inline bint pass_over(Reader* reader, int64_t n_bytes) noexcept nogil:
-    if n_bytes < 0 or n_bytes > reader.stop - reader.at:
-        return False
-    reader.at += n_bytes
-    return True
-
-
-cdef inline bint take_count(Reader* reader, int64_t* count) noexcept nogil:
-    """The number of items of a block of an array; a negative one is followed by the block's size."""
-    cdef int64_t size
-    if not take_long(reader, count) or count[0] == -<int64_t>0x7FFFFFFFFFFFFFFF - 1:
-        return False
-    if count[0] < 0:
-        count[0] = -count[0]
-        return take_long(reader, &size)
-    return True
-
-
-cdef bint is_utf8(const uint8_t* at, const uint8_t* stop) noexcept nogil:
-    """Whether bytes are UTF-8 as Python decodes it: shortest forms, no surrogates, at most U+10FFFF."""
-    cdef uint8_t byte, low, high
-    cdef int left
-    while at < stop:
-        while stop - at >= 8 and load64(at) & 0x8080808080808080ULL == 0:
-            at += 8
-        if at == stop:
-            break
-        byte = at[0]
-        at += 1
-        if byte < 0x80:
-            continue
-        low, high = 0x80, 0xBF
-        if 0xC2 <= byte <= 0xDF:
-            left = 1
-        elif 0xE0 <= byte <= 0xEF:
-            left = 2
-            low = 0xA0 if byte == 0xE0 else 0x80
-            high = 0x9F if byte == 0xED else 0xBF
-        elif 0xF0 <= byte <= 0xF4:
-            left = 3
-            low = 0x90 if byte == 0xF0 else 0x80
-            high = 0x8F if byte == 0xF4 else 0xBF
-        else:
-            return False
-        if stop - at < left or at[0] < low or at[0] > high:
-            return False
-        while left > 1:
-            left -= 1
-            at += 1
-            if at[0] & 0xC0 != 0x80:
-                return False
-        at += 1
-    return True
 
 
 cdef bint walk(const int64_t* program, size_t n_words, Reader* reader, int depth) noexcept nogil:

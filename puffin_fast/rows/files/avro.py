@@ -1,4 +1,4 @@
-"""Reads Avro data and delete files with fastavro.
+"""Reads Avro data and delete files: columns of data files with a kernel (`avro_rows`), everything else with fastavro.
 
 Field ids are the attributes ``field-id``, ``element-id``, ``key-id`` and ``value-id``; a map whose keys are
 not strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). Files of
@@ -39,14 +39,15 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast._io import open_source
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast.avro.blocks import FileBytes, as_long, read_block
+from puffin_fast.avro.blocks import Block, FileBytes, as_long, read_block
 from puffin_fast.avro.file import AVRO_ERRORS, HEADER, MAGIC, too_many_records
 from puffin_fast.avro.schema import PlainSchema
 from puffin_fast.columns.plain_types import plain_schema
 from puffin_fast.columns.uuid_text import UuidText
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
 from puffin_fast.limits import MAX_SCHEMA_TYPES
-from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, reading
+from puffin_fast.rows.files.avro_rows import AvroColumns, NotDecodedError, SharedBlocks
+from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, Columns, reading
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -59,12 +60,16 @@ if TYPE_CHECKING:
 class AvroReader:
     """An open Avro file; see `FormatReader`.
 
+    Attributes:
+        location: the location of the file.
+        stored: the schema of its records, without logical types except decimal.
+
     The header of an Avro file has no row count: `n_rows` is the record count of the manifest entry. It is
     compared with the number of rows read.
     """
 
     def __init__(self, io: FileIO, location: str, n_rows: int) -> None:
-        self._io, self._location = io, location
+        self._io, self.location = io, location
         _, header, _ = self._open()
         with self._decoding("header"):
             metadata = {key: value.decode() for key, value in header["meta"].items()}
@@ -80,7 +85,7 @@ class AvroReader:
             raise UnsupportedError(
                 f"{location}: AVRO; expected a schema of Iceberg's types, found {error!r}"
             ) from error
-        self._stored = _without_logical_types(written)
+        self.stored = _without_logical_types(written)
         found = plain_schema(schema_to_pyarrow(iceberg, include_field_ids=True))
         fields = zip(found, written["fields"], strict=True)
         self.schema = pa.schema(
@@ -89,6 +94,7 @@ class AvroReader:
         self.schema_bytes: bytes = self.schema.serialize().to_pybytes()
         self.n_rows = n_rows
         self.group_rows: tuple[int, ...] = (n_rows,)
+        self._shared: SharedBlocks | None = None
 
     def groups_that_may_match(
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
@@ -102,14 +108,14 @@ class AvroReader:
         """Yields the rows of all blocks; only the requested columns are decoded."""
         wanted = plain_schema(pa.schema([self.schema.field(name) for name in columns]))
         names = set(columns)
-        fields = [field for field in self._stored["fields"] if field["name"] in names]
+        fields = [field for field in self.stored["fields"] if field["name"] in names]
         head = BytesIO()
-        metadata = {"avro.schema": json.dumps(self._stored).encode(), "avro.codec": b"null"}
+        metadata = {"avro.schema": json.dumps(self.stored).encode(), "avro.codec": b"null"}
         header = {"magic": MAGIC, "meta": metadata, "sync": self._sync}
         fastavro.schemaless_writer(head, HEADER, header)
         with self._decoding("rows"):
-            source: Any = _Parts(itertools.chain([head.getvalue()], self._blocks()))
-            records: Iterator[Any] = fastavro.reader(source, {**self._stored, "fields": fields})
+            source: Any = _Parts(itertools.chain([head.getvalue()], map(self._as_stored, self._blocks())))
+            records: Iterator[Any] = fastavro.reader(source, {**self.stored, "fields": fields})
             while rows := list(itertools.islice(records, min(batch_rows, BATCH_ROWS))):
                 arrays = [
                     pa.array([_value(row[field.name], field.type) for row in rows], field.type)
@@ -117,7 +123,7 @@ class AvroReader:
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
-    def _blocks(self) -> Iterator[bytes]:
+    def _blocks(self) -> Iterator[Block]:
         """Yields the blocks, decompressed up to the limit for their size."""
         data, _, at = self._open()
         while at < len(data):
@@ -128,20 +134,23 @@ class AvroReader:
                 codec=self._codec,
                 sync=self._sync,
                 limit=None,
-                path=self._location,
+                path=self.location,
                 offset=0,
                 io=self._io,
             )
             if block.n_records * max(self._n_stored, 1) > len(block.data):
                 raise too_many_records(
-                    self._location, block.n_records, len(block.data), self._n_stored, offset=start
+                    self.location, block.n_records, len(block.data), self._n_stored, offset=start
                 )
-            yield b"".join((as_long(block.n_records), as_long(len(block.data)), block.data, self._sync))
+            yield block
+
+    def _as_stored(self, block: Block) -> bytes:
+        return b"".join((as_long(block.n_records), as_long(len(block.data)), block.data, self._sync))
 
     def _open(self) -> tuple[FileBytes, Any, int]:
         """Opens the file; returns its bytes, its header, and where the first block begins."""
         with self._decoding("header"):
-            data = FileBytes(open_source(self._location, filesystem=self._io))
+            data = FileBytes(open_source(self.location, filesystem=self._io))
             source: Any = _Cursor(data)
             return data, fastavro.schemaless_reader(source, HEADER, None), source.at
 
@@ -154,20 +163,29 @@ class AvroReader:
         use_threads: bool,
         views: bool = False,
         wanted: object = None,
-    ) -> BatchColumns:
-        """Returns columns of the file."""
-        batches = self.batches(group, names, batch_rows, use_threads=use_threads)
-        return BatchColumns(batches, group, self.n_rows, self._location)
+    ) -> Columns:
+        """Returns columns of the file. Those that are requested before the first row is read share its blocks."""
+
+        def by_fastavro() -> BatchColumns:
+            batches = self.batches(group, names, batch_rows, use_threads=use_threads)
+            return BatchColumns(batches, group, self.n_rows, self.location)
+
+        if self._shared is None or not self._shared.is_new:
+            self._shared = SharedBlocks(self._blocks())
+        try:
+            return AvroColumns(self, names, self._shared, by_fastavro)
+        except NotDecodedError:
+            return by_fastavro()
 
     def reopen(self) -> AvroReader:
         """Opens the same file again, for another thread."""
-        return AvroReader(self._io, self._location, self.n_rows)
+        return AvroReader(self._io, self.location, self.n_rows)
 
     @contextmanager
     def _decoding(self, what: str) -> Iterator[None]:
         """Turns the errors of fastavro and Arrow into this package's; damaged bytes can raise any exception type."""
         try:
-            with reading(self._location, "AVRO"):
+            with reading(self.location, "AVRO"):
                 yield
         except PuffinFastError:
             raise
@@ -175,8 +193,8 @@ class AvroReader:
             if is_from_outside(error):
                 raise
             if "need to install" in str(error) or "nrecognized codec" in str(error):
-                raise UnsupportedError(f"{self._location}: AVRO; {error}") from error
-            raise CorruptDataError(f"{what} of an Avro file: {error!r}", path=self._location) from error
+                raise UnsupportedError(f"{self.location}: AVRO; {error}") from error
+            raise CorruptDataError(f"{what} of an Avro file: {error!r}", path=self.location) from error
 
 
 class _SchemaConversion(AvroSchemaConversion):

@@ -143,7 +143,7 @@ class BatchColumns:
             while self._stop <= at:
                 self._batch = next(self._batches, None)
                 if self._batch is None:
-                    raise self._wrong_count(self._stop)
+                    raise wrong_count(self._path, self._group, self._n_rows, self._stop)
                 self._first, self._stop = self._stop, self._stop + self._batch.num_rows
             assert self._batch is not None
             end = min(stop, self._stop)
@@ -167,15 +167,15 @@ class BatchColumns:
         if stop == self._n_rows:
             found = self._stop + sum(batch.num_rows for batch in self._batches)
             if found != self._n_rows:
-                raise self._wrong_count(found)
+                raise wrong_count(self._path, self._group, self._n_rows, found)
         if len(parts) == 1:
             return parts[0]
         return {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]}
 
-    def _wrong_count(self, found: int) -> CorruptDataError:
-        return CorruptDataError(
-            f"rows of row group {self._group}", path=self._path, expected=self._n_rows, found=found
-        )
+
+def wrong_count(path: str, group: int, expected: int, found: int) -> CorruptDataError:
+    """Makes the error for a row group with more or fewer rows than declared."""
+    return CorruptDataError(f"rows of row group {group}", path=path, expected=expected, found=found)
 
 
 def open_input(io: FileIO, location: str) -> Any:
