@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from puffin_fast._run.lazy_names import lazy_names, need_table_packages
 
 if TYPE_CHECKING:
+    from puffin_fast.bridges.delta_to_iceberg import to_iceberg
+    from puffin_fast.bridges.iceberg_to_delta import from_iceberg
     from puffin_fast.delta.changelog.changes import DeltaChanges, changes
     from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
     from puffin_fast.delta.dml.overwrite import (
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from puffin_fast.delta.dml.upsert import UpsertResult, upsert
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
     from puffin_fast.delta.maintenance.enable import enable
-    from puffin_fast.delta.maintenance.from_iceberg import from_iceberg
     from puffin_fast.delta.maintenance.list_deletes import deletes
     from puffin_fast.delta.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
     from puffin_fast.delta.maintenance.orphan_files import (
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from puffin_fast.delta.maintenance.purge import PurgeResult, purge
     from puffin_fast.delta.maintenance.report import report
     from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
-    from puffin_fast.delta.maintenance.to_iceberg import to_iceberg
     from puffin_fast.delta.maintenance.verify import verify
     from puffin_fast.delta.read.scan import DeltaScan, scan
     from puffin_fast.delta.read.vectors import vectors
@@ -107,7 +107,7 @@ _HOMES = {
     "deletes": "delta.maintenance.list_deletes",
     "dynamic_partition_overwrite": "delta.dml.overwrite",
     "enable": "delta.maintenance.enable",
-    "from_iceberg": "delta.maintenance.from_iceberg",
+    "from_iceberg": "bridges.iceberg_to_delta",
     "maintain": "delta.maintenance.maintain",
     "orphan_files": "delta.maintenance.orphan_files",
     "overwrite": "delta.dml.overwrite",
@@ -117,7 +117,7 @@ _HOMES = {
     "rewrite_data_files": "delta.maintenance.rewrite_data_files",
     "scan": "delta.read.scan",
     "snapshot": "delta.log.snapshot",
-    "to_iceberg": "delta.maintenance.to_iceberg",
+    "to_iceberg": "bridges.delta_to_iceberg",
     "transaction": "delta.dml.transaction",
     "update": "delta.dml.update",
     "upsert": "delta.dml.upsert",

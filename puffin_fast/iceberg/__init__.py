@@ -12,6 +12,7 @@ from puffin_fast._run.lazy_names import lazy_names, need_table_packages
 
 if TYPE_CHECKING:
     from puffin_fast._run.patches import Acceleration
+    from puffin_fast._show.report import Report
     from puffin_fast.iceberg.changelog.changes import Changes, changes
     from puffin_fast.iceberg.compat.hadoop_catalog import HadoopCatalog
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
         remove_orphan_files,
     )
     from puffin_fast.iceberg.maintenance.repair import repair
-    from puffin_fast.iceberg.maintenance.report import Report, report
+    from puffin_fast.iceberg.maintenance.report import report
     from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
     from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
     from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from puffin_fast.rows.findings import Findings
     from puffin_fast.rows.scan.explain import Explanation
 
-if TYPE_CHECKING:  # `delta` imports this package
-    from puffin_fast.delta.maintenance.from_iceberg import from_iceberg as to_delta
+if TYPE_CHECKING:  # needs the extra delta
+    from puffin_fast.bridges.iceberg_to_delta import from_iceberg as to_delta
 
 __all__ = [
     "Acceleration",
@@ -134,7 +135,7 @@ _HOMES = {
     "OverwriteResult": "iceberg.dml.overwrite",
     "Plan": "iceberg.plan.files",
     "RemoveOrphanFilesResult": "iceberg.maintenance.orphan_files",
-    "Report": "iceberg.maintenance.report",
+    "Report": "_show.report",
     "RewriteDataFilesResult": "iceberg.maintenance.rewrite_job",
     "RewriteManifestsResult": "iceberg.maintenance.rewrite_manifests",
     "RewriteResult": "iceberg.maintenance.rewrite",

@@ -33,9 +33,10 @@ LAYERS = {
     "rows": 7,
     "verbs": 8,
     "iceberg": 9,
-    "delta": 10,
-    "paimon": 10,
-    "lance": 10,
+    "delta": 9,
+    "paimon": 9,
+    "lance": 9,
+    "bridges": 10,
     "spark": 11,
     "cli": 12,
     "__main__": 13,
@@ -63,7 +64,7 @@ FOLDERS = {
 """The folders of a package, from the ground up: a folder imports only from those before it."""
 
 FOREIGN = {
-    "pyiceberg": {"_pyiceberg", "avro", "rows", "verbs", "iceberg", "delta", "spark", "cli"},
+    "pyiceberg": {"_pyiceberg", "avro", "rows", "verbs", "iceberg", "delta", "bridges", "spark", "cli"},
     "fastavro": {"avro", "rows", "iceberg", "paimon"},
     "tenacity": {"iceberg", "spark"},
     "msgspec": {"puffin", "delta"},

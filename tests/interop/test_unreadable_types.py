@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.compat.engine_types import UNREADABLE
+from puffin_fast._pyiceberg.engine_types import UNREADABLE
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -26,7 +26,7 @@ from puffin_fast.delta.read.schema import TableSchema
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.changelog.change_scan import ChangeScan
+from puffin_fast.rows.changes.change_scan import ChangeScan
 from puffin_fast.rows.changes.lines import FEED_COLUMN
 from puffin_fast.rows.changes.states import Commit, CommitChanges
 from puffin_fast.rows.files.conversion import ProjectionError, arrow_type

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from puffin_fast._run.arguments import check_integer
+from puffin_fast._run.times import milliseconds_of
 from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import version_as_of
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.plan.times import milliseconds_of
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.log.version_file import put_version
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.compat.arrow_schema import new_schema
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
+from puffin_fast.verbs.arrow_schema import new_schema
 
 ROW_TRACKING = "delta.enableRowTracking"
 _FEATURES = {

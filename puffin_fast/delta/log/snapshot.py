@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from puffin_fast._run.arguments import check_integer
 from puffin_fast._run.threads import on_threads
+from puffin_fast._run.times import milliseconds_of
 from puffin_fast.delta.log.action_types import Actions, CommitTime, check, parse
 from puffin_fast.delta.log.actions import (
     FileActions,
@@ -35,7 +36,6 @@ from puffin_fast.delta.log.segment import LogListing, LogSegment, commit_path
 from puffin_fast.delta.log.storage import TableStorage, decoded_path, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
-from puffin_fast.iceberg.plan.times import milliseconds_of
 
 _SEPARATOR = "\x1f"
 _SPELLED = "^/|[%:]"

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._run.arguments import check_share
+from puffin_fast._show.report import FILES, Report
 from puffin_fast.delta.log.storage import INLINE
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.purge import MIN_DELETED
 from puffin_fast.delta.read.scan import scan
-from puffin_fast.iceberg.maintenance.report import SCHEMA, Report
 
 
 def report(
@@ -74,7 +74,7 @@ def report(
         f"purge: {n_rewritten:,} data files have many deleted rows; {wasted:,} bytes of the table are rows that are "
         "deleted"
     )
-    files = pa.Table.from_pylist(rows, SCHEMA)
+    files = pa.Table.from_pylist(rows, FILES)
     return Report(planned.snapshot.root, files, totals, (advice,) if n_rewritten else ())
 
 

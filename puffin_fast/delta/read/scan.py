@@ -18,12 +18,12 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.read.row_scan import TableScan
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import column_names
 from puffin_fast.rows.filters.shown import filter_text
 from puffin_fast.rows.scan.explain import Explanation, Part
 from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.scan.row_scan import TableScan
 from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.keywords import named_methods
-from puffin_fast.iceberg.changelog.change_scan import ChangeScan
 from puffin_fast.iceberg.changelog.history import Ends, History
 from puffin_fast.iceberg.changelog.plan import plan_changes
 from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.plan.files import metadata_of
+from puffin_fast.rows.changes.change_scan import ChangeScan
 from puffin_fast.rows.changes.states import Commit, CommitChanges
 from puffin_fast.rows.filters.shown import filter_text
 

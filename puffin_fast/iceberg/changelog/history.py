@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.snapshots import Operation
 
 from puffin_fast._run.arguments import check_integer
+from puffin_fast._run.times import milliseconds_of
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.manifest import manifests_of
 from puffin_fast.iceberg.plan.files import resolve
-from puffin_fast.iceberg.plan.times import milliseconds_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import IcebergType
 
+from puffin_fast._pyiceberg.engine_types import warn_of_types
 from puffin_fast._run.arguments import (
     check_flags,
     check_mapping,
@@ -23,9 +24,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
 from puffin_fast.iceberg.commit.request import Committed
-from puffin_fast.iceberg.compat.arrow_schema import new_schema
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
-from puffin_fast.iceberg.compat.engine_types import warn_of_types
 from puffin_fast.iceberg.compat.locations import check_new_location
 from puffin_fast.iceberg.compat.near_names import near_names
 from puffin_fast.iceberg.compat.new_table import SchemaWithDefaults, create_in_catalog
@@ -36,6 +35,7 @@ from puffin_fast.iceberg.dml.data_files import file_schema
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
+from puffin_fast.verbs.arrow_schema import new_schema
 from puffin_fast.verbs.options import Options
 from puffin_fast.verbs.overwrite import Append
 

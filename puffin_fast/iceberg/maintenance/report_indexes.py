@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast.iceberg.compat.arrow_schema import table_of_snapshots
+from puffin_fast._show.report import KEY_INDEXES
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
+from puffin_fast.iceberg.compat.snapshot_rows import table_of_snapshots
 from puffin_fast.iceberg.index.stored import StoredSegment, indexed, opened
 from puffin_fast.iceberg.maintenance.report_tables import TIMES
 
@@ -19,22 +20,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg.manifest import ManifestEntry
-
-KEY_INDEXES = pa.schema(
-    [
-        ("columns", pa.string()),
-        ("snapshot_id", pa.int64()),
-        ("committed_at", pa.timestamp("ms", "UTC")),
-        ("snapshots_since", pa.int64()),
-        ("segments", pa.int64()),
-        ("n_bytes", pa.int64()),
-        ("data_files", pa.int64()),
-        ("share_of_files", pa.float64()),
-        ("rows", pa.int64()),
-        ("share_of_rows", pa.float64()),
-    ]
-)
-"""Columns of `Report.key_indexes`; `snapshot_id` is uint64 if an id is above 2^63."""
 
 
 def key_indexes(

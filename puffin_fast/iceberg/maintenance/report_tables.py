@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from puffin_fast._show.report import PARTITIONS, SNAPSHOTS
 from puffin_fast.iceberg.commit.changes import stated_count
-from puffin_fast.iceberg.compat.arrow_schema import table_of_snapshots
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
+from puffin_fast.iceberg.compat.snapshot_rows import table_of_snapshots
 from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.manifest import ManifestEntry, partition_type
 
@@ -20,28 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
-
-PARTITIONS = pa.schema(
-    [
-        ("partition", pa.string()),
-        ("data_files", pa.int64()),
-        ("rows", pa.int64()),
-        ("deleted", pa.int64()),
-        ("share", pa.float64()),
-    ]
-)
-"""Columns of `Report.partitions`."""
-
-SNAPSHOTS = pa.schema(
-    [
-        ("committed_at", pa.timestamp("ms", "UTC")),
-        ("snapshot_id", pa.int64()),
-        ("operation", pa.string()),
-        ("delete_files", pa.int64()),
-        ("position_deletes", pa.int64()),
-    ]
-)
-"""Columns of `Report.snapshots`; `snapshot_id` is uint64 if an id is above 2^63."""
 
 TIMES = range(-62_135_596_800_000, 253_402_300_800_000)
 """Milliseconds of the years 1 to 9999, which Python and Matplotlib can show."""

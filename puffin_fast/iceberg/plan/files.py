@@ -24,6 +24,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from puffin_fast._io.table_formats import other_format
 from puffin_fast._run.arguments import check_flags, check_integer, check_name
 from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._run.times import milliseconds_of
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.definitions import check_definitions
@@ -35,7 +36,6 @@ from puffin_fast.iceberg.plan.delete_index import FileTask, unused
 from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
 from puffin_fast.iceberg.plan.staged import files_of
 from puffin_fast.iceberg.plan.tasks import Files, tasks_of
-from puffin_fast.iceberg.plan.times import milliseconds_of
 from puffin_fast.rows.filters.filters import Matcher, RowFilter
 
 if TYPE_CHECKING:

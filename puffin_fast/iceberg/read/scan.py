@@ -20,9 +20,9 @@ from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.index.lookup import planned
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
-from puffin_fast.iceberg.read.row_scan import TableScan
 from puffin_fast.rows.scan.explain import Explanation, Part
 from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.scan.row_scan import TableScan
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

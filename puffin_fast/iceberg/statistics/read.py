@@ -13,9 +13,10 @@ import pyarrow as pa
 from puffin_fast._run.arguments import check_flags
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._show.pictures import draw, draw_intervals
+from puffin_fast._show.report import NDV
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.compat.arrow_schema import table_of_snapshots
+from puffin_fast.iceberg.compat.snapshot_rows import table_of_snapshots
 from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.plan.statistics_files import files_of_history
 from puffin_fast.iceberg.statistics.collect import select
@@ -31,19 +32,6 @@ from puffin_fast.theta import Interval
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-NDV_SCHEMA = pa.schema(
-    [
-        pa.field("column", pa.string(), nullable=False),
-        pa.field("field_id", pa.int32(), nullable=False),
-        pa.field("ndv", pa.int64(), nullable=False),
-        pa.field("lower", pa.float64(), nullable=False),
-        pa.field("upper", pa.float64(), nullable=False),
-        pa.field("snapshot_id", pa.int64(), nullable=False),
-        pa.field("is_upper_bound", pa.bool_(), nullable=False),
-        pa.field("writer", pa.string(), nullable=False),
-    ]
-)
 
 _BYTES_ALIKE = {"string": "bytes", "binary": "bytes"}
 
@@ -100,7 +88,7 @@ def ndv(
                 "writer": stored.writer,
             }
         )
-    return table_of_snapshots(rows, NDV_SCHEMA)
+    return table_of_snapshots(rows, NDV)
 
 
 def _stored(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from puffin_fast.iceberg.changelog.change_scan import ChangeScan
+    from puffin_fast.rows.changes.change_scan import ChangeScan
 
 Offset: TypeAlias = "dict[str, Any]"
 

@@ -27,7 +27,7 @@ from puffin_fast.spark.sources.stream_options import EARLIEST, LATEST, StreamOpt
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from puffin_fast.iceberg.changelog.change_scan import ChangeScan
+    from puffin_fast.rows.changes.change_scan import ChangeScan
 
 _AGAIN = "begin a query with a new checkpoint"
 

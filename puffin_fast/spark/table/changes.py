@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.iceberg.changelog.change_scan import ChangeScan
+    from puffin_fast.rows.changes.change_scan import ChangeScan
     from puffin_fast.rows.filters.filters import Filter
     from puffin_fast.rows.tasks import Task
 

@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
 )
 
+from puffin_fast._pyiceberg.engine_types import warn_of_types
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage_options import filesystem_of
@@ -37,7 +38,6 @@ from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.compat.engine_types import warn_of_types
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.delete_files.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
 from puffin_fast.iceberg.dml.tables import create_table

@@ -12,7 +12,6 @@ from pyiceberg.schema import Schema
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.read.row_scan import RowScan, first_rows
 from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.changes.copies import LINEAGE
 from puffin_fast.rows.changes.lines import ChangeReader, commit_fields
@@ -24,6 +23,7 @@ from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataCo
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.scan.row_scan import RowScan, first_rows
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -180,11 +180,3 @@ def _new_schema(given: Any, types: Mapping[str, str | IcebergType] | None) -> Sc
             raise InvalidInputError("schema: expected at least one column, found none")
         found = schema_of_arrow(rows.schema)
     return assign_fresh_schema_ids(with_types(found, types) if types else found)
-
-
-def table_of_snapshots(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Rows with ids of snapshots, which some writers take from all 64 bits: the column is then of type uint64."""
-    if any(row["snapshot_id"] >= 1 << 63 for row in rows):
-        at = schema.get_field_index("snapshot_id")
-        schema = schema.set(at, schema.field(at).with_type(pa.uint64()))
-    return pa.Table.from_pylist(rows, schema)
