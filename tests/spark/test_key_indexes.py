@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from puffin_fast import iceberg
+from puffin_fast import errors, iceberg
 from puffin_fast import spark as ps
 from puffin_fast.iceberg.index import build, lookup
 from puffin_fast.iceberg.index.lookup import KeyLookup
+from puffin_fast.key_index import Segment
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.rows.files.reader import DataFiles
 from puffin_fast.spark.table import convert, indexed_keys, upsert
@@ -21,6 +22,8 @@ from puffin_fast.spark.table.delete_keys import delete_keys
 from puffin_fast.spark.table.index_keys import index_keys
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.search import searched
+from puffin_fast.spark.worker import indexed_keys as indexed_worker
+from puffin_fast.spark.worker.tasks import pack
 from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
 from tests.iceberg.index.test_index_keys import EACH, N, make, numbers, rows
 from tests.rows.deletes.test_equality import delete_equal
@@ -119,6 +122,26 @@ def test_executors_that_find_an_index_damaged_do_without_it(
     done = ps.delete_keys(spark.createDataFrame(keys), table, columns, broadcast_keys=JOINED)
     assert (facts(done), numbers(table)) == (facts(expected), numbers(plain))
     assert len(by_executors) == 1
+
+
+def test_executors_report_an_index_that_cannot_be_read_as_a_damaged_one(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver then repeats the job without it."""
+    table = make(racing)
+    iceberg.index_keys(table, "id")
+    field = table.schema().find_field("id").field_id
+    tasks = iceberg.plan_files(table).tasks
+    index = KeyLookup.of(table.io, table.metadata, table.current_snapshot(), {field: pa.int64()}, tasks)
+    assert index is not None
+
+    def unreadable(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Segment, "find", unreadable)
+    keys = pa.record_batch([pa.array([7]), pa.array([0], pa.int32())], names=["k0", indexed_worker.PART])
+    with pytest.raises(errors.CorruptDataError, match=r"could not be read: .*Input/output error"):
+        list(indexed_worker.named(iter([keys]), lookup=pack(index)))
 
 
 def test_exact_keys_are_deleted_without_reading_a_data_file_or_a_task(

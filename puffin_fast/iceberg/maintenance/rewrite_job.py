@@ -200,14 +200,15 @@ def _with_indexes(
 ) -> RewriteDataFilesResult:
     """Adds new data files to the key indexes of a table whose data files were rewritten."""
     notes: list[str] = []
+    done = f"the rewritten data files are committed up to snapshot {result.snapshot_id}"
     try:
         found = extend_indexes(table, paths, encode, branch=request.branch, notes=notes)
     except JobInterruptedError as error:
         raise JobInterruptedError(
-            f"{error}; the rewritten data files are committed up to snapshot {result.snapshot_id}"
+            f"{done}; the key indexes do not have them, because Spark's job was cancelled"
         ) from error
     except BaseException as error:
-        note_earlier(error, f"the rewritten data files are committed up to snapshot {result.snapshot_id}")
+        note_earlier(error, f"this is the key index: {done}")
         raise
     return replace(result, key_indexes=found, notes=tuple(notes))
 

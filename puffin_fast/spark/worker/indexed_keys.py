@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from puffin_fast._run.groups import split_by_size
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
+from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.spark.worker.combine import pieces
 from puffin_fast.spark.worker.keys import candidates_of, from_spark
 from puffin_fast.spark.worker.rows import partial_rows
@@ -18,6 +20,7 @@ from puffin_fast.spark.worker.tasks import Marked, Target, unpack
 
 if TYPE_CHECKING:
     from puffin_fast.iceberg.index.lookup import KeyLookup
+    from puffin_fast.key_index import Found, Read, Segment
     from puffin_fast.rows.keys.keys import KeyBounds
 
 Batches = Iterator[pa.RecordBatch]
@@ -55,7 +58,7 @@ def named(batches: Batches, *, lookup: bytes) -> Batches:
         rows of `MARKED`: the rows of data files that may have a key, as partial vectors.
 
     Raises:
-        CorruptDataError: a segment is damaged.
+        CorruptDataError: a segment is damaged or cannot be read.
         NotFoundError: the file with the segments does not exist.
     """
     index: KeyLookup = unpack(lookup)
@@ -63,7 +66,7 @@ def named(batches: Batches, *, lookup: bytes) -> Batches:
         for group in split_by_size(batches, LOOKUP_BYTES, lambda batch: batch.nbytes):
             columns = _columns(pa.Table.from_batches(group).combine_chunks(), index)
             for segment, read, paths in segments:
-                found = segment.by_file(segment.find(read, columns))
+                found = segment.by_file(_found(index, segment, read, columns))
                 rows = {
                     path: codec.encode(PositionBitmap.from_positions(positions))
                     for number, (positions, _) in found.items()
@@ -72,6 +75,15 @@ def named(batches: Batches, *, lookup: bytes) -> Batches:
                 arrays = [pa.array([*rows], pa.string()), pa.array(rows.values(), pa.binary())]
                 for piece in pieces(pa.record_batch(arrays, names=["file_path", "blob"])):
                     yield partial_rows(piece)
+
+
+def _found(index: KeyLookup, segment: Segment, read: Read, columns: Sequence[pa.Array]) -> Found:
+    try:
+        return segment.find(read, columns)
+    except (PuffinFastError, OSError) as error:
+        if is_from_outside(error) or isinstance(error, CorruptDataError | NotFoundError):
+            raise
+        raise CorruptDataError(f"key index: it could not be read: {error}", path=index.path) from error
 
 
 def _columns(rows: pa.RecordBatch | pa.Table, index: KeyLookup) -> list[pa.Array]:

@@ -23,6 +23,7 @@ from puffin_fast import errors, iceberg, key_index
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index import build, lookup
 from puffin_fast.iceberg.index.stored import NAME_END
+from puffin_fast.iceberg.maintenance import rewrite_job
 from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.key_index import making
 from puffin_fast.puffin import PuffinReader, PuffinWriter
@@ -815,6 +816,27 @@ def test_a_rewrite_is_committed_though_reading_its_keys_raises_an_error_of_anoth
     done = iceberg.rewrite_data_files(table, min_input_files=2)
     assert (done.data_files, done.key_indexes) == (2, ())
     assert "an executor was lost" in done.notes[0]
+
+
+def test_a_cancelled_index_says_that_the_rewrite_is_committed(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema)
+    for at in range(2):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+
+    def cancelled(*_: Any, **__: Any) -> None:
+        raise errors.JobInterruptedError("Spark's job was cancelled, nothing was committed")
+
+    monkeypatch.setattr(rewrite_job, "extend_indexes", cancelled)
+    with pytest.raises(errors.JobInterruptedError) as caught:
+        iceberg.rewrite_data_files(table, min_input_files=2)
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    assert str(caught.value) == (
+        f"the rewritten data files are committed up to snapshot {head.snapshot_id}; "
+        "the key indexes do not have them, because Spark's job was cancelled"
+    )
 
 
 def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog) -> None:
