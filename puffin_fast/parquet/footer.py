@@ -76,6 +76,8 @@ class Chunk(NamedTuple):
         n_bytes: bytes of its pages.
         start: offset of its first page.
         bloom, bloom_bytes: offset of its Bloom filter, and the bytes of that with its header.
+        offsets, offsets_bytes: offset and bytes of its offset index.
+        bounds, bounds_bytes: offset and bytes of its column index.
     """
 
     codec: str
@@ -86,6 +88,10 @@ class Chunk(NamedTuple):
     start: int
     bloom: int
     bloom_bytes: int
+    offsets: int
+    offsets_bytes: int
+    bounds: int
+    bounds_bytes: int
 
     @property
     def is_known(self) -> bool:
@@ -276,9 +282,9 @@ class Footer:
         """
         at = group * self._step + 1 + leaf * footers.CHUNK_WORDS
         words = self._words[at : at + footers.CHUNK_WORDS].tolist()
-        codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary, *bloom = words
+        codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary, *indexes = words
         start = data if dictionary < 0 else min(data, dictionary)
-        return Chunk(_CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start, *bloom)
+        return Chunk(_CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start, *indexes)
 
 
 def footer_bytes(source: Source, first: int) -> bytes:

@@ -3,7 +3,8 @@
  *
  *     FileMetaData 3: number of rows, 4: row groups
  *     RowGroup 1: columns, 3: number of rows
- *     ColumnChunk 3: ColumnMetaData, 8: encryption
+ *     ColumnChunk 3: ColumnMetaData, 4: offset of the offset index, 5: its bytes, 6: offset of the column index,
+ *         7: its bytes, 8: encryption
  *     ColumnMetaData 1: type, 2: encodings, 4: codec, 5: number of values, 6: bytes without compression, 7: bytes,
  *         9: offset of the first data page, 11: of the dictionary page, 12: Statistics 1, 2, 5, 6: bounds,
  *         14: offset of the Bloom filter, 15: its bytes, 16: SizeStatistics
@@ -24,7 +25,9 @@ enum { PF_BYTE_ARRAY = 6, PF_CODECS = 8 };
 
 /* What is read of a column chunk. The encodings are bits; those that the format does not have share the last one. */
 enum { PF_CHUNK_CODEC, PF_CHUNK_ENCODINGS, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES, PF_CHUNK_BYTES, PF_CHUNK_DATA,
-       PF_CHUNK_DICTIONARY, PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES, PF_CHUNK_WORDS, PF_OTHER_ENCODING = 62 };
+       PF_CHUNK_DICTIONARY, PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES, PF_METADATA_WORDS,
+       PF_CHUNK_OFFSETS = PF_METADATA_WORDS, PF_CHUNK_OFFSETS_BYTES, PF_CHUNK_BOUNDS, PF_CHUNK_BOUNDS_BYTES,
+       PF_CHUNK_WORDS, PF_OTHER_ENCODING = 62 };
 
 /* The words of row groups: of each its number of rows, and those of its column chunks; -1: absent. Counted beyond the
  * capacity, not written. */
@@ -95,7 +98,7 @@ static int pf_encodings(pf_thrift *from, int64_t *bits) {
 }
 
 static int pf_column_metadata(pf_thrift *from, const int32_t *leaf, int64_t *words) {
-    static const int64_t absent[PF_CHUNK_WORDS] = {-1, 0, -1, -1, -1, -1, -1, -1, -1};
+    static const int64_t absent[PF_METADATA_WORDS] = {-1, 0, -1, -1, -1, -1, -1, -1, -1};
     static const int8_t place_of[16] = {-1, -1, -1, -1, PF_CHUNK_CODEC, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES,
                                         PF_CHUNK_BYTES, -1, PF_CHUNK_DATA, -1, PF_CHUNK_DICTIONARY, -1, -1,
                                         PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES};
@@ -128,9 +131,12 @@ static int pf_column_metadata(pf_thrift *from, const int32_t *leaf, int64_t *wor
 static int pf_column_chunk(pf_thrift *from, const int32_t *leaf, pf_groups *out) {
     int64_t id = 0, words[PF_CHUNK_WORDS];
     int kind = 0, more, status = PF_CONTRADICTION, encrypted = 0;
+    for (int i = PF_METADATA_WORDS; i < PF_CHUNK_WORDS; i++) words[i] = -1;
     while ((more = pf_field(from, &id, &kind)) > 0) {
         if (id == 3 && kind == PF_STRUCT) {
             if ((status = pf_column_metadata(from, leaf, words)) == PF_BAD_PAGE) return PF_BAD_PAGE;
+        } else if (id >= 4 && id <= 7 && kind == (id % 2 ? PF_I32 : PF_I64)) {
+            if (pf_integer(from, words + PF_METADATA_WORDS + (id - 4))) return PF_BAD_PAGE;
         } else {
             encrypted |= id == 8 && kind == PF_STRUCT;
             if (pf_skip(from, kind, 0)) return PF_BAD_PAGE;

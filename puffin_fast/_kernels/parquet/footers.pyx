@@ -57,7 +57,7 @@ def read_groups(data, leaves):
         rows; number of row groups; and for each row group, as int64, its number of rows and, for each leaf,
         `CHUNK_WORDS` words of its column chunk: codec, bits of the encodings, number of values, bytes without
         compression, bytes, offset of the first data page, offset of the dictionary page, offset and bytes of the Bloom
-        filter; -1 for absent ones.
+        filter, of the offset index and of the column index; -1 for absent ones.
     """
     cdef Buffer source = buffer_of(data)
     cdef Buffer words = buffer_of(leaves)

@@ -1,6 +1,6 @@
-/* The bytes of a column chunk that are in memory: all of them, or a part that is read from a local file when it is
- * needed. A page is then checked and decoded while it is in the processor's cache, and pages that are skipped are not
- * read.
+/* The bytes of a column chunk that are in memory: all of them; some parts; or a part that is read from a local file
+ * when it is needed. A page is then checked and decoded while it is in the processor's cache, and pages that are
+ * skipped are not read.
  *
  *     chunk   0 ........ first ======== stop ............ n_bytes
  *                        data
@@ -20,10 +20,31 @@ enum {
 
 typedef struct {
     const uint8_t *data;
+    size_t first, stop;
+} pf_part;
+
+typedef struct {
+    const uint8_t *data;
     size_t first, stop, n_bytes;
-    int file;      /* -1: all bytes are in memory */
+    int file;      /* -1: there are no bytes but those in memory */
     int64_t start; /* of the chunk in the file */
+    const pf_part *parts;
+    size_t n_parts;
 } pf_window;
+
+/* Where the bytes from `from` to `to` are in the part that has them; NULL if none has. */
+static const uint8_t *pf_reach_part(pf_window *window, size_t from, size_t to) {
+    for (size_t i = 0; i < window->n_parts; i++) {
+        const pf_part *part = window->parts + i;
+        if (part->first <= from && from < part->stop && to <= part->stop) {
+            window->data = part->data;
+            window->first = part->first;
+            window->stop = part->stop;
+            return part->data + (from - part->first);
+        }
+    }
+    return NULL;
+}
 
 /* Moves the held bytes from `from` on to the front of a buffer of at least `size` bytes. */
 static int pf_move_window(pf_window *window, pf_grown *own, size_t from, size_t size) {
@@ -51,7 +72,7 @@ static int pf_move_window(pf_window *window, pf_grown *own, size_t from, size_t 
 static const uint8_t *pf_reach(pf_window *window, pf_grown *own, size_t from, size_t to, size_t stop) {
     if (from > to || to > window->n_bytes) return NULL;
     if (window->first <= from && to <= window->stop) return window->data + (from - window->first);
-    if (window->file < 0) return NULL;
+    if (window->file < 0) return pf_reach_part(window, from, to);
     if (stop > window->n_bytes) stop = window->n_bytes;
     if (pf_move_window(window, own, from, stop - from)) return NULL;
     while (window->stop < stop) {
@@ -64,8 +85,12 @@ static const uint8_t *pf_reach(pf_window *window, pf_grown *own, size_t from, si
     return own->data;
 }
 
-/* Where the header of a page that starts at `at` is. */
+/* Where the header of a page that starts at `at` is; it ends before `stop` of the window. */
 static const uint8_t *pf_reach_header(pf_window *window, pf_grown *own, size_t at) {
+    if (window->file < 0) {
+        const int is_held = window->first <= at && at < window->stop;
+        return is_held ? window->data + (at - window->first) : pf_reach_part(window, at, at);
+    }
     const size_t stop = at + PF_NEXT_HEADER; /* a header may cross the end of the held bytes */
     return pf_reach(window, own, at, stop < window->n_bytes ? stop : window->n_bytes, at + PF_HEADER_READ);
 }

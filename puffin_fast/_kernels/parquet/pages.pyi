@@ -24,6 +24,10 @@ class LocalFile:
     def __new__(cls, descriptor: int) -> LocalFile: ...
 
 @final
+class ChunkParts:
+    def add(self, first: int, data: Any) -> None: ...
+
+@final
 class TextBuffers:
     def __new__(cls, buffers: list[Any]) -> TextBuffers: ...
 
@@ -45,6 +49,7 @@ class PageDecoder:
         column: str | None = None,
         start: int = 0,
         n_bytes: int = 0,
+        pages: Any = None,
     ) -> PageDecoder: ...
     def read_into(
         self, first: int, n_rows: int, rows: Any, out: Any, levels: Any = None

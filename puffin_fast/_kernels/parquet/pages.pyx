@@ -10,11 +10,13 @@ Source: Parquet format specification, "Data Pages", "Encodings" (plain, RLE / bi
 import os
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from puffin_fast._kernels.parquet.page_sums cimport check_sum, is_sound
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
+
+from puffin_fast.errors import CorruptDataError
 
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char* data, Py_ssize_t size, const char* errors)
@@ -45,6 +47,10 @@ cdef extern from "page_memory.h" nogil:
     void pf_free_memory(pf_page_memory* memory)
 
 cdef extern from "page_window.h" nogil:
+    ctypedef struct pf_part:
+        const uint8_t* data
+        size_t first
+        size_t stop
     ctypedef struct pf_window:
         const uint8_t* data
         size_t first
@@ -52,6 +58,8 @@ cdef extern from "page_window.h" nogil:
         size_t n_bytes
         int file
         int64_t start
+        const pf_part* parts
+        size_t n_parts
     const uint8_t* pf_reach_header(pf_window* window, pf_grown* own, size_t at)
     const uint8_t* pf_reach_page(pf_window* window, pf_grown* own, size_t at, size_t n)
 
@@ -127,6 +135,7 @@ SAME, INT32_TO_INT128, INT64_TO_INT128, BIG_ENDIAN_TO_INT128 = range(4)
 OTHER, UNCOMPRESSED, SNAPPY, ZSTD = PF_CODEC_OTHER, PF_CODEC_NONE, PF_CODEC_SNAPPY, PF_CODEC_ZSTD
 
 cdef enum:
+    PAGE_WORDS = 3  # of a given page
     MOST_IDLE = 16  # page memories, each of at most 1 MiB and the tables of zstd
 
 
@@ -165,6 +174,38 @@ cdef class LocalFile:
         if left:
             raise ValueError(f"{n_bytes - left} bytes at {start}; expected {n_bytes}")
         return b"".join(parts)
+
+
+cdef class ChunkParts:
+    """The bytes of a column chunk that are in memory, in parts; more may be added while pages are read."""
+
+    cdef pf_part* parts
+    cdef size_t count
+    cdef list _held
+
+    def __cinit__(self):
+        self._held = []
+
+    def __dealloc__(self):
+        free(self.parts)
+
+    def add(self, size_t first, data):
+        """Adds bytes of the column chunk, which start at an offset of it."""
+        cdef Buffer source = buffer_of(data)
+        cdef pf_part* grown = <pf_part*>realloc(self.parts, (self.count + 1) * sizeof(pf_part))
+        if grown == NULL:
+            raise MemoryError()
+        self.parts = grown
+        self.parts[self.count] = pf_part(source.data, first, first + source.size)
+        self._held.append((source, memoryview(data)))
+        self.count += 1
+
+    cdef object slice(self, size_t start, size_t stop):
+        """The bytes from `start` to `stop`; raises ValueError if no part has them."""
+        for i in range(self.count):
+            if self.parts[i].first <= start and stop <= self.parts[i].stop:
+                return self._held[i][1][start - self.parts[i].first:stop - self.parts[i].first]
+        raise ValueError(f"no part has the bytes {start} to {stop} of the column chunk")
 
 
 cdef list idle = []  # page memories that no decoder uses
@@ -221,8 +262,8 @@ cdef class PageDecoder:
     dictionary and one page.
 
     Args:
-        data: the column chunk; a `LocalFile` with codec `UNCOMPRESSED`, `SNAPPY` or `ZSTD` and no byte strings: its
-            pages are read when they are needed.
+        data: the column chunk; `ChunkParts` of it, which have the dictionary and the pages of wanted rows; or a
+            `LocalFile`: pages are read when they are needed.
         decompress: called with the stored bytes of a page and its declared number of bytes; returns its bytes.
         n_rows: number of rows of the row group.
         most_bytes: the column chunk's declared number of bytes without compression.
@@ -234,7 +275,9 @@ cdef class PageDecoder:
             loaded without `decompress`, and all pages of a call share one release of the interpreter's lock. `OTHER`:
             call `decompress` for each page.
         path, column, start: as for `PageSums`.
-        n_bytes: of the column chunk in a `LocalFile`.
+        n_bytes: of the column chunk, if `data` is not the whole of it.
+        pages: where the pages of wanted rows are, as int64: of each its offset in the chunk, first row and number of
+            rows, in the order of the rows. Other pages are then not looked at. None: each page follows the one before.
 
     What `decompress` raises is passed on. A page with another CRC-32 than its header states is a CorruptDataError, and
     everything else that is wrong another ValueError.
@@ -251,11 +294,16 @@ cdef class PageDecoder:
     cdef PageMemory _memory           # what `try_load` decompressed
     cdef pf_window _chunk             # its `data` belongs to _source or _memory
     cdef Buffer _source, _entries, _values
-    cdef object _bytes, _file, _decompress, _texts, _dictionary_texts, _path, _column_name
+    cdef object _bytes, _decompress, _texts, _dictionary_texts, _path, _column_name
     cdef int64_t _start               # of the chunk in the file
+    cdef Buffer _pages                # the words of the given pages
+    cdef const int64_t* _given        # they; NULL: none are given
+    cdef size_t _n_given, _next       # their number, and that of the page that was sought
+    cdef bint _is_looked              # whether the chunk's first page was looked at: it may be a dictionary
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
-                  int conversion, int most_level, int codec=0, path=None, column=None, int64_t start=0, int64_t n_bytes=0):
+                  int conversion, int most_level, int codec=0, path=None, column=None, int64_t start=0,
+                  int64_t n_bytes=0, pages=None):
         cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
         if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
             raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
@@ -265,22 +313,56 @@ cdef class PageDecoder:
         self._column.is_text, self._column.most_level = stored == 0 and width == 16, most_level
         self._decompress, self._codec = decompress, codec
         self._chunk.start = start
+        if n_bytes < 0 or start < 0:
+            raise ValueError(f"{n_bytes} bytes of a column chunk at {start}")
         if isinstance(data, LocalFile):
-            if n_bytes < 0 or start < 0 or codec == PF_CODEC_OTHER or self._column.is_text:
-                raise ValueError("expected a column chunk whose pages the kernel decompresses")
-            self._file, self._chunk.file, self._chunk.n_bytes = data, (<LocalFile>data).descriptor, <size_t>n_bytes
+            self._bytes, self._chunk.file, self._chunk.n_bytes = data, (<LocalFile>data).descriptor, <size_t>n_bytes
+        elif isinstance(data, ChunkParts):
+            self._bytes, self._chunk.file, self._chunk.n_bytes = data, -1, <size_t>n_bytes
         else:
-            self.hold(data)
+            self._source, self._bytes = buffer_of(data), memoryview(data)
+            self._chunk.data, self._chunk.file = self._source.data, -1
+            self._chunk.stop = self._chunk.n_bytes = self._source.size
+        if pages is not None:
+            self._pages = buffer_of(pages)
+            self._given, self._n_given = <const int64_t*>self._pages.data, self._pages.size // (PAGE_WORDS * 8)
         self._n_rows, self._most_bytes, self._dictionary_texts = n_rows, most_bytes, b""
         self._is_loaded, self._memory = True, free_memory()
         self._path, self._column_name, self._start = path, column, start
 
-    cdef int hold(self, data) except -1:
-        """Reads the column chunk from memory."""
-        self._source, self._bytes = buffer_of(data), memoryview(data)
-        self._chunk.data, self._chunk.first, self._chunk.file = self._source.data, 0, -1
-        self._chunk.stop = self._chunk.n_bytes = self._source.size
-        return 0
+    cdef object stored(self, size_t start, size_t stop):
+        """Bytes of the column chunk."""
+        if isinstance(self._bytes, LocalFile):
+            return memoryview((<LocalFile>self._bytes).read(self._start + <int64_t>start, <int64_t>(stop - start)))
+        if isinstance(self._bytes, ChunkParts):
+            return (<ChunkParts>self._bytes).slice(start, stop)
+        return self._bytes[start:stop]
+
+    cdef bint seek(self, int64_t row) noexcept nogil:
+        """Goes to the given page of a row, if pages are given; False if none has the row."""
+        cdef size_t low = 0, high = self._n_given, middle
+        if self._pages is None:
+            return True
+        if not self._is_looked and (self._n_given == 0 or self._given[0] > 0):
+            return True  # the page before the first one
+        while low < high:
+            middle = (low + high) // 2
+            if self._given[PAGE_WORDS * middle + 1] <= row:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0 or row - self._given[PAGE_WORDS * (low - 1) + 1] >= self._given[PAGE_WORDS * (low - 1) + 2]:
+            return False
+        self._next = low - 1
+        self._first, self._page.n_rows = self._given[PAGE_WORDS * self._next + 1], 0
+        if self._given[PAGE_WORDS * self._next] < 0:
+            return False
+        self._at = <size_t>self._given[PAGE_WORDS * self._next]
+        return True
+
+    cdef bint is_sought(self) noexcept nogil:
+        """Whether the page that was entered has the number of rows of the given one."""
+        return self._pages is None or self._page.n_rows == self._given[PAGE_WORDS * self._next + 2]
 
     def __dealloc__(self):
         pf_close_page(&self._page)
@@ -315,6 +397,8 @@ cdef class PageDecoder:
         cdef int status
         validity = None
         texts = [self._dictionary_texts]
+        if isinstance(self._bytes, ChunkParts):
+            self._chunk.parts, self._chunk.n_parts = (<ChunkParts>self._bytes).parts, (<ChunkParts>self._bytes).count
         if first < 0 or n_rows < 0 or n_rows > self._n_rows - first:
             raise ValueError(f"rows {first} to {first + n_rows} of {self._n_rows}")
         while done < count:
@@ -387,6 +471,8 @@ cdef class PageDecoder:
         while row >= self._first + self._page.n_rows:
             if self._chunk.file >= 0:
                 self._is_loaded = False  # the page that was decoded may be in the memory that is read to
+            if not self.seek(row):
+                return False
             data = pf_reach_header(&self._chunk, &self._memory.of.window, self._at)
             if data == NULL or pf_page_header(data, self._chunk.stop - self._at, header) < 0:
                 return False
@@ -396,10 +482,16 @@ cdef class PageDecoder:
             if header[PF_TYPE] == 2:
                 if not self.try_load_dictionary(header, body):
                     return False
-            elif header[PF_TYPE] in (0, 3):
-                self.enter(header, body)
-            else:
+                self._is_looked = True
+            elif header[PF_TYPE] not in (0, 3):
                 return False
+            elif self.is_before(header):
+                continue
+            else:
+                self.enter(header, body)
+                if not self.is_sought():
+                    self._page.n_rows = 0
+                    return False
         return self._is_loaded or self.try_load_values()
 
     cdef bint try_load_dictionary(self, const int64_t* header, size_t body) noexcept nogil:
@@ -474,10 +566,14 @@ cdef class PageDecoder:
         cdef int64_t header[PF_HEADER_WORDS]
         cdef int64_t kind
         cdef size_t body
-        if self._chunk.file >= 0:
-            self.hold((<LocalFile>self._file).read(self._start, <int64_t>self._chunk.n_bytes))
+        cdef const uint8_t* data
         while row >= self._first + self._page.n_rows:
-            checked(pf_page_header(self._chunk.data + self._at, self._chunk.n_bytes - self._at, header))
+            if not self.seek(row):
+                raise ValueError(f"row {row} is in no given page")
+            data = pf_reach_header(&self._chunk, &self._memory.of.window, self._at)
+            if data == NULL:
+                raise ValueError(f"no page at {self._at} of the column chunk")
+            checked(pf_page_header(data, self._chunk.stop - self._at, header))
             body = self._at + <size_t>header[PF_HEADER_BYTES]
             kind = header[PF_TYPE]
             if not self.fits(header, body):
@@ -489,20 +585,39 @@ cdef class PageDecoder:
                 memcpy(self._header, header, sizeof(self._header))
                 self._body, self._at = body, body + <size_t>header[PF_STORED_BYTES]
                 self.load_dictionary()
-            elif kind in (0, 3):
-                self.enter(header, body)
-            else:
+                self._is_looked = True
+            elif kind not in (0, 3):
                 raise ValueError(f"page type {kind}")
+            elif self.is_before(header):
+                continue
+            else:
+                self.enter(header, body)
+                if not self.is_sought():
+                    raise self.other_rows()
         if not self._is_loaded:
             self.load()
         return 0
 
-    cdef int check_page(self) except -1:
-        return check_sum(self._header, self._chunk.data + self._body, self._path, self._column_name,
+    cdef bint is_before(self, const int64_t* header) noexcept nogil:
+        """Whether a data page is the first one of the chunk, which is looked at before the given pages."""
+        if self._pages is None or self._is_looked or (self._n_given and self._given[0] == 0):
+            return False
+        self._is_looked = True
+        return True
+
+    cdef object other_rows(self):
+        return CorruptDataError(
+            f"rows of a page of column {self._column_name}", path=self._path,
+            offset=self._start + self._given[PAGE_WORDS * self._next],
+            expected=f"{self._given[PAGE_WORDS * self._next + 2]} (page index)", found=self._page.n_rows,
+        )
+
+    cdef int check_page(self, Buffer stored) except -1:
+        return check_sum(self._header, stored.data, self._path, self._column_name,
                          self._start + <int64_t>self._body - self._header[PF_HEADER_BYTES])
 
-    cdef object decompressed(self, size_t start, int64_t n_bytes):
-        found = memoryview(self._decompress(self._bytes[start:self._at], n_bytes))
+    cdef object decompressed(self, stored, int64_t n_bytes):
+        found = memoryview(self._decompress(stored, n_bytes))
         if <int64_t>len(found) != n_bytes:
             raise ValueError(f"{len(found)} bytes of a page; expected {n_bytes}")
         return found
@@ -514,12 +629,13 @@ cdef class PageDecoder:
         cdef Buffer values, entries
         cdef int status
         place[0] = place[1] = 0
-        self.check_page()
+        whole = self.stored(self._body, self._at)
+        self.check_page(buffer_of(whole))
         if header[PF_ENCODING] not in (PF_PLAIN, PF_PLAIN_DICTIONARY):
             raise ValueError(f"encoding {header[PF_ENCODING]} of a dictionary")
         if stored == 0 and not self._column.is_text:
             raise ValueError("a dictionary of booleans")
-        data = self.decompressed(self._body, header[PF_RAW_BYTES])
+        data = self.decompressed(whole, header[PF_RAW_BYTES])
         values = buffer_of(data)
         if n_values > <int64_t>values.size // (stored if stored else 4):
             raise ValueError(f"{values.size} bytes for {n_values} values of a dictionary")
@@ -546,23 +662,25 @@ cdef class PageDecoder:
         """Decompresses the page, and decodes which of its rows are null."""
         cdef int64_t* header = self._header
         cdef int64_t n_levels = pf_page_levels(header), n_raw
-        cdef const uint8_t* levels = self._chunk.data + self._body
+        cdef Buffer levels
         cdef int status
-        self.check_page()
+        whole = self.stored(self._body, self._at)
+        levels = buffer_of(whole)
+        self.check_page(levels)
         if n_levels < 0:
             raise ValueError(
                 f"{header[PF_DEFINITION_BYTES]} and {header[PF_REPETITION_BYTES]} bytes of levels,"
                 f" {header[PF_N_ROWS]} rows"
             )
         n_raw = header[PF_RAW_BYTES] - n_levels
-        data = self._bytes[self._body + <size_t>n_levels:self._at]
+        data = whole[n_levels:]
         if not pf_is_stored_raw(header):
-            data = self.decompressed(self._body + <size_t>n_levels, n_raw)
+            data = self.decompressed(data, n_raw)
         elif <int64_t>len(data) != n_raw:
             raise ValueError(f"{len(data)} bytes of values; expected {n_raw}")
         self._values = buffer_of(data)
         with nogil:
-            status = pf_open_page(&self._column, &self._page, header, levels, self._values.data, self._values.size)
+            status = pf_open_page(&self._column, &self._page, header, levels.data, self._values.data, self._values.size)
         if status < 0:
             raise ValueError(f"levels, number of nulls or encoding ({header[PF_ENCODING]}) not of the expected form")
         self._texts = data[self._page.data - self._values.data:]
