@@ -15,9 +15,11 @@ class SetValues(frozenset[Any]):
 
     Attributes:
         prepared: what an evaluator made of them; None before the first evaluation.
+        parts: the same of the evaluator of bounds.
     """
 
     prepared: Any = None
+    parts: Any = None
 
     @cached_property
     def ascending(self) -> list[Any] | None:

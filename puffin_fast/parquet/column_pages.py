@@ -26,6 +26,7 @@ from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS,
 
 if TYPE_CHECKING:
     from puffin_fast.parquet.footer import Chunk
+    from puffin_fast.parquet.page_index import Pages, RequestedPages
 
 Rows = npt.NDArray[np.int32]
 """Ascending indexes of rows."""
@@ -50,25 +51,32 @@ def reads_pages(layout: Layout, chunk: Chunk) -> bool:
 class ColumnPages:
     """The pages of a column chunk, read in order.
 
-    Memory: the bytes of the chunk that are given, its dictionary and one page.
+    Memory: the bytes of the chunk that are given, its dictionary and one page; texts keep their pages.
 
     Args:
         layout: the layout of the column.
         chunk: the column chunk, whose compression is one of `CODECS`.
-        data: its bytes; or the file, if `reads_pages` says so.
+        data: its bytes; those of its pages that are read; or the file, whose pages are read when they are needed.
         n_rows: number of rows of the row group.
         path, name: the path of the file and the name of the column, for messages.
+        places: where the pages are, if that is known: pages of other rows are then not looked at.
+
+    Attributes:
+        requested: what requests the pages of all columns before rows are read; None: nothing has to be requested.
     """
+
+    requested: RequestedPages | None = None
 
     def __init__(
         self,
         layout: Layout,
         chunk: Chunk,
-        data: pa.Buffer | pages.LocalFile,
+        data: pa.Buffer | pages.ChunkParts | pages.LocalFile,
         n_rows: int,
         *,
         path: str,
         name: str,
+        places: Pages | None = None,
     ) -> None:
         self._layout = layout
         self._decoder = pages.PageDecoder(
@@ -85,6 +93,7 @@ class ColumnPages:
             column=name,
             start=chunk.start,
             n_bytes=chunk.n_bytes,
+            pages=None if places is None else places.words,
         )
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:

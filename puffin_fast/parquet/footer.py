@@ -105,15 +105,16 @@ class FileLayout:
     Attributes:
         schema: the columns as PyArrow reads them.
         schema_bytes: the same, serialized.
+        stored: the columns as they are stored.
         leaves: words that describe the leaf columns, which `footers.read_groups` compares with column chunks.
     """
 
     def __init__(self, file: pq.ParquetFile) -> None:
         self.schema: pa.Schema = file.schema_arrow
         self.schema_bytes: bytes = self.schema.serialize().to_pybytes()
-        self._stored: pq.ParquetSchema = file.metadata.schema
-        self.leaves = _leaves_of(self._stored)
-        self._paths = _leaf_paths(self.schema, self._stored)
+        self.stored: pq.ParquetSchema = file.metadata.schema
+        self.leaves = _leaves_of(self.stored)
+        self._paths = _leaf_paths(self.schema, self.stored)
         self._layouts: dict[tuple[str, bool], tuple[int, Layout] | None] = {}
 
     def column(self, name: str, *, views: bool) -> tuple[int, Layout] | None:
@@ -129,7 +130,7 @@ class FileLayout:
             layout = None
             if found is not None:
                 leaf, fields = found
-                layout = layout_of(self._stored.column(leaf), fields, views=views)
+                layout = layout_of(self.stored.column(leaf), fields, views=views)
             self._layouts[key] = None if found is None or layout is None else (leaf, layout)
         return self._layouts[key]
 
@@ -141,8 +142,8 @@ class FileLayout:
     @cached_property
     def _leaves_below(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
-        for leaf in range(len(self._stored)):
-            path = self._stored.column(leaf).path
+        for leaf in range(len(self.stored)):
+            path = self.stored.column(leaf).path
             at = path.find(".")
             while at >= 0:
                 found.setdefault(path[:at], []).append(leaf)

@@ -13,6 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast import errors
 from puffin_fast._io.source import Source
+from puffin_fast.parquet.page_index import Spans
 from puffin_fast.rows.files import parquet
 from puffin_fast.rows.files.parquet import ParquetReader
 
@@ -61,7 +62,11 @@ def read(path: Path, rows: list[int], *, wanted: bool) -> dict[str, Any]:
         here = np.array([row - first for row in rows if first <= row < first + n_rows], np.int32)
         if len(here):
             columns = reader.columns(
-                group, reader.schema.names, N, use_threads=False, wanted=here if wanted else None
+                group,
+                reader.schema.names,
+                N,
+                use_threads=False,
+                wanted=Spans.of_rows(here) if wanted else None,
             )
             half = n_rows // 2
             for start, count in ((0, half), (half, n_rows - half)):

@@ -143,6 +143,10 @@ class FileColumns:
         found = self._records.entries_of(name, field_id)
         return None if found is None else (self._records.data, *found)
 
+    def nulls_only(self, field_id: int) -> Mask | None:
+        """Which files have nulls only in a column: not known, counts are not decoded."""
+        return None
+
     def has_format(self, name: str) -> Mask:
         """Which files have this format, in upper case."""
         names, numbers = self._formats

@@ -19,7 +19,8 @@ from puffin_fast.columns.decimals import exact_decimals
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import ManifestEntry, ManifestFile, partition_type
 from puffin_fast.iceberg.manifest.columns import FileColumns
-from puffin_fast.iceberg.plan.pruning import BoundsPruner
+from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.filters.pruning import BoundsPruner
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -73,6 +74,7 @@ class SnapshotPruning:
             for spec_id, spec in metadata.specs().items()
         }
         self._pruner = BoundsPruner(schema, expression, case_sensitive) if self.filters else None
+        self._is_exact = isinstance(row_filter, RowFilter)  # of keys, the expression has the range only
         self._metrics = row_filter.may_match(schema, case_sensitive=case_sensitive) if self.filters else None
 
     def _spec(self, spec_id: int) -> _SpecPruning:
@@ -100,11 +102,15 @@ class SnapshotPruning:
         spec = self._spec(files.manifest.spec_id)
         if self._pruner is None or self._metrics is None:
             return files, None
-        files = files.take(self._pruner.may_match(files))
+        wanted, is_decided = self._pruner.decide(files)
+        is_decided &= self._is_exact & (files.integers("record_count").values > 0)
+        files, is_decided = files.take(wanted), is_decided[wanted]
         if spec.partition is not None:
-            files = files.take(_of_partitions(files, spec.partition))
+            wanted = _of_partitions(files, spec.partition)
+            files, is_decided = files.take(wanted), is_decided[wanted]
         entries, may_match = files.entries(), _checked(self._metrics)
-        mask = np.fromiter((may_match(entry) for entry in entries), np.bool_, len(entries))
+        tests = zip(entries, is_decided.tolist(), strict=True)
+        mask = np.fromiter((decided or may_match(entry) for entry, decided in tests), np.bool_, len(entries))
         return files.take(mask), list(compress(entries, mask.tolist()))
 
 

@@ -163,6 +163,7 @@ class AvroReader:
         use_threads: bool,
         views: bool = False,
         wanted: object = None,
+        is_late: bool = False,
     ) -> Columns:
         """Returns columns of the file. Those that are requested before the first row is read share its blocks."""
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from puffin_fast.parquet.column_pages import Rows
+    from puffin_fast.parquet.page_index import Spans
     from puffin_fast.rows.files.projection import FileSchema
 
 BATCH_ROWS = 1 << 17
@@ -96,7 +97,8 @@ class FormatReader(Protocol):
         *,
         use_threads: bool,
         views: bool = False,
-        wanted: Rows | None = None,
+        wanted: Spans | None = None,
+        is_late: bool = False,
     ) -> Columns:
         """Returns columns of a row group.
 
@@ -107,7 +109,8 @@ class FormatReader(Protocol):
             batch_rows: maximum number of rows that are read at once.
             use_threads: whether columns are decoded in parallel.
             views: whether texts and bytes may be views, where that is faster.
-            wanted: the only rows of the row group that are read, ascending, if they are few.
+            wanted: the only rows of the row group that may be read; None: all.
+            is_late: whether only some of these are read, which is known later.
         """
         ...
 

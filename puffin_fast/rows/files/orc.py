@@ -77,6 +77,7 @@ class OrcReader:
         use_threads: bool,
         views: bool = False,
         wanted: object = None,
+        is_late: bool = False,
     ) -> BatchColumns:
         """Returns columns of the file."""
         batches = self.batches(group, names, batch_rows, use_threads=use_threads)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast._io import is_remote, open_source
+from puffin_fast._io.source import MAX_RANGE
 from puffin_fast._kernels.parquet.footers import CONTRADICTION
 from puffin_fast._kernels.parquet.pages import LocalFile
 from puffin_fast._run.interrupt import suppressed
@@ -18,13 +20,15 @@ from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.bloom_filters import BloomFilter
 from puffin_fast.parquet.column_layout import Layout
-from puffin_fast.parquet.column_pages import ColumnPages, Rows, reads_pages
+from puffin_fast.parquet.column_pages import ColumnPages, reads_pages
 from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
 from puffin_fast.parquet.page_codecs import PageError
-from puffin_fast.parquet.picked_pages import BYTES_PER_ROW, PickedPages
+from puffin_fast.parquet.page_index import Bounds, Pages, RequestedPages, Spans, has_several
 from puffin_fast.rows.files.files import BatchColumns, open_input, reading
+from puffin_fast.rows.files.page_bounds import PageParts
 from puffin_fast.rows.files.row_groups import (
     RowGroupMetrics,
+    bound_form,
     row_group_metrics,
     row_groups_that_may_match,
 )
@@ -32,9 +36,12 @@ from puffin_fast.rows.files.row_groups import (
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
+    from pyiceberg.types import NestedField
 
     from puffin_fast._io import Source
+    from puffin_fast.parquet.column_pages import Rows
     from puffin_fast.rows.files.projection import FileSchema
+    from puffin_fast.rows.filters.pruning import Pruner
 
 TAIL_BYTES = 1 << 16
 """Bytes at the end of a file on an object store that are read first: the footer, if it is not longer."""
@@ -53,6 +60,12 @@ DECODED_BYTES = 16 << 20
 
 LEAST_ROWS = 1 << 10
 """Number of rows that PyArrow decodes at once at least: each call takes some time."""
+
+BYTES_PER_ROW = 1 << 17
+"""A local column chunk is read page by page if it has more bytes for each span of wanted rows."""
+
+LEAST_PICKED = 1 << 16
+"""Bytes of a column chunk from which its page index is read: fewer are read at once."""
 
 READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
@@ -200,15 +213,31 @@ class ParquetReader:
         check_status(self._footer.status, self.location)
         return self._file.metadata
 
-    def bytes_of(self, group: int, names: Collection[str] | None = None) -> int | None:
-        """Returns the bytes of the column chunks of some top-level columns, by default all; None if not known."""
+    def bytes_of(
+        self, group: int, names: Collection[str] | None = None, wanted: Spans | None = None
+    ) -> int | None:
+        """Returns the bytes of the column chunks of some top-level columns, by default all; None if not known.
+
+        Args:
+            group: the number of the row group.
+            names: the columns.
+            wanted: the only rows whose pages count, where these are known; by default all.
+        """
         footer = self._footer
         if footer.places is None:
             return None
         leaves = None
         if names is not None:
             leaves = [leaf for name in names for leaf in footer.layout.leaves_of(name)]
-        return sum(n_bytes for _, n_bytes in footer.places.ranges([group], leaves))
+        n_bytes = sum(n_bytes for _, n_bytes in footer.places.ranges([group], leaves))
+        if wanted is None:
+            return n_bytes
+        chunks = self._chunks_of(group, names or ())
+        places = self._pages_of(chunks, self.group_rows[group])
+        for name, _, chunk in chunks:
+            if name in places:
+                n_bytes -= chunk.n_bytes - places[name].bytes_of(places[name].touched(wanted))
+        return n_bytes
 
     def batches(
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
@@ -249,25 +278,80 @@ class ParquetReader:
         *,
         use_threads: bool,
         views: bool = False,
-        wanted: Rows | None = None,
+        wanted: Spans | None = None,
+        is_late: bool = False,
     ) -> GroupColumns:
         """Returns the columns of a row group; see `FormatReader`."""
         return GroupColumns(
-            self, group, names, batch_rows, use_threads=use_threads, views=views, wanted=wanted
+            self,
+            group,
+            names,
+            batch_rows,
+            use_threads=use_threads,
+            views=views,
+            wanted=wanted,
+            is_late=is_late,
         )
 
     def pages_of(
-        self, group: int, names: Sequence[str], *, views: bool = False, wanted: Rows | None = None
-    ) -> dict[str, ColumnPages | PickedPages]:
-        """Reads the column chunks of those columns that `column_pages` decodes; neighboring chunks in one read.
+        self,
+        group: int,
+        names: Sequence[str],
+        *,
+        views: bool = False,
+        wanted: Spans | None = None,
+        is_late: bool = False,
+    ) -> dict[str, ColumnPages]:
+        """Opens the column chunks of those columns that `column_pages` decodes.
 
-        Of a local file, only the pages of the wanted rows are read if these are few.
+        Column chunks of which all pages are read are read here, neighboring ones in one read; large ones in a local
+        file page by page. If only some rows are wanted, their pages are read when the rows are.
+
+        Args:
+            group: the number of the row group.
+            names: the columns.
+            views: whether texts and bytes may be views.
+            wanted: the only rows that may be wanted; None: all.
+            is_late: whether only some of these are wanted, which is known later.
         """
+        n_rows = self.group_rows[group]
+        found = self._chunks_of(group, names, views=views)
+        places: dict[str, Pages] = {}
+        if wanted is not None or is_late:
+            places = self._pages_of([item for item in found if item[2].n_bytes >= LEAST_PICKED], n_rows)
+        result: dict[str, ColumnPages] = {}
+
+        def add(name: str, layout: Layout, chunk: Chunk, data: Any) -> None:
+            result[name] = ColumnPages(
+                layout, chunk, data, n_rows, path=self.location, name=name, places=places.get(name)
+            )
+
+        if (file := self._local_file()) is not None:
+            for name, layout, chunk in found:
+                is_few = wanted is not None and len(wanted.starts) * BYTES_PER_ROW < chunk.n_bytes
+                if name in places or is_few or reads_pages(layout, chunk):
+                    add(name, layout, chunk, file)
+        elif places:
+            picked = [item for item in found if item[0] in places]
+            requested = RequestedPages(
+                self._source, [(chunk, places[name]) for name, _, chunk in picked], wanted
+            )
+            for item, parts in zip(picked, requested.parts, strict=True):
+                add(*item, parts)
+                result[item[0]].requested = requested
+        for name, layout, chunk, data in self._whole([item for item in found if item[0] not in result]):
+            add(name, layout, chunk, data)
+        return result
+
+    def _chunks_of(
+        self, group: int, names: Iterable[str], *, views: bool = False
+    ) -> list[tuple[str, Layout, Chunk]]:
+        """The column chunks of a row group that `column_pages` decodes."""
         footer, n_rows = self._footer, self.group_rows[group]
         if footer.status == CONTRADICTION:  # PyArrow says what is wrong with the file
-            return {}
+            return []
         check_status(footer.status, self.location)
-        found: list[tuple[int, int, str, Layout, Chunk]] = []
+        found: list[tuple[str, Layout, Chunk]] = []
         for name in names:
             column = footer.layout.column(name, views=views)
             if column is None:
@@ -275,34 +359,84 @@ class ParquetReader:
             leaf, layout = column
             chunk = footer.chunk(group, leaf)
             if chunk.is_known and chunk.n_values == n_rows and chunk.start >= 4 and chunk.n_bytes > 0:
-                found.append((chunk.start, chunk.start + chunk.n_bytes, name, layout, chunk))
-        result: dict[str, ColumnPages | PickedPages] = {}
-        if (file := self._local_file()) is not None:
-            for _, _, name, layout, chunk in [item for item in found if reads_pages(*item[3:])]:
-                result[name] = ColumnPages(layout, chunk, file, n_rows, path=self.location, name=name)
-            for _, _, name, layout, chunk in [item for item in found if item[2] not in result]:
-                if wanted is not None and len(wanted) * BYTES_PER_ROW < chunk.n_bytes:
-                    picked = PickedPages.of(
-                        layout, chunk, self._source, wanted, path=self.location, name=name
-                    )
-                    if picked is not None:
-                        result[name] = picked
-            found = [item for item in found if item[2] not in result]
-        found.sort(key=lambda item: item[:2])
+                found.append((name, layout, chunk))
+        return found
+
+    def _pages_of(self, chunks: Iterable[tuple[str, Layout, Chunk]], n_rows: int) -> dict[str, Pages]:
+        """The pages of those column chunks that have an offset index of several pages."""
+        several = [(name, chunk) for name, _, chunk in chunks if has_several(chunk)]
+        indexes = self._indexes((chunk.offsets, chunk.offsets_bytes) for _, chunk in several)
+        found = {
+            name: Pages.of(data, chunk, n_rows)
+            for (name, chunk), data in zip(several, indexes, strict=True)
+            if data is not None
+        }
+        return {name: pages for name, pages in found.items() if pages is not None}
+
+    def _indexes(self, ranges: Iterable[tuple[int, int]]) -> list[bytes | None]:
+        """The bytes of indexes; None of one that is not within the file."""
+        ranges, size = [*ranges], self._source.size
+        inside = [
+            at for at, (start, n) in enumerate(ranges) if start >= 4 and 0 < n <= min(size - start, MAX_RANGE)
+        ]
+        found: list[bytes | None] = [None] * len(ranges)
+        for at, data in self._source.read_ranges([ranges[at] for at in inside]):
+            found[inside[at]] = data
+        return found
+
+    def spans_that_may_match(
+        self, group: int, columns: Mapping[int, tuple[str, NestedField]], pruner: Pruner
+    ) -> Spans | None:
+        """Returns the rows of those pages of a row group whose bounds do not exclude a match; None: all rows.
+
+        Args:
+            group: the number of the row group.
+            columns: the name in the file of each top-level column of the filter, and its field, by field id.
+            pruner: the filter.
+        """
+        n_rows = self.group_rows[group]
+        names = dict(columns.values())
+        chunks = [
+            item
+            for item in self._chunks_of(group, names)
+            if item[2].n_bytes >= LEAST_PICKED and item[2].bounds > 0 and item[2].bounds_bytes > 0
+        ]
+        pages = self._pages_of(chunks, n_rows)
+        chunks = [item for item in chunks if item[0] in pages]
+        indexes = self._indexes((chunk.bounds, chunk.bounds_bytes) for _, _, chunk in chunks)
+        found: dict[int, tuple[Pages, Bounds, str]] = {}
+        for (name, *_), data in zip(chunks, indexes, strict=True):
+            bounds = None if data is None else Bounds.of(data, pages[name])
+            leaf = self._footer.layout.column(name, views=False)
+            if bounds is None or leaf is None:
+                continue
+            form = bound_form(names[name].field_type, self._footer.layout.stored.column(leaf[0]))
+            if form is not None:
+                found[names[name].field_id] = pages[name], bounds, form
+        if not found:
+            return None
+        parts = PageParts(found)
+        flags = pruner.may_match(parts)
+        return None if flags.all() else Spans.of_flags(parts.firsts, n_rows, flags)
+
+    def _whole(
+        self, found: list[tuple[str, Layout, Chunk]]
+    ) -> Iterator[tuple[str, Layout, Chunk, pa.Buffer]]:
+        """Reads whole column chunks; neighboring ones in one read."""
+        found = sorted(found, key=lambda item: (item[2].start, item[2].n_bytes))
         spans: list[list[int]] = []  # start, stop, and the index of the first column chunk after
-        for at, (start, stop, *_) in enumerate(found):
+        for at, (_, _, chunk) in enumerate(found):
+            start, stop = chunk.start, chunk.start + chunk.n_bytes
             if spans and start - spans[-1][1] <= GAP and stop - spans[-1][0] <= READ_BYTES:
                 spans[-1][1:] = max(spans[-1][1], stop), at + 1
             else:
                 spans.append([start, stop, at + 1])
         first = 0
         for (begin, _, after), data in zip(spans, self._read(spans), strict=True):
-            for start, stop, name, layout, chunk in found[first:after]:
-                if stop - begin <= len(data):
-                    part = data.slice(start - begin, stop - start)
-                    result[name] = ColumnPages(layout, chunk, part, n_rows, path=self.location, name=name)
+            for name, layout, chunk in found[first:after]:
+                if chunk.start + chunk.n_bytes - begin <= len(data):
+                    yield name, layout, chunk, data.slice(chunk.start - begin, chunk.n_bytes)
             first = after
-        return result
 
     def _local_file(self) -> LocalFile | None:
         """The file, for reading from it in the kernel."""
@@ -377,17 +511,22 @@ class GroupColumns:
         *,
         use_threads: bool,
         views: bool,
-        wanted: Rows | None = None,
+        wanted: Spans | None = None,
+        is_late: bool = False,
     ) -> None:
         self._reader, self._group, self._names = reader, group, names
         self._batch_rows, self._use_threads, self._views = batch_rows, use_threads, views
-        self._wanted = wanted
-        self._pages: dict[str, ColumnPages | PickedPages] | None = None
+        self._wanted, self._is_late = wanted, is_late
+        self._pages: dict[str, ColumnPages] | None = None
+        self._requested: RequestedPages | None = None
         self._arrow: list[BatchColumns] = []
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
         """Returns wanted rows of each column; see `Columns`."""
         pages = self._open()
+        if self._requested is not None:
+            some = Spans(np.array([first]), np.array([first + n_rows]))
+            self._requested.request(some if rows is None else Spans.of_rows(first + rows.astype(np.int64)))
         found = {}
         for name in [*pages]:
             try:
@@ -403,11 +542,17 @@ class GroupColumns:
         """Whether `column_pages` decodes all of them."""
         return len(self._open()) == len(self._names)
 
-    def _open(self) -> dict[str, ColumnPages | PickedPages]:
+    def _open(self) -> dict[str, ColumnPages]:
         if self._pages is None:
             self._pages = self._reader.pages_of(
-                self._group, self._names, views=self._views, wanted=self._wanted
+                self._group,
+                self._names,
+                views=self._views,
+                wanted=self._wanted,
+                is_late=self._is_late,
             )
+            some = (pages.requested for pages in self._pages.values() if pages.requested is not None)
+            self._requested = next(some, None)
             self._read_with_arrow([name for name in self._names if name not in self._pages])
         return self._pages
 

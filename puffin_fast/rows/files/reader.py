@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast._run.fork import lock_across_fork
 from puffin_fast.columns.plain_types import plain
-from puffin_fast.columns.row_selection import LiveRows, RowSelection, select_rows
+from puffin_fast.columns.row_selection import LiveRows, RowSelection, flags_of, mask_of, select_rows
 from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.parquet.page_index import Spans
 from puffin_fast.rows.files.conversion import stored
 from puffin_fast.rows.files.equal_values import EqualValues
 from puffin_fast.rows.files.files import BATCH_ROWS, Columns, FormatReader, reading
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.parquet.column_pages import Rows
     from puffin_fast.rows.files.conversion import Cast, Convert
+    from puffin_fast.rows.filters.pruning import Pruner
     from puffin_fast.rows.tasks import DataFile, StoredFile
 
 FORMATS = ("PARQUET", "ORC", "AVRO")
@@ -114,7 +116,8 @@ class Batch:
 
     Attributes:
         first: the position of the first of the consecutive rows in the file.
-        n_rows: number of rows, without deleted ones if the file was opened with its live rows.
+        n_rows: number of rows, without deleted ones if the file was opened with its live rows, and without those of
+            pages that are left out.
         filter_values: the fields of the filter, by field id, in the storage types of its schema.
         key_values: the `fields` of `DataFiles.open`, by field id, in their storage types.
     """
@@ -148,6 +151,35 @@ class Batch:
             return None
         return SelectedRows(n_rows, {**columns, **self._late(rows)}, self.first, rows)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the rows are consecutive."""
+        return self._rows is None
+
+
+def windows(n_rows: int, batch_rows: int, spans: Spans | None) -> Iterator[tuple[int, int, Spans | None]]:
+    """Yields consecutive rows of a row group, that are decoded at once.
+
+    Args:
+        n_rows: number of rows of the row group.
+        batch_rows: maximum number of consecutive rows.
+        spans: the rows that are read; None: all.
+
+    Yields:
+        The first row, the number of rows, and those of them that are read, as indexes from the first; None: all.
+    """
+    if spans is None:
+        yield from ((start, min(batch_rows, n_rows - start), None) for start in range(0, n_rows, batch_rows))
+        return
+    start, last = 0, int(spans.stops[-1])
+    while start < last:
+        at = int(np.searchsorted(spans.stops, start, "right"))
+        start = max(start, int(spans.starts[at]))
+        here = spans.within(start, batch_rows)
+        stop = int(here.stops[-1])
+        yield start, stop - start, None if len(here.starts) == 1 else here.less(start)
+        start = stop
+
 
 Leaves = Mapping[int, "tuple[str | None, Convert]"]
 
@@ -163,6 +195,7 @@ class OpenedFile:
         row_groups: number, first row and row count of each.
         excluded: the numbers of row groups whose statistics exclude a match.
         without: the numbers of those whose Bloom filters do.
+        spans: the rows of those pages whose bounds do not exclude a match, for row groups where not all pages are read.
     """
 
     path: str
@@ -176,6 +209,7 @@ class OpenedFile:
     _live: LiveRows | None
     excluded: frozenset[int] = frozenset()
     without: frozenset[int] = frozenset()
+    spans: Mapping[int, Spans] = field(default_factory=dict)
 
     def groups_of(self, columns: Sequence[str]) -> Iterator[tuple[int, int, int | None, int | None]]:
         """Yields all row groups of the file: what of each is read, if it is.
@@ -186,7 +220,7 @@ class OpenedFile:
         Yields:
             Its number, its live rows, the bytes of the columns, and those of all columns; None if not known.
         """
-        names = {*columns, *(top for top, _ in (*self._filter.values(), *self._keys.values()) if top)}
+        names = self._names_of(columns)
         first = 0
         for number, n_rows in enumerate(self._reader.group_rows):
             n_live = n_rows if self._live is None else self._live.count(first, n_rows)
@@ -195,6 +229,25 @@ class OpenedFile:
                 sizes = self._reader.bytes_of(number, names), self._reader.bytes_of(number)
             yield number, n_live, *sizes
             first += n_rows
+
+    def _names_of(self, columns: Sequence[str]) -> set[str]:
+        return {*columns, *(top for top, _ in (*self._filter.values(), *self._keys.values()) if top)}
+
+    def of_pages(self, number: int, columns: Sequence[str]) -> tuple[int, int | None]:
+        """Returns the live rows of the pages of a row group that are read, and their bytes at most; None: not known.
+
+        Args:
+            number: the number of a row group in `spans`.
+            columns: as for `batches`.
+        """
+        spans, first = self.spans[number], sum(self._reader.group_rows[:number])
+        n_rows = spans.n_rows
+        if self._live is not None:
+            ranges = zip(spans.starts.tolist(), spans.stops.tolist(), strict=True)
+            n_rows = sum(self._live.count(first + start, stop - start) for start, stop in ranges)
+        if not isinstance(self._reader, ParquetReader):
+            return n_rows, None
+        return n_rows, self._reader.bytes_of(number, self._names_of(columns), spans)
 
     def part(self, number: int, count: int) -> OpenedFile:
         """Returns one of `count` parts with about equally many row groups, to be read by another thread.
@@ -238,18 +291,17 @@ class OpenedFile:
         late = [name for name in wanted if name not in early]
         requested = [name for name in early if name in wanted]
         for number, first, n_rows in self.row_groups:
+            spans = self.spans.get(number)
+            picked = spans
+            if self._live is not None and (few := self._live.few(first, n_rows)) is not None:
+                picked = Spans.of_rows(few)
             with self._reading():
                 columns_of = partial(
-                    self._columns_of,
-                    number,
-                    batch_rows=batch_rows,
-                    use_threads=use_threads,
-                    wanted=None if self._live is None else self._live.few(first, n_rows),
+                    self._columns_of, number, batch_rows=batch_rows, use_threads=use_threads, wanted=picked
                 )
-                deciding, others = columns_of([*early]), columns_of(late, views=views)
-            for start in range(0, n_rows, batch_rows):
-                some = min(batch_rows, n_rows - start)
-                rows, n_live = self._live_rows(first + start, some)
+                deciding, others = columns_of([*early]), columns_of(late, views=views, is_late=bool(early))
+            for start, some, gaps in windows(n_rows, batch_rows, spans):
+                rows, n_live = self._live_rows(first + start, some, gaps)
                 if not n_live:
                     continue
                 with self._reading():
@@ -275,19 +327,27 @@ class OpenedFile:
         *,
         use_threads: bool,
         views: bool = False,
-        wanted: Rows | None = None,
+        wanted: Spans | None = None,
+        is_late: bool = False,
     ) -> Columns | None:
         if not names:
             return None
         return self._reader.columns(
-            group, names, batch_rows, use_threads=use_threads, views=views, wanted=wanted
+            group, names, batch_rows, use_threads=use_threads, views=views, wanted=wanted, is_late=is_late
         )
 
-    def _live_rows(self, first: int, n_rows: int) -> tuple[Rows | None, int]:
-        """The live ones of consecutive rows as indexes, None if all are; and their number."""
+    def _live_rows(self, first: int, n_rows: int, spans: Spans | None) -> tuple[Rows | None, int]:
+        """The live ones of consecutive rows, in spans of them, as indexes, None if all are; and their number."""
         if self._live is None:
-            return None, n_rows
+            if spans is None:
+                return None, n_rows
+            rows = spans.rows().astype(np.int32)
+            return rows, len(rows)
         mask = self._live.slice(first, n_rows)
+        if spans is not None:
+            flags = np.zeros(n_rows, np.bool_)
+            flags[spans.rows()] = True
+            mask = mask_of(flags & flags_of(mask))
         n_live = mask.true_count
         return (None if n_live in (0, n_rows) else select_rows(mask).to_numpy()), n_live
 
@@ -316,6 +376,7 @@ class DataFiles:
         may_match: an inclusive evaluator of metrics: row groups for which it is false are not read. With None
             all row groups are read.
         equalities: as `Matcher.equalities`: row groups that have none of the values are not read.
+        pruner: as `Matcher.pruner`: pages that it leaves out are not read.
         by_name: find columns by the table's name mapping even in files with field ids.
         cast: the conversion of primitive types to the table's.
     """
@@ -328,6 +389,7 @@ class DataFiles:
         field_ids: Iterable[int] = (),
         may_match: Callable[[Any], bool] | None = None,
         equalities: Callable[[], Iterable[Mapping[int, pa.Array]]] | None = None,
+        pruner: Pruner | None = None,
         *,
         by_name: bool = False,
         cast: Cast = stored,
@@ -336,6 +398,7 @@ class DataFiles:
         self._specs, self._mapping = metadata.specs(), metadata.name_mapping()
         self._fields = [schema.find_field(field_id) for field_id in field_ids]
         self._may_match = may_match if self._fields else None
+        self._pruner = pruner if self._fields else None
         self._equal = EqualValues(equalities) if equalities is not None and self._fields else None
         self._known: dict[tuple[bytes, bool], tuple[FileSchema, Leaves]] = {}
 
@@ -371,10 +434,40 @@ class DataFiles:
             known, filter = self._schema_of(file, path)
             keys = {field.field_id: known.leaf(field) for field in fields}
             groups, excluded, without = self._row_groups(file, known, entry, live)
+            spans = self._spans(file, known, groups)
         constants = self._constants(entry)
+        left = tuple(group for group in groups if group[0] not in spans or len(spans[group[0]].starts))
         return OpenedFile(
-            path, entry.file_format, known, constants, groups, file, filter, keys, live, excluded, without
+            path,
+            entry.file_format,
+            known,
+            constants,
+            left,
+            file,
+            filter,
+            keys,
+            live,
+            excluded,
+            without,
+            spans,
         )
+
+    def _spans(
+        self, file: FormatReader, known: FileSchema, groups: Iterable[tuple[int, int, int]]
+    ) -> dict[int, Spans]:
+        """The rows of pages that may match, of those row groups where not all pages are read."""
+        if self._pruner is None or not isinstance(file, ParquetReader):
+            return {}
+        tops = {field.field_id: (known.column_of(field.field_id), field) for field in self._fields}
+        columns = {
+            field_id: (name, field)
+            for field_id, (name, field) in tops.items()
+            if name is not None and known.dotted(field_id) == name
+        }
+        if not columns:
+            return {}
+        found = {number: file.spans_that_may_match(number, columns, self._pruner) for number, *_ in groups}
+        return {number: spans for number, spans in found.items() if spans is not None}
 
     def _schema_of(self, file: FormatReader, path: str) -> tuple[FileSchema, Leaves]:
         """The columns of files of one schema, and those of the filter; cached by schema."""

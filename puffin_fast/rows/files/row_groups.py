@@ -119,18 +119,36 @@ def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
     If the type was promoted after the file was written, the bound has the file's width, as bounds in
     manifests do.
     """
+    form = bound_form(kind, column)
+    if form == DECIMAL:
+        return int(raw).to_bytes(8, "big", signed=True)
+    if form == BYTES:
+        return raw.encode() if isinstance(raw, str) else bytes(raw)
+    return None if form is None else struct.pack(_PACK[column.physical_type], raw)
+
+
+DECIMAL, BYTES, PLAIN = "decimal", "bytes", "plain"
+"""How a bound is stored: little-endian digits of a decimal; bytes; a value as Iceberg serializes it."""
+
+
+def bound_form(kind: Any, column: Any) -> str | None:
+    """Returns how bounds of a column are stored; None if the file's type does not fit the table's.
+
+    Args:
+        kind: the type of the column in the table.
+        column: the column in Parquet's schema.
+    """
     physical = column.physical_type
     if isinstance(kind, DecimalType):
         if column.scale != kind.scale:
             return None
         if physical in ("INT32", "INT64"):
-            return int(raw).to_bytes(8, "big", signed=True)
-        return bytes(raw) if physical == "FIXED_LEN_BYTE_ARRAY" else None
+            return DECIMAL
+        return BYTES if physical == "FIXED_LEN_BYTE_ARRAY" else None
     if isinstance(kind, _BYTES):
         is_fixed = isinstance(kind, FixedType | UUIDType)
-        if physical != "FIXED_LEN_BYTE_ARRAY" and (is_fixed or physical != "BYTE_ARRAY"):
-            return None
-        return raw.encode() if isinstance(raw, str) else bytes(raw)
+        fits = physical == "FIXED_LEN_BYTE_ARRAY" or (not is_fixed and physical == "BYTE_ARRAY")
+        return BYTES if fits else None
     if "isSigned=false" in str(column.logical_type):  # PyArrow reads the bound as a signed number
         return None
     unit = _UNITS.get(type(kind))
@@ -140,5 +158,4 @@ def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
         return None
     if isinstance(kind, FloatType | DoubleType) and physical not in ("FLOAT", "DOUBLE"):
         return None
-    form = _PACK.get(physical)
-    return None if form is None else struct.pack(form, raw)
+    return PLAIN if physical in _PACK else None

@@ -62,6 +62,15 @@ class Sorted:
                 at = bisect_left(self.values, low)
         return at < len(self.values) and (high is None or bool(self.values[at] <= high))
 
+    def between_each(self, lows: Any, highs: Any) -> Any:
+        """Whether a value is between two bounds, both included, for each of many: a mask."""
+        n = len(self.values)
+        if isinstance(self.values, np.ndarray) and n:
+            at = np.searchsorted(self.values, lows)
+            return (at < n) & (self.values[np.minimum(at, n - 1)] <= highs)
+        pairs = zip(lows.tolist(), highs.tolist(), strict=True)
+        return np.fromiter((self.any_between(*pair) for pair in pairs), np.bool_, len(lows))
+
 
 @dataclass(frozen=True)
 class Range:
@@ -73,6 +82,10 @@ class Range:
     def any_between(self, low: Any, high: Any) -> bool:
         """Whether the range overlaps `low` to `high`, both included. None stands for no bound."""
         return (low is None or bool(low <= self.high)) and (high is None or bool(self.low <= high))
+
+    def between_each(self, lows: Any, highs: Any) -> Any:
+        """Whether the range overlaps two bounds, for each of many: a mask."""
+        return (lows <= self.high) & (self.low <= highs)
 
 
 def decode_bound(kind: IcebergType, raw: bytes | None) -> Any:

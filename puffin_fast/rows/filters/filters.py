@@ -45,6 +45,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from puffin_fast.rows.filters.arrow_equalities import equal_columns
 from puffin_fast.rows.filters.evaluator import ArrowEvaluator, equal_values
 from puffin_fast.rows.filters.grammar import parse_filter, shown_text
+from puffin_fast.rows.filters.pruning import BoundsPruner, Pruner
 from puffin_fast.rows.filters.rewriters import (
     Binder,
     ColumnCollector,
@@ -134,6 +135,7 @@ class Matcher(Protocol):
     @property
     def case_sensitive(self) -> bool: ...
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]: ...
+    def pruner(self, schema: Schema, *, case_sensitive: bool = True) -> Pruner: ...
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray: ...
     def equalities(self) -> Iterator[Mapping[int, pa.Array]]: ...
     def strict_expression(self) -> BooleanExpression: ...
@@ -260,6 +262,10 @@ class RowFilter:
             a function that takes an object with the metrics of a PyIceberg `DataFile`.
         """
         return metrics_evaluator(schema, self.expression, case_sensitive)
+
+    def pruner(self, schema: Schema, *, case_sensitive: bool = True) -> BoundsPruner:
+        """Returns what leaves out many files or pages at once, by their bounds; arguments as `may_match`."""
+        return BoundsPruner(schema, self.expression, case_sensitive)
 
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
         """Which rows match.

@@ -33,18 +33,22 @@ from pyiceberg.expressions.literals import FloatLiteral
 from pyiceberg.types import (
     FloatType,
     NestedField,
+    StringType,
     TimestampNanoType,
     TimestamptzNanoType,
     UUIDType,
 )
 
 from puffin_fast.rows.filters.bounds import TRUNCATED, Range, Sorted, decode_bound, literal_values
+from puffin_fast.rows.filters.pruning import some_between
 from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, normalize_floats
 from puffin_fast.rows.keys.key_set import KeySet
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
+
+    from puffin_fast.rows.filters.pruning import BoundColumns, Mask, Pruner
 
 MAX_PARTITION_LITERALS = 10_000
 """Maximum number of values of a partition column that are projected one by one; more are projected as a range."""
@@ -79,6 +83,21 @@ class _Column:
         if high is not None and isinstance(self.field.field_type, TimestampNanoType | TimestamptzNanoType):
             high += TRUNCATED
         return self.sorted.any_between(low, high)
+
+    def may_match_each(self, parts: BoundColumns) -> Mask:
+        if self.sorted is None or self.has_null:
+            return np.ones(len(parts), np.bool_)
+        values = self.sorted
+        if isinstance(self.field.field_type, StringType):
+            values = _encoded(values)
+        return some_between(parts, self.field, values)[0]
+
+
+def _encoded(values: Sorted | Range) -> Sorted | Range:
+    """Strings as their bytes, which bounds of pages have."""
+    if isinstance(values, Range):
+        return Range(values.low.encode(), values.high.encode())
+    return Sorted([value.encode() for value in values.values])
 
 
 @dataclass(frozen=True)
@@ -131,6 +150,10 @@ class KeyBounds:
         """Returns whether a file or row group (an object with the metrics of a `DataFile`) may contain a key."""
         return lambda entry: all(column.may_match(entry) for column in self._columns)
 
+    def pruner(self, schema: Schema, *, case_sensitive: bool = True) -> Pruner:
+        """Returns what leaves out parts without a key; see `RowFilter.pruner`."""
+        return _KeyPruner(self._columns)
+
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
         """Returns a mask of the rows that may have a key: all rows."""
         return np.ones(n_rows, np.bool_)
@@ -142,6 +165,17 @@ class KeyBounds:
     def strict_expression(self) -> BooleanExpression:
         """Returns false: metrics never prove that all rows match."""
         return AlwaysFalse()
+
+
+@dataclass(frozen=True)
+class _KeyPruner:
+    """Leaves out pages by the key columns: a row is only wanted if each column may have a key."""
+
+    columns: tuple[_Column, ...]
+
+    def may_match(self, parts: BoundColumns) -> Mask:
+        found: Mask = np.logical_and.reduce([column.may_match_each(parts) for column in self.columns])
+        return found
 
 
 class KeyEnds:

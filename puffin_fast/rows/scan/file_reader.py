@@ -26,7 +26,7 @@ from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
 from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
-from puffin_fast.rows.scan.explain import BLOOM, COLUMNS, DELETES, KEY_INDEX, READ, STATISTICS, Part
+from puffin_fast.rows.scan.explain import BLOOM, COLUMNS, DELETES, KEY_INDEX, PAGES, READ, STATISTICS, Part
 from puffin_fast.rows.scan.splits import Split, data_bytes, threads_of
 
 if TYPE_CHECKING:
@@ -150,8 +150,9 @@ class FileReader:
         self._equality = EqualityDeletes(io, metadata)
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         ids = () if row_filter.always_true else row_filter.field_ids
+        pruner = row_filter.pruner(schema, case_sensitive=case_sensitive)
         self._files = DataFiles(
-            io, metadata, schema, ids, may_match, row_filter.equalities, by_name=by_name, cast=cast
+            io, metadata, schema, ids, may_match, row_filter.equalities, pruner, by_name=by_name, cast=cast
         )
         self._views = any(map(is_view, arrow_schema.types))
         self._outputs: dict[FileSchema, _Output] = {}
@@ -207,16 +208,24 @@ class FileReader:
         n_live = 0
         for number, n_rows, needed, whole in file.groups_of(opened.output.columns):
             n_live += n_rows
+            if number in file.spans:
+                n_left, some = file.of_pages(number, opened.output.columns)
+                unread = None if needed is None or some is None else needed - some
+                parts.append(Part(PAGES, 0, int(number not in chosen), n_rows - n_left, unread))
+                n_rows = n_left
+                if unread is not None and whole is not None and needed is not None:
+                    needed, whole = needed - unread, whole - unread
             if number in chosen:
                 parts.append(Part(READ, 0, 1, n_rows, data.file_size_in_bytes if needed is None else needed))
                 if needed is not None and whole is not None:
                     parts.append(Part(COLUMNS, 0, 0, 0, whole - needed))
-            else:
+            elif number not in file.spans:
                 step = STATISTICS if number in file.excluded else BLOOM if number in file.without else by_rows
                 parts.append(Part(step, 0, 1, n_rows, whole))
         parts.append(Part(DELETES, 0, 0, left - n_live, 0))
         if not chosen:
-            parts.append(Part(BLOOM if file.without else STATISTICS if file.excluded else by_rows, 1))
+            by_pages = PAGES if file.spans else by_rows
+            parts.append(Part(BLOOM if file.without else STATISTICS if file.excluded else by_pages, 1))
         return parts
 
     def inherited_positions(self, task: Task) -> PositionBitmap | None:

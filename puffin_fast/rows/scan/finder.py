@@ -68,6 +68,7 @@ class Finder:
             row_filter.field_ids,
             may_match,
             row_filter.equalities,
+            row_filter.pruner(schema, case_sensitive=case_sensitive),
             by_name=by_name,
             cast=cast,
         )
@@ -195,7 +196,7 @@ class _Search:
             return
         mask = self._open()[2]
         for batch, found in self.batches(number):
-            if self._before is None and task.candidates is None:
+            if batch.is_whole:
                 mask[batch.first : batch.first + batch.n_rows] = found
             elif (rows := batch.select(mask_of(found))) is not None:
                 mask[rows.positions().to_numpy()] = True

@@ -120,11 +120,13 @@ def random_entries(rng: random.Random, version: int, n: int) -> list[ManifestEnt
     def metrics() -> dict[str, Any]:
         low = rng.randrange(-20, 20)
         pack = struct.pack(rng.choice(["<q", "<q", "<i"]), low)
+        lower = rng.choice([None, {}, {1: pack}, {1: pack, 4: b"a"}])
+        upper = rng.choice([None, {}, {1: pack}, {1: pack, 4: "ü".encode()[:1]}])
         return {
-            "lower_bounds": rng.choice([None, {}, {1: pack}, {1: pack, 4: b"a"}]),
-            "upper_bounds": rng.choice([None, {}, {1: pack}, {1: pack, 4: "ü".encode()[:1]}]),
+            "lower_bounds": lower,
+            "upper_bounds": upper,
             "value_counts": rng.choice([None, {1: 10, 2: 10}]),
-            "null_value_counts": rng.choice([None, {1: rng.choice([0, 10])}]),
+            "null_value_counts": rng.choice([None, {1: rng.choice([0, 9 if lower or upper else 10])}]),
             "split_offsets": rng.choice([None, [], [4, 99]]),
             "column_sizes": rng.choice([None, {1: 5}]),
             "key_metadata": rng.choice([None, None, b"k"]),

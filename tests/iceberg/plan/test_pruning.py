@@ -24,10 +24,10 @@ from pyiceberg.types import DateType, NestedField
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.manifest.columns import FileColumns
-from puffin_fast.iceberg.plan import pruning
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.rows.filters import pruning
 from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.test_plan import data, equal, positions, table_of, vector
 
@@ -48,7 +48,12 @@ def metrics(rng: random.Random) -> dict[str, Any]:
     for bounds in (lower, upper):
         if bounds and rng.random() < 0.1:
             del bounds[rng.choice(list(bounds))]
-    nulls = {field_id: rng.choice([0, 3, 10]) for field_id in range(1, 5) if rng.random() < 0.7}
+    has_values = {*lower, *upper}  # a column with a bound has a value that is not null
+    nulls = {
+        field_id: rng.choice([0, 3, 3 if field_id in has_values else 10])
+        for field_id in range(1, 5)
+        if rng.random() < 0.7
+    }
     return {
         "lower_bounds": rng.choice([lower, lower, lower, None]),
         "upper_bounds": rng.choice([upper, upper, upper, None]),
@@ -104,18 +109,22 @@ def test_both_ways_of_pruning_select_the_same_files_and_deletes(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int]] = []
-    may_match: Callable[..., Any] = pruning.BoundsPruner.may_match
+    decide: Callable[..., Any] = pruning.BoundsPruner.decide
 
     def counted(self: Any, files: FileColumns) -> Any:
-        mask = may_match(self, files)
+        mask, is_decided = decide(self, files)
         seen.append((int(mask.sum()), len(mask)))
-        return mask
+        return mask, is_decided
 
-    monkeypatch.setattr(pruning.BoundsPruner, "may_match", counted)
+    monkeypatch.setattr(pruning.BoundsPruner, "decide", counted)
     fast = [outcome(plan_files(table, row_filter=filter).tasks) for filter in filters()]
     assert len(seen) > 30
     assert sum(selected for selected, _ in seen) < sum(n for _, n in seen) * 0.95
-    monkeypatch.setattr(pruning.BoundsPruner, "may_match", lambda _, files: np.ones(len(files), np.bool_))
+
+    def undecided(_: Any, files: FileColumns) -> tuple[Any, Any]:
+        return np.ones(len(files), np.bool_), np.zeros(len(files), np.bool_)
+
+    monkeypatch.setattr(pruning.BoundsPruner, "decide", undecided)
     slow = [outcome(plan_files(table, row_filter=filter).tasks) for filter in filters()]
     assert fast == slow
     lengths = {len(found) for found in slow}

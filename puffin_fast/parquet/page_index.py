@@ -1,0 +1,261 @@
+"""The page index of a Parquet file: where the pages of a column chunk are, and the bounds of their values.
+
+    column chunks | column indexes | offset indexes | footer
+
+    offset index   of each data page: offset, bytes, first row
+    column index   of each data page: whether it has nulls only, bounds
+
+An index is advice, as bounds are: one that contradicts itself or the footer is not used. A page that has other rows
+than its offset index states is damage, because rows may have been left out by that index.
+
+Source: Parquet format specification, "Page Index".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_fast._kernels.parquet import page_index
+from puffin_fast._kernels.parquet.pages import ChunkParts
+
+if TYPE_CHECKING:
+    from puffin_fast._io import Source
+    from puffin_fast.parquet.footer import Chunk
+
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_TWO_PAGES = 2 * page_index.LEAST_LOCATION + 8
+"""Fewer bytes of an offset index are one page: their offsets and sizes take more bytes than the least ones."""
+
+_FEW = 4
+"""Pages of wanted rows are requested alone if all that may be wanted have this many times their bytes."""
+
+_SMALL = 1 << 18
+"""Fewer bytes are requested at once: another request costs more."""
+
+
+class Spans(NamedTuple):
+    """Rows of a row group in ascending, disjoint spans, neither of them empty.
+
+    Attributes:
+        starts: the first row of each.
+        stops: the row after each.
+    """
+
+    starts: Integers
+    stops: Integers
+
+    @classmethod
+    def of_flags(cls, firsts: Integers, n_rows: int, flags: Flags) -> Spans:
+        """Returns the rows of flagged parts.
+
+        Args:
+            firsts: the first row of each part.
+            n_rows: number of rows of the row group.
+            flags: one for each part.
+        """
+        edges = np.diff(flags.astype(np.int8), prepend=0, append=0)
+        ends = np.append(firsts, n_rows)
+        return cls(ends[np.flatnonzero(edges == 1)], ends[np.flatnonzero(edges == -1)])
+
+    @classmethod
+    def of_rows(cls, rows: npt.NDArray[Any]) -> Spans:
+        """Returns spans of single, ascending rows."""
+        starts = rows.astype(np.int64)
+        return cls(starts, starts + 1)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return int((self.stops - self.starts).sum())
+
+    def touch(self, firsts: Integers, n_rows: Integers) -> Flags:
+        """Returns which parts, of a first row and a number of rows, have one of the rows."""
+        at = np.searchsorted(
+            self.stops, firsts, "right"
+        )  # the first span that ends after the start of the part
+        starts = np.append(self.starts, np.iinfo(np.int64).max)[at]
+        found: Flags = starts < firsts + n_rows
+        return found
+
+    def within(self, first: int, n_rows: int) -> Spans:
+        """Returns those of consecutive rows."""
+        low = int(np.searchsorted(self.stops, first, "right"))
+        high = int(np.searchsorted(self.starts, first + n_rows, "left"))
+        starts, stops = self.starts[low:high], self.stops[low:high]
+        return Spans(np.maximum(starts, first), np.minimum(stops, first + n_rows))
+
+    def less(self, n: int) -> Spans:
+        """Returns the rows with numbers that are less by `n`."""
+        return Spans(self.starts - n, self.stops - n)
+
+    def rows(self) -> Integers:
+        """Returns the rows."""
+        lengths = self.stops - self.starts
+        ends = np.cumsum(lengths)
+        return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(self.stops - ends, lengths)
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The data pages of a column chunk.
+
+    Attributes:
+        words: of each its offset in the column chunk, first row and number of rows; as `PageDecoder` takes them.
+        stops: where each ends in the column chunk.
+    """
+
+    words: Integers
+    stops: Integers
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def firsts(self) -> Integers:
+        """The first row of each."""
+        return self.words[:, 1]
+
+    @property
+    def start(self) -> int:
+        """Where the first one starts: before it is the dictionary, if there is one."""
+        return int(self.words[0, 0])
+
+    @classmethod
+    def of(cls, data: bytes, chunk: Chunk, n_rows: int) -> Pages | None:
+        """Reads an offset index; None if it contradicts itself, the footer, or has a single page.
+
+        Args:
+            data: its bytes.
+            chunk: the column chunk.
+            n_rows: number of rows of the row group.
+        """
+        words = page_index.locations(data)
+        if words is None:
+            return None
+        found = np.frombuffer(words, np.int64).reshape(-1, page_index.LOCATION_WORDS)
+        if len(found) < 2:
+            return None
+        starts, sizes, firsts = found[:, 0] - chunk.start, found[:, 1], found[:, 2]
+        ends = np.append(firsts[1:], n_rows)
+        is_sound = (
+            firsts[0] == 0
+            and (ends > firsts).all()
+            and (starts >= 0).all()
+            and (starts < chunk.n_bytes).all()
+            and (sizes > 0).all()
+            and (sizes <= chunk.n_bytes - starts).all()
+            and (starts[1:] >= (starts + sizes)[:-1]).all()
+        )
+        if not is_sound:
+            return None
+        return cls(np.ascontiguousarray(np.column_stack([starts, firsts, ends - firsts])), starts + sizes)
+
+    def touched(self, spans: Spans) -> Flags:
+        """Returns which pages have one of some rows."""
+        return spans.touch(self.words[:, 1], self.words[:, 2])
+
+    def bytes_of(self, flags: Flags) -> int:
+        """Returns the bytes of some pages, and of what is before the first page."""
+        return int((self.stops - self.words[:, 0])[flags].sum()) + (self.start if flags.any() else 0)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The bounds of the data pages of a column chunk, as they are stored.
+
+    Attributes:
+        data: the bytes of the column index.
+        words: the words of `page_index.bounds`.
+    """
+
+    data: bytes
+    words: Integers
+
+    @classmethod
+    def of(cls, data: bytes, pages: Pages) -> Bounds | None:
+        """Reads a column index; None if it contradicts itself or the offset index."""
+        found = page_index.bounds(data)
+        words = np.frombuffer(found or b"", np.int64).reshape(-1, page_index.BOUND_WORDS)
+        if len(words) != len(pages):
+            return None
+        nulls, n_rows = words[:, 5], pages.words[:, 2]
+        is_null = words[:, 0] == 1
+        known = nulls >= 0
+        if (nulls > n_rows).any() or ((nulls == n_rows) != is_null)[known].any():
+            return None
+        return cls(data, words)
+
+    @property
+    def nulls_only(self) -> Flags:
+        """Which pages have nulls only."""
+        found: Flags = self.words[:, 0] == 1
+        return found
+
+    def lower(self) -> tuple[Integers, Integers]:
+        """Where the lower bounds are in the data, and their bytes; -1 for pages of nulls."""
+        return self.words[:, 1], np.where(self.nulls_only, -1, self.words[:, 2])
+
+    def upper(self) -> tuple[Integers, Integers]:
+        """The same of the upper bounds."""
+        return self.words[:, 3], np.where(self.nulls_only, -1, self.words[:, 4])
+
+
+def has_several(chunk: Chunk) -> bool:
+    """Whether a column chunk may have an offset index of several pages."""
+    return chunk.offsets > 0 and chunk.offsets_bytes >= _TWO_PAGES
+
+
+class RequestedPages:
+    """The pages of column chunks of a row group on an object store, requested when rows of them are wanted.
+
+    Those of all columns are requested at once. If rows are few among those that may be wanted, only their pages are.
+
+    Args:
+        source: the file.
+        chunks: the column chunks, and their pages.
+        spans: the rows that may be wanted; None: all.
+    """
+
+    def __init__(self, source: Source, chunks: Sequence[tuple[Chunk, Pages]], spans: Spans | None) -> None:
+        self._source, self._chunks = source, chunks
+        self.parts = [ChunkParts() for _ in chunks]
+        self._open = [
+            np.ones(len(pages), np.bool_) if spans is None else pages.touched(spans) for _, pages in chunks
+        ]
+        self._is_first = True
+
+    def request(self, rows: Spans) -> None:
+        """Requests the pages of rows, those that were not requested before."""
+        every = [pages for _, pages in self._chunks]
+        needed = [flags & pages.touched(rows) for flags, pages in zip(self._open, every, strict=True)]
+        if not any(flags.any() for flags in needed):
+            return
+        left, some = (
+            sum(pages.bytes_of(flags) for flags, pages in zip(chosen, every, strict=True))
+            for chosen in (self._open, needed)
+        )
+        if left <= _SMALL or some * _FEW > left:
+            needed = self._open
+        places: list[tuple[int, int, int]] = []  # column chunk, start and stop in it
+        for number, (flags, pages) in enumerate(zip(needed, every, strict=True)):
+            starts, stops = pages.words[:, 0][flags], pages.stops[flags]
+            if self._is_first and pages.start:
+                starts, stops = np.insert(starts, 0, 0), np.insert(stops, 0, pages.start)
+            if len(starts):
+                ends = np.flatnonzero(starts[1:] > stops[:-1])
+                firsts, lasts = np.insert(ends + 1, 0, 0), np.append(ends, len(starts) - 1)
+                joined = zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True)
+                places += [(number, *place) for place in joined]
+        self._is_first = False
+        self._open = [flags & ~chosen for flags, chosen in zip(self._open, needed, strict=True)]
+        ranges = [(self._chunks[number][0].start + start, stop - start) for number, start, stop in places]
+        for at, data in self._source.read_ranges(ranges):
+            number, start, _ = places[at]
+            self.parts[number].add(start, data)

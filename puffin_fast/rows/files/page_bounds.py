@@ -1,0 +1,58 @@
+"""The bounds of the pages of some columns, as parts that a filter is evaluated on.
+
+column a   | page        | page        |
+column b   | page | page     | page    |
+parts      |      |      |   |         |     each has one page of each column
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from puffin_fast.rows.files.row_groups import DECIMAL
+
+if TYPE_CHECKING:
+    from puffin_fast.parquet.page_index import Bounds, Flags, Integers, Pages
+
+
+class PageParts:
+    """The parts of a row group; see `BoundColumns`.
+
+    Args:
+        columns: the pages of columns, their bounds and the form of these (`bound_form`), by field id; at least one.
+
+    Attributes:
+        firsts: the first row of each part.
+    """
+
+    def __init__(self, columns: Mapping[int, tuple[Pages, Bounds, str]]) -> None:
+        self._columns = columns
+        every = [pages.firsts for pages, _, _ in columns.values()]
+        self.firsts: Integers = every[0] if len(every) == 1 else np.unique(np.concatenate(every))
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    def _of_parts(self, pages: Pages, values: Any) -> Any:
+        if len(pages) == len(self.firsts):  # the parts are the pages
+            return values
+        return values[np.searchsorted(pages.firsts, self.firsts, "right") - 1]
+
+    def bounds(self, name: str, field_id: int) -> tuple[Any, Integers, Integers] | None:
+        """Finds the bounds of a column."""
+        found = self._columns.get(field_id)
+        if found is None:
+            return None
+        pages, bounds, form = found
+        if form == DECIMAL:
+            return None
+        starts, sizes = bounds.lower() if name == "lower_bounds" else bounds.upper()
+        return bounds.data, self._of_parts(pages, starts), self._of_parts(pages, sizes)
+
+    def nulls_only(self, field_id: int) -> Flags | None:
+        """Marks the parts in which each value of a column is null."""
+        found = self._columns.get(field_id)
+        return None if found is None else self._of_parts(found[0], found[1].nulls_only)

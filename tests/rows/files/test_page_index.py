@@ -1,0 +1,301 @@
+"""Filters and keys find the same rows with the page index of Parquet files as in all their pages."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.table import Table
+
+import puffin_fast as pf
+from puffin_fast._io.source import Source
+from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.rows.files import parquet
+from tests.seeds import seeds
+from tests.thrift import STRUCT, Reader, encode, footer_of, get
+
+N = 3000
+DAY = dt.date(2020, 1, 1)
+
+
+def values(rng: random.Random) -> dict[str, pa.Array]:
+    """Columns of every type, in clusters, so that bounds of pages exclude some; with nulls, NaN and -0.0."""
+    spread = rng.choice([1, 50, 4000])
+    numbers = [at + rng.randint(-spread, spread) for at in range(N)]
+    if rng.random() < 0.3:
+        rng.shuffle(numbers)
+    same = rng.choice(["", "long" * 40])
+    nulls = rng.choice([0.0, 0.1, 0.9])
+
+    def column(make: Any, kind: pa.DataType) -> pa.Array:
+        block = rng.randrange(N)
+        cells = [None if rng.random() < nulls or block <= at < block + 400 * (nulls > 0) else make(n)
+                 for at, n in enumerate(numbers)]  # fmt: skip
+        return pa.array(cells, kind)
+
+    def number(n: int) -> float:
+        return rng.choice([float("nan"), -0.0, 0.0]) if n % 9 == 0 else n / 4
+
+    return {
+        "i": column(lambda n: n, pa.int32()),
+        "l": column(lambda n: n * 10**12, pa.int64()),
+        "f": column(number, pa.float32()),
+        "d": column(number, pa.float64()),
+        "s": column(lambda n: f"{same}é{n:06}", pa.string()),
+        "b": column(lambda n: n.to_bytes(4, "big", signed=True) + b"\xff" * (n % 70), pa.binary()),
+        "x": column(lambda n: n.to_bytes(4, "big", signed=True), pa.binary(4)),
+        "n": column(lambda n: Decimal(n).scaleb(-2), pa.decimal128(20, 2)),
+        "o": column(lambda n: n > N // 2, pa.bool_()),
+        "t": column(lambda n: DAY + dt.timedelta(n), pa.date32()),
+        "m": column(lambda n: n * 10**9, pa.timestamp("us")),
+        "u": column(lambda n: f"{same}{n % 5}", pa.string()),
+    }
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, dt.datetime):
+        return f"'{value.isoformat()}'"
+    return f"'{value}'" if isinstance(value, str | dt.date) else str(value)
+
+
+def predicate(rng: random.Random, columns: dict[str, pa.Array]) -> str:
+    name = rng.choice([*columns])
+    known = [value for value in columns[name].to_pylist() if value is not None and value == value]
+    some = sorted(rng.sample(known, min(3, len(known))))
+    if not some or rng.random() < 0.1:
+        return f"{name} is {rng.choice(['', 'not '])}null"
+    if name == "o":
+        return f"o = {str(some[0]).lower()}"
+    if rng.random() < 0.2:
+        return f"{name} {rng.choice(['', 'not '])}in ({', '.join(map(literal, some))})"
+    if rng.random() < 0.2:
+        return f"{name} between {literal(some[0])} and {literal(some[-1])}"
+    return f"{name} {rng.choice(['=', '<', '<=', '>', '>=', '<>', '='])} {literal(some[0])}"
+
+
+def row_filter(rng: random.Random, columns: dict[str, pa.Array]) -> str:
+    parts = [predicate(rng, columns) for _ in range(rng.choice([1, 1, 2, 3]))]
+    text = parts[0]
+    for part in parts[1:]:
+        text = f"({text}) {rng.choice(['and', 'or'])} {rng.choice(['', 'not '])}({part})"
+    return text
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[InMemoryCatalog]:
+    with InMemoryCatalog("c", warehouse=f"file://{tmp_path}") as found:
+        found.create_namespace("n")
+        yield found
+
+
+def table_of(catalog: InMemoryCatalog, schema: pa.Schema, *paths: Path) -> Table:
+    table = catalog.create_table(f"n.{paths[0].stem}", schema=schema, properties={"format-version": "2"})
+    table.add_files([f"file://{path}" for path in paths])
+    return table
+
+
+class Reads:
+    """Bytes that are read of files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+        self.spans: list[Any] = []
+        inner = parquet.ParquetReader.spans_that_may_match
+
+        def counted(reader: Any, *args: Any) -> Any:
+            self.spans.append(inner(reader, *args))
+            return self.spans[-1]
+
+        monkeypatch.setattr(parquet.ParquetReader, "spans_that_may_match", counted)
+
+    def by(self, *, index: bool) -> None:
+        """Uses the index of all pages, or of none."""
+        self.monkeypatch.setattr(parquet, "LEAST_PICKED", 0 if index else 1 << 60)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    return Reads(monkeypatch)
+
+
+def both(table: Table, reads: Reads, text: str) -> pa.Table:
+    found = []
+    for index in (True, False):
+        reads.by(index=index)
+        found.append(pf.iceberg.scan(table, row_filter=text).to_arrow())
+    assert found[0].equals(found[1]) or str(found[0].to_pylist()) == str(found[1].to_pylist()), text
+    return found[0]
+
+
+def write(rng: random.Random, path: Path, rows: pa.Table) -> None:
+    pq.write_table(
+        rows,
+        path,
+        write_page_index=True,
+        compression=rng.choice(["zstd", "snappy", "none", "gzip"]),
+        use_dictionary=rng.choice([True, False]),
+        data_page_size=rng.choice([1, 500, 4000, 1 << 20]),
+        write_batch_size=rng.choice([1, 7, 100]),
+        row_group_size=rng.choice([N, N // 2, 700]),
+        data_page_version=rng.choice(["1.0", "2.0"]),
+    )
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_filters_find_the_rows_of_all_pages(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads, seed: int
+) -> None:
+    rng = random.Random(seed)
+    columns = values(rng)
+    rows = pa.table(columns)
+    path = tmp_path / "a.parquet"
+    write(rng, path, rows)
+    table = table_of(catalog, rows.schema, path)
+    for _ in range(12):
+        both(table, reads, row_filter(rng, columns))
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_deletes_by_keys_and_filters_hit_the_same_rows(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads, seed: int
+) -> None:
+    rng = random.Random(seed)
+    columns = values(rng)
+    rows = pa.table(columns)
+    found = []
+    name = rng.choice(["i", "l", "s", "b", "n", "t", "m", "d"])
+    known = pc.unique(columns[name].drop_null()).to_pylist()
+    keys = pa.array(rng.sample(known, min(3, len(known))), columns[name].type)
+    text, upserted = row_filter(rng, columns), rows.slice(rng.randrange(N), 2)
+    for index in (True, False):
+        reads.by(index=index)
+        path = tmp_path / f"{index}.parquet"
+        write(random.Random(seed), path, rows)
+        table = table_of(catalog, rows.schema, path)
+        pf.iceberg.delete(table, text)
+        pf.iceberg.delete_keys(table, keys, name)
+        if not upserted["i"].null_count and upserted["i"][0] != upserted["i"][1]:
+            pf.iceberg.upsert(table, upserted, "i")
+        left = pf.iceberg.scan(table).to_arrow()
+        found.append(sorted(map(str, left.to_pylist())))
+    assert found[0] == found[1], (name, keys, text)
+
+
+def clustered(path: Path, n: int = 20_000, **options: Any) -> pa.Table:
+    rng = np.random.default_rng(3)
+    rows = pa.table(
+        {
+            "id": pa.array(np.arange(n)),
+            "text": pa.array([f"{number:040x}" for number in rng.integers(0, 1 << 60, n).tolist()]),
+            "x": pa.array(rng.random(n)),
+        }
+    )
+    options = {"use_dictionary": False, "data_page_size": 4000, "write_batch_size": 100, **options}
+    pq.write_table(rows, path, write_page_index=True, **options)
+    return rows
+
+
+def test_a_point_filter_reads_one_page_of_each_column(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.parquet"
+    rows = clustered(path, compression="none")
+    table = table_of(catalog, rows.schema, path)
+    monkeypatch.setattr(parquet, "is_remote", lambda *_: True)  # so that all reads are those of a `Source`
+    counts: list[int] = []
+    inner = Source.read_at
+
+    def counted(self: Source, offset: int, length: int) -> bytes:
+        if self.path.endswith("a.parquet"):
+            counts.append(length)
+        return inner(self, offset, length)
+
+    monkeypatch.setattr(Source, "read_at", counted)
+    monkeypatch.setattr(Source, "gap", 0)
+    reads.by(index=True)
+    found = pf.iceberg.scan(table, row_filter="id = 12345").to_arrow()
+    assert found.equals(rows.slice(12345, 1).cast(found.schema))
+    tails = 2 * parquet.TAIL_BYTES  # of the schema, and of the scan
+    assert sum(counts) - tails < path.stat().st_size // 25
+    (spans,) = reads.spans
+    assert spans.n_rows < 1000
+
+
+def test_explain_shows_what_pages_leave_out(tmp_path: Path, catalog: InMemoryCatalog, reads: Reads) -> None:
+    path = tmp_path / "a.parquet"
+    table = table_of(catalog, clustered(path).schema, path)
+    reads.by(index=True)
+    found = pf.iceberg.scan(table, row_filter="id = 12345").explain()
+    left_out = found["page index"]
+    assert left_out.rows is not None
+    assert left_out.n_bytes is not None
+    assert left_out.rows + found.read.rows == 20_000
+    assert found.read.rows < 1000
+    assert left_out.n_bytes > 0.9 * path.stat().st_size / 3
+    assert pf.iceberg.scan(table, row_filter="id < 0 or id = 30000").explain().read.rows == 0
+
+
+def offset_index(path: Path, leaf: int) -> tuple[int, int]:
+    """The offset and the bytes of an offset index."""
+    chunk = get(get(footer_of(path.read_bytes()), 4)[1][0], 1)[1][leaf]
+    return get(chunk, 4), get(chunk, 5)
+
+
+def test_a_page_with_other_rows_than_its_index_states_is_refused(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads
+) -> None:
+    path = tmp_path / "a.parquet"
+    rows = clustered(path, n=2000)
+    table = table_of(catalog, rows.schema, path)
+    reads.by(index=True)
+    assert pf.iceberg.scan(table, row_filter="id = 1005").count() == 1
+    for leaf in (0, 1):
+        start, n_bytes = offset_index(path, leaf)
+        whole = path.read_bytes()
+        tree = Reader(whole[start : start + n_bytes]).struct()
+        pages = get(tree, 1)[1]
+        at = max(at for at, page in enumerate(pages) if get(page, 3) <= 1005)
+        pages[at] = [(n, kind, value + (n == 3)) for n, kind, value in pages[at]]
+        changed = encode(STRUCT, tree)
+        assert len(changed) == n_bytes
+        path.write_bytes(whole[:start] + changed + whole[start + n_bytes :])
+        with pytest.raises(CorruptDataError, match="page index"):
+            pf.iceberg.scan(table, row_filter="id = 1005").to_arrow()
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_damaged_offset_indexes_are_refused_or_change_nothing(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads, seed: int
+) -> None:
+    rng = random.Random(seed)
+    path = tmp_path / "a.parquet"
+    rows = clustered(path, n=2000)
+    table = table_of(catalog, rows.schema, path)
+    reads.by(index=True)
+    whole = path.read_bytes()
+    for _ in range(40):
+        data = bytearray(whole)
+        start, n_bytes = offset_index(path, rng.choice([0, 1, 2]))
+        data[start + rng.randrange(n_bytes)] = rng.randrange(256)
+        path.write_bytes(data)
+        low = rng.randrange(2000)
+        try:
+            found = pf.iceberg.scan(table, row_filter=f"id between {low} and {low + 3}").to_arrow()
+        except PuffinFastError:
+            continue
+        finally:
+            path.write_bytes(whole)
+        assert found.equals(rows.slice(low, 4).cast(found.schema))
