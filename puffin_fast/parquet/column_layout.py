@@ -29,8 +29,8 @@ from puffin_fast.columns.plain_types import plain_type
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-_PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY = 0, 2, 3, 4, 8
-ENCODINGS = sum(1 << n for n in (_PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY))
+_PLAIN, _PLAIN_DICTIONARY, _RLE, BIT_PACKED, _RLE_DICTIONARY = 0, 2, 3, 4, 8
+ENCODINGS = sum(1 << n for n in (_PLAIN, _PLAIN_DICTIONARY, _RLE, BIT_PACKED, _RLE_DICTIONARY))
 """Bit n is set for encoding n of the format."""
 
 _MOST_LEVEL = 255
@@ -101,20 +101,23 @@ TEXTS = {
 """The view type of each plain type of texts and bytes."""
 
 
-def layout_of(column: pq.ColumnSchema, fields: Sequence[pa.Field], *, views: bool = False) -> Layout | None:
+def layout_of(
+    column: pq.ColumnSchema, fields: Sequence[pa.Field], *, views: bool = False, list_level: int | None = None
+) -> Layout | None:
     """Returns how a column is decoded; None if PyArrow must read it.
 
     Args:
         column: the column in the file's schema.
         fields: the structs around it and the column itself, from the outermost, as PyArrow reads them.
         views: decode texts and bytes to views, outside of structs.
+        list_level: for a value in a list, whose fields begin with the item: the definition level from which on the
+            list is not null.
     """
-    levels = list(accumulate(int(field.nullable) for field in fields))
-    if (
-        column.max_repetition_level > 0
-        or column.max_definition_level != levels[-1]
-        or levels[-1] > _MOST_LEVEL
-    ):
+    base = 0 if list_level is None else list_level + 1
+    levels = [base + n for n in accumulate(int(field.nullable) for field in fields)]
+    if column.max_repetition_level != int(list_level is not None):
+        return None
+    if column.max_definition_level != levels[-1] or levels[-1] > _MOST_LEVEL:
         return None
     *around, leaf = fields
     kind = plain_type(leaf.type)

@@ -60,6 +60,7 @@ class ColumnPages:
         n_rows: number of rows of the row group.
         path, name: the path of the file and the name of the column, for messages.
         places: where the pages are, if that is known: pages of other rows are then not looked at.
+        repeats: whether it is a leaf of lists; rows are then the levels of the column chunk.
 
     Attributes:
         requested: what requests the pages of all columns before rows are read; None: nothing has to be requested.
@@ -77,6 +78,7 @@ class ColumnPages:
         path: str,
         name: str,
         places: Pages | None = None,
+        repeats: bool = False,
     ) -> None:
         self._layout = layout
         self._decoder = pages.PageDecoder(
@@ -88,6 +90,7 @@ class ColumnPages:
             width=layout.width,
             conversion=layout.conversion,
             most_level=layout.level,
+            repeats=repeats,
             codec=KERNEL_CODECS.get(chunk.codec, pages.OTHER),
             path=path,
             column=name,
@@ -108,18 +111,37 @@ class ColumnPages:
             PageError: a page does not have the expected form.
             CorruptDataError: a page has another CRC-32 than its header states.
         """
-        try:
-            return self._read(first, n_rows, rows)
-        except (PageError, CorruptDataError):
-            raise
-        except (ValueError, LookupError, OverflowError, RuntimeError, *CODEC_ERRORS) as error:
-            raise PageError(str(error)) from error
+        with _PageErrors():
+            return self._decode(first, n_rows, rows)[0]
 
-    def _read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:
+    def decode(self, first: int, n_rows: int, rows: Rows | None) -> tuple[pa.Array, npt.NDArray[np.uint8]]:
+        """Decodes rows as `read` does; returns also their definition levels."""
+        with _PageErrors():
+            array, levels = self._decode(first, n_rows, rows, needs_levels=True)
+        assert levels is not None
+        return array, levels
+
+    def lists_at(self, row: int) -> tuple[int, int, npt.NDArray[np.int32]]:
+        """Finds the lists of a page of leaves of lists.
+
+        Args:
+            row: the first level that was not read.
+
+        Returns:
+            the first level of its page, the number of levels of the page, and where its lists begin in it.
+        """
+        with _PageErrors():
+            first, n_rows, starts = self._decoder.lists_at(row)
+        return first, n_rows, np.frombuffer(starts, np.int32)
+
+    def _decode(
+        self, first: int, n_rows: int, rows: Rows | None, *, needs_levels: bool = False
+    ) -> tuple[pa.Array, npt.NDArray[np.uint8] | None]:
         count = n_rows if rows is None else len(rows)
         cells = pa.allocate_buffer(count * self._layout.width)
         structs = self._layout.structs
-        levels = np.empty(count, np.uint8) if any(level for _, level in structs) else None
+        needs_levels = needs_levels or any(level for _, level in structs)
+        levels = np.empty(count, np.uint8) if needs_levels else None
         validity, texts = self._decoder.read_into(first, n_rows, rows, cells, levels)
         array = self._array(count, cells, None if validity is None else pa.py_buffer(validity), texts)
         lowest = 0 if levels is None or validity is None else int(levels.min(initial=self._layout.level))
@@ -128,7 +150,7 @@ class ColumnPages:
             if levels is not None and validity is not None and lowest < level:
                 bits = pa.py_buffer(np.packbits(levels >= level, bitorder="little"))
             array = pa.Array.from_buffers(kind, count, [bits], children=[array])
-        return array
+        return array, levels
 
     def _array(self, n: int, values: pa.Buffer, validity: pa.Buffer | None, texts: list[Any]) -> pa.Array:
         kind = self._layout.type
@@ -156,3 +178,17 @@ class ColumnPages:
         offsets, out = pa.allocate_buffer((n + 1) * width), pa.allocate_buffer(n_bytes + _SLACK)
         pages.copy_views(views, n, texts, width, offsets, out)
         return pa.Array.from_buffers(kind, n, [validity, offsets, out.slice(0, n_bytes)])
+
+
+class _PageErrors:
+    """Turns what decoding raises for bytes of another form into `PageError`."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, _WRONG) and not isinstance(error, PageError | CorruptDataError):
+            raise PageError(str(error)) from error
+
+
+_WRONG = (ValueError, LookupError, OverflowError, RuntimeError, *CODEC_ERRORS)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,8 +24,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast._kernels.parquet import footers
+from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.parquet.column_layout import ENCODINGS, Layout, layout_of
+from puffin_fast.parquet.column_layout import BIT_PACKED, ENCODINGS, Layout, layout_of
+from puffin_fast.parquet.list_pages import ListLayout, items_of
 from puffin_fast.parquet.page_codecs import CODECS
 
 if TYPE_CHECKING:
@@ -94,6 +97,11 @@ class Chunk(NamedTuple):
     bounds_bytes: int
 
     @property
+    def has_bit_packed_levels(self) -> bool:
+        """Whether levels may have the deprecated encoding, which has no length."""
+        return bool(self.encodings & 1 << BIT_PACKED)
+
+    @property
     def is_known(self) -> bool:
         """Whether `column_pages` decodes its compression and its encodings."""
         return self.codec in CODECS and not self.encodings & ~ENCODINGS
@@ -116,6 +124,7 @@ class FileLayout:
         self.leaves = _leaves_of(self.stored)
         self._paths = _leaf_paths(self.schema, self.stored)
         self._layouts: dict[tuple[str, bool], tuple[int, Layout] | None] = {}
+        self._lists: dict[str, ListLayout | None] = {}
 
     def column(self, name: str, *, views: bool) -> tuple[int, Layout] | None:
         """Returns the leaf of a column that `column_pages` decodes, and how; None for other columns.
@@ -133,6 +142,43 @@ class FileLayout:
                 layout = layout_of(self.stored.column(leaf), fields, views=views)
             self._layouts[key] = None if found is None or layout is None else (leaf, layout)
         return self._layouts[key]
+
+    def lists(self, name: str) -> ListLayout | None:
+        """Returns how `list_pages` decodes a column of lists or maps; None for other columns.
+
+        Args:
+            name: the name of a column, or the path of a field of structs with dots.
+        """
+        if name not in self._lists:
+            self._lists[name] = self._list_layout(name)
+        return self._lists[name]
+
+    def _list_layout(self, name: str) -> ListLayout | None:
+        names = [name] if name in self.columns else name.split(".")
+        fields, inner = [], list(self.schema)
+        for part in names:
+            found = [field for field in inner if field.name == part]
+            if len(found) != 1:
+                return None
+            fields.append(found[0])
+            inner = list(found[0].type) if pa.types.is_struct(found[0].type) else []
+        *around, field = fields
+        paths, leaves, kind = items_of(field.type), self.leaves_of(name), plain_type(field.type)
+        levels = list(accumulate(int(field.nullable) for field in fields))
+        if paths is None or len(paths) != len(leaves):
+            return None
+        layouts = [
+            layout_of(self.stored.column(leaf), path, list_level=levels[-1])
+            for leaf, path in zip(leaves, paths, strict=True)
+        ]
+        if None in layouts:
+            return None
+        structs, child = [], field.with_type(kind)
+        for outer, level in zip(reversed(around), levels[-2::-1], strict=True):
+            structs.append((pa.struct([child]), level))
+            child = outer.with_type(structs[-1][0])
+        known = tuple(layout for layout in layouts if layout is not None)
+        return ListLayout(kind, levels[-1], tuple(leaves), known, tuple(structs))
 
     @cached_property
     def columns(self) -> frozenset[str]:

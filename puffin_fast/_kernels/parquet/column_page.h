@@ -6,6 +6,8 @@
  * A leaf of structs has levels up to the number of optional fields on its path: a value has the highest one, and a
  * lower one says which field is null.
  *
+ * A leaf inside lists of one level has a row here for each level: an item, or a list that is null or empty.
+ *
  * Wanted rows are as in pages.h. Every function returns a negative number for bytes that do not have the expected
  * form. */
 #ifndef PF_COLUMN_PAGE_H
@@ -26,6 +28,7 @@ typedef struct {
     int conversion;
     int is_text;
     int most_level; /* the definition level of values; 0: the column has no levels */
+    int repeats;    /* whether it has repetition levels, of at most 1 */
     pf_dictionary entries;
 } pf_column;
 
@@ -37,6 +40,8 @@ typedef struct {
     int32_t *places;  /* the index of each row's value, -1 for null; NULL: no value is null */
     uint8_t *levels;  /* the definition level of each row; NULL: it follows from the place */
     int64_t place[2]; /* index and offset of the next byte string of a plain page */
+    int32_t *starts;  /* of the lists of a column that repeats, ascending from 0 */
+    size_t n_lists;
 } pf_page;
 
 static inline int pf_is_dictionary(int64_t encoding) {
@@ -63,8 +68,29 @@ static int pf_check_encoding(const pf_column *column, const pf_page *page) {
 static inline void pf_close_page(pf_page *page) {
     free(page->places);
     free(page->levels);
+    free(page->starts);
     page->places = NULL;
     page->levels = NULL;
+    page->starts = NULL;
+}
+
+/* The lists of a page by their encoded repetition levels; the first one must begin in it. */
+static int pf_load_starts(pf_page *page, const uint8_t *data, size_t size) {
+    const size_t n = (size_t)page->n_rows;
+    if (page->n_rows > PF_MOST_LEVELS) return PF_BAD_PAGE;
+    page->starts = (int32_t *)malloc((n + 1) * sizeof(int32_t));
+    page->n_lists = 0;
+    if (page->starts == NULL || pf_hybrid(data, size, 1, page->n_rows, NULL, 0, n, (uint32_t *)page->starts) ||
+        (n && page->starts[0] != 0))
+        return PF_BAD_PAGE;
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int is_first = page->starts[i] == 0;
+        page->starts[found] = (int32_t)i;
+        found += is_first;
+    }
+    page->n_lists = found;
+    return 0;
 }
 
 /* The places and levels of n_rows rows by their encoded levels; leaves NULL if no row is null. */
@@ -89,7 +115,12 @@ static int pf_load_places(pf_page *page, const uint8_t *data, size_t size, int m
         if (highest > (uint32_t)most) return PF_BAD_PAGE;
     }
     page->n_values = pf_places(levels, n, (uint32_t)most, places);
-    if (page->n_values == page->n_rows) pf_close_page(page);
+    if (page->n_values == page->n_rows) {
+        free(page->places);
+        free(page->levels);
+        page->places = NULL;
+        page->levels = NULL;
+    }
     return 0;
 }
 
@@ -105,40 +136,57 @@ static void pf_wanted_levels(const pf_column *column, const pf_page *page, const
 }
 
 /* The bytes of a data page's levels that are not compressed, by its header; negative if it contradicts itself. */
-static inline int64_t pf_page_levels(const int64_t *header) {
-    const int64_t n = header[PF_DEFINITION_BYTES];
+static inline int64_t pf_page_levels(const pf_column *column, const int64_t *header) {
+    const int64_t n = header[PF_DEFINITION_BYTES], n_repeats = header[PF_REPETITION_BYTES];
+    const int64_t most = header[PF_STORED_BYTES] < header[PF_RAW_BYTES] ? header[PF_STORED_BYTES] : header[PF_RAW_BYTES];
     if (header[PF_TYPE] == 0) return 0;
-    if (header[PF_REPETITION_BYTES] != 0 || header[PF_N_ROWS] != header[PF_N_VALUES]) return PF_BAD_PAGE;
-    return 0 <= n && n <= header[PF_STORED_BYTES] && n <= header[PF_RAW_BYTES] ? n : PF_BAD_PAGE;
+    if (!column->repeats && (n_repeats != 0 || header[PF_N_ROWS] != header[PF_N_VALUES])) return PF_BAD_PAGE;
+    return 0 <= n && 0 <= n_repeats && n <= most && n_repeats <= most - n ? n + n_repeats : PF_BAD_PAGE;
 }
 
 /* Whether the values of a data page are not compressed in any column chunk. */
 static inline int pf_is_stored_raw(const int64_t *header) {
     return header[PF_TYPE] != 0 &&
-           (header[PF_IS_COMPRESSED] == 0 || header[PF_STORED_BYTES] == header[PF_DEFINITION_BYTES]);
+           (header[PF_IS_COMPRESSED] == 0 ||
+            header[PF_STORED_BYTES] == header[PF_DEFINITION_BYTES] + header[PF_REPETITION_BYTES]);
+}
+
+/* Levels of a page of v1, which stand after their number of bytes; moves to what is after them. */
+static int pf_take_levels(const uint8_t **data, size_t *size, const uint8_t **levels, size_t *n_levels) {
+    uint32_t declared;
+    if (*size < 4) return PF_BAD_PAGE;
+    memcpy(&declared, *data, 4);
+    if (declared > *size - 4) return PF_BAD_PAGE;
+    *levels = *data + 4;
+    *n_levels = declared;
+    *data += 4 + (size_t)declared;
+    *size -= 4 + (size_t)declared;
+    return 0;
 }
 
 /* Starts a data page: `levels` of v2 stand apart, those of v1 at the start of `data`, the decompressed bytes. */
 static int pf_open_page(const pf_column *column, pf_page *page, const int64_t *header, const uint8_t *levels,
                         const uint8_t *data, size_t size) {
-    size_t n_levels = 0;
+    size_t n_levels = 0, n_repeats = 0;
+    const uint8_t *repeats = levels;
     pf_close_page(page);
     page->place[0] = page->place[1] = 0;
     page->n_rows = page->n_values = header[PF_N_VALUES];
     page->encoding = header[PF_ENCODING];
-    if (header[PF_TYPE] != 0) n_levels = (size_t)header[PF_DEFINITION_BYTES];
-    else if (column->most_level) {
-        uint32_t declared;
-        if (size < 4 || header[PF_LEVEL_ENCODING] != PF_RLE) return PF_BAD_PAGE;
-        memcpy(&declared, data, 4);
-        if (declared > size - 4) return PF_BAD_PAGE;
-        n_levels = declared;
-        levels = data + 4;
-        data = levels + n_levels;
-        size -= 4 + n_levels;
+    if (header[PF_TYPE] != 0) {
+        n_levels = (size_t)header[PF_DEFINITION_BYTES];
+        n_repeats = (size_t)header[PF_REPETITION_BYTES];
+        levels += n_repeats;
+    } else {
+        if (column->repeats && pf_take_levels(&data, &size, &repeats, &n_repeats)) return PF_BAD_PAGE;
+        if (column->most_level &&
+            (header[PF_LEVEL_ENCODING] != PF_RLE || pf_take_levels(&data, &size, &levels, &n_levels)))
+            return PF_BAD_PAGE;
     }
     page->data = data;
     page->size = size;
+    if (column->repeats && pf_load_starts(page, repeats, n_repeats)) return PF_BAD_PAGE;
+    if (column->repeats && header[PF_TYPE] != 0 && header[PF_N_ROWS] != (int64_t)page->n_lists) return PF_BAD_PAGE;
     if (column->most_level && pf_load_places(page, levels, n_levels, column->most_level)) return PF_BAD_PAGE;
     if (header[PF_TYPE] != 0 && page->n_rows - page->n_values != header[PF_N_NULLS]) return PF_BAD_PAGE;
     return pf_check_encoding(column, page);
@@ -185,30 +233,82 @@ static int pf_cells(const pf_column *column, pf_page *page, uint32_t buffer, con
     return pf_fixed(page->data, page->size, column->stored, column->conversion, rows, base, count, out);
 }
 
+/* Clears the bits of null rows from `first` on; the bits of all rows were set. */
+static void pf_clear_nulls(const int32_t *places, const int32_t *rows, int64_t base, size_t count, uint8_t *validity,
+                           size_t first) {
+    size_t i = 0;
+    while (i < count) {
+        uint32_t bits = 0xFF;
+        size_t some = 8 - ((first + i) & 7);
+        if (some > count - i) some = count - i;
+        for (size_t k = 0; k < some; k++)
+            bits &= ~((uint32_t)(places[pf_wanted(rows, base, i + k)] < 0) << ((first + i + k) & 7));
+        validity[(first + i) >> 3] &= (uint8_t)bits;
+        i += some;
+    }
+}
+
+/* Moves the values that stand at the end of the cells to their rows, from the first one on, without a branch: there are
+ * as many cells in front of them as nulls are left. */
+#define PF_SPREAD(type)                                                              \
+    for (size_t i = 0; i < count; i++) {                                             \
+        const size_t is_value = places[pf_wanted(rows, base, i)] >= 0;               \
+        type value;                                                                  \
+        memcpy(&value, out + (at < count ? at : count - 1) * sizeof(type), sizeof(type)); \
+        value &= (type)-(type)is_value;                                              \
+        memcpy(out + i * sizeof(type), &value, sizeof(type));                        \
+        at += is_value;                                                              \
+    }
+
+static void pf_spread(const int32_t *places, const int32_t *rows, int64_t base, size_t count, size_t n, size_t width,
+                      uint8_t *out) {
+    size_t at = count - n;
+    if (width == 1) {
+        PF_SPREAD(uint8_t)
+    } else if (width == 4) {
+        PF_SPREAD(uint32_t)
+    } else if (width == 8) {
+        PF_SPREAD(uint64_t)
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            if (places[pf_wanted(rows, base, i)] < 0) memset(out + i * width, 0, width);
+            else {
+                if (at != i) memmove(out + i * width, out + at * width, width);
+                at++;
+            }
+        }
+    }
+}
+
 /* The cells of wanted rows; those of nulls are zero, and their bits from `first` on are cleared in `validity`. */
 static int pf_nullable_cells(const pf_column *column, pf_page *page, uint32_t buffer, const int32_t *rows, int64_t base,
                              size_t count, uint8_t *out, uint8_t *validity, size_t first) {
     const size_t width = (size_t)column->width;
+    const int32_t *places = page->places;
+    int32_t *values = NULL;
+    int64_t start = 0;
     size_t n = 0;
-    int32_t *values;
     int status;
     if (!pf_all_inside(rows, base, count, page->n_rows)) return PF_BAD_PAGE;
-    values = (int32_t *)malloc((count + 1) * sizeof(int32_t));
-    if (values == NULL) return PF_BAD_PAGE;
-    for (size_t i = 0; i < count; i++) {
-        const int32_t place = page->places[pf_wanted(rows, base, i)];
-        values[n] = place;
-        n += place >= 0;
+    if (rows == NULL) { /* the values are one after the other */
+        size_t i = 0;
+        while (i < count && places[base + (int64_t)i] < 0) i++;
+        if (i < count) start = places[base + (int64_t)i];
+        for (; i < count; i++) n += places[base + (int64_t)i] >= 0;
+    } else {
+        values = (int32_t *)malloc((count + 1) * sizeof(int32_t));
+        if (values == NULL) return PF_BAD_PAGE;
+        for (size_t i = 0; i < count; i++) {
+            const int32_t place = places[pf_wanted(rows, base, i)];
+            values[n] = place;
+            n += place >= 0;
+        }
     }
-    status = pf_cells(column, page, buffer, values, 0, n, out);
+    status = pf_cells(column, page, buffer, values, start, n, out + (count - n) * width);
     free(values);
     if (status) return status;
-    for (size_t i = count; i-- > 0;) { /* from the last one on: a cell only moves to a later place */
-        if (page->places[pf_wanted(rows, base, i)] < 0) {
-            memset(out + i * width, 0, width);
-            validity[(first + i) >> 3] &= (uint8_t)~(1u << ((first + i) & 7));
-        } else if (--n < i) memcpy(out + i * width, out + n * width, width);
-    }
+    pf_spread(places, rows, base, count, n, width, out);
+    pf_clear_nulls(places, rows, base, count, validity, first);
     return 0;
 }
 

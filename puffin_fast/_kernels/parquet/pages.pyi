@@ -44,6 +44,7 @@ class PageDecoder:
         width: int,
         conversion: int,
         most_level: int,
+        repeats: bool = False,
         codec: int = 0,
         path: str | None = None,
         column: str | None = None,
@@ -54,6 +55,7 @@ class PageDecoder:
     def read_into(
         self, first: int, n_rows: int, rows: Any, out: Any, levels: Any = None
     ) -> tuple[bytearray | None, list[Any]]: ...
+    def lists_at(self, row: int) -> tuple[int, int, bytes]: ...
 
 def views_bytes(views: Any, count: int) -> int: ...
 def text_runs(

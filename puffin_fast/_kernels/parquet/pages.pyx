@@ -20,6 +20,7 @@ from puffin_fast.errors import CorruptDataError
 
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char* data, Py_ssize_t size, const char* errors)
+    object PyBytes_FromStringAndSize(const char* data, Py_ssize_t size)
 
 cdef extern from "unistd.h" nogil:
     int close(int descriptor)
@@ -94,6 +95,7 @@ cdef extern from "column_page.h" nogil:
         int conversion
         int is_text
         int most_level
+        int repeats
         pf_dictionary entries
     ctypedef struct pf_page:
         const uint8_t* data
@@ -104,6 +106,8 @@ cdef extern from "column_page.h" nogil:
         int32_t* places
         uint8_t* levels
         int64_t place[2]
+        int32_t* starts
+        size_t n_lists
     int pf_page_header(const uint8_t* data, size_t size, int64_t* out)
     size_t pf_rows_below(const int32_t* rows, size_t count, int64_t end)
     int pf_fixed(const uint8_t* data, size_t size, int64_t width, int conversion, const int32_t* rows, int64_t base,
@@ -120,7 +124,7 @@ cdef extern from "column_page.h" nogil:
     void pf_close_page(pf_page* page)
     int pf_open_page(const pf_column* column, pf_page* page, const int64_t* header, const uint8_t* levels,
                      const uint8_t* data, size_t size)
-    int64_t pf_page_levels(const int64_t* header)
+    int64_t pf_page_levels(const pf_column* column, const int64_t* header)
     int pf_is_stored_raw(const int64_t* header)
     int pf_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
                  size_t count, uint8_t* out)
@@ -271,6 +275,8 @@ cdef class PageDecoder:
         width: bytes of a cell: 16 for byte strings, which become views, 1 for booleans.
         conversion: of a stored value: `SAME`, or to a little-endian integer of 16 bytes.
         most_level: the definition level of values: the number of optional fields on the path of the column.
+        repeats: whether the column has repetition levels, of at most 1: rows are then what these levels stand for, and
+            `n_rows` is their number.
         codec: of the pages: `UNCOMPRESSED`, `SNAPPY`, or `ZSTD` after a call of `use_zstd`; pages of numbers are then
             loaded without `decompress`, and all pages of a call share one release of the interpreter's lock. `OTHER`:
             call `decompress` for each page.
@@ -302,7 +308,7 @@ cdef class PageDecoder:
     cdef bint _is_looked              # whether the chunk's first page was looked at: it may be a dictionary
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
-                  int conversion, int most_level, int codec=0, path=None, column=None, int64_t start=0,
+                  int conversion, int most_level, bint repeats=False, int codec=0, path=None, column=None, int64_t start=0,
                   int64_t n_bytes=0, pages=None):
         cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
         if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
@@ -311,6 +317,7 @@ cdef class PageDecoder:
         if not 0 <= most_level <= 255:
             raise ValueError(f"definition level {most_level}; expected 0 to 255")
         self._column.is_text, self._column.most_level = stored == 0 and width == 16, most_level
+        self._column.repeats = repeats
         self._decompress, self._codec = decompress, codec
         self._chunk.start = start
         if n_bytes < 0 or start < 0:
@@ -421,6 +428,23 @@ cdef class PageDecoder:
             checked(status)
         texts[0] = self._dictionary_texts
         return validity, texts
+
+    def lists_at(self, int64_t row):
+        """Finds the lists of the page of a row, in a column that repeats. Calls must be in the order of the rows.
+
+        Returns:
+            the first row of the page, its number of rows, and the first row of each list from there on, as int32.
+        """
+        cdef bint is_loaded
+        if not self._column.repeats or not 0 <= row < self._n_rows:
+            raise ValueError(f"row {row} of {self._n_rows}")
+        if row >= self._first + self._page.n_rows or not self._is_loaded:
+            with nogil:
+                is_loaded = self.try_load(row)
+            if not is_loaded:
+                self.load_page_of(row)
+        starts = PyBytes_FromStringAndSize(<const char*>self._page.starts, <Py_ssize_t>(4 * self._page.n_lists))
+        return self._first, self._page.n_rows, starts
 
     cdef int read_pages(self, int64_t first, int64_t n_rows, const int32_t* places, size_t count, size_t* done,
                         uint32_t buffer, uint8_t* out, uint8_t* flags, uint8_t* depths) noexcept nogil:
@@ -543,7 +567,7 @@ cdef class PageDecoder:
 
     cdef bint try_load_values(self) noexcept nogil:
         """Loads the page as `load` does; False if that has to do it, which also says what is wrong."""
-        cdef int64_t n_levels = pf_page_levels(self._header), n_raw = self._header[PF_RAW_BYTES] - n_levels
+        cdef int64_t n_levels = pf_page_levels(&self._column, self._header), n_raw = self._header[PF_RAW_BYTES] - n_levels
         cdef const uint8_t* levels = pf_reach_page(&self._chunk, &self._memory.of.window, self._body,
                                                    <size_t>self._header[PF_STORED_BYTES])
         cdef const uint8_t* data
@@ -661,7 +685,7 @@ cdef class PageDecoder:
     cdef int load(self) except -1:
         """Decompresses the page, and decodes which of its rows are null."""
         cdef int64_t* header = self._header
-        cdef int64_t n_levels = pf_page_levels(header), n_raw
+        cdef int64_t n_levels = pf_page_levels(&self._column, header), n_raw
         cdef Buffer levels
         cdef int status
         whole = self.stored(self._body, self._at)

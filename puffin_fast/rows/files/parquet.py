@@ -22,6 +22,7 @@ from puffin_fast.parquet.bloom_filters import BloomFilter
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.column_pages import ColumnPages, reads_pages
 from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
+from puffin_fast.parquet.list_pages import ListPages
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.parquet.page_index import Bounds, Pages, RequestedPages, Spans, has_several
 from puffin_fast.rows.files.files import BatchColumns, open_input, reading
@@ -54,6 +55,12 @@ GAP = 1 << 16
 
 PLAIN_ROWS = 1 << 16
 """Maximum number of rows of a batch of repeated texts that PyArrow reads."""
+
+FEW_ROWS = 4
+"""Number of rows for each wanted one from which on lists are decoded by `list_pages`: for more PyArrow is faster."""
+
+LONG_LISTS = 16
+"""Number of items of a list from which on `list_pages` is faster for all rows, too."""
 
 DECODED_BYTES = 16 << 20
 """Bytes of columns that PyArrow decodes at once, if these are more than `LEAST_ROWS` rows."""
@@ -301,8 +308,9 @@ class ParquetReader:
         views: bool = False,
         wanted: Spans | None = None,
         is_late: bool = False,
-    ) -> dict[str, ColumnPages]:
-        """Opens the column chunks of those columns that `column_pages` decodes.
+        most: bool = False,
+    ) -> dict[str, ColumnPages | ListPages]:
+        """Opens the column chunks of those columns that `column_pages` or `list_pages` decodes.
 
         Column chunks of which all pages are read are read here, neighboring ones in one read; large ones in a local
         file page by page. If only some rows are wanted, their pages are read when the rows are.
@@ -313,6 +321,7 @@ class ParquetReader:
             views: whether texts and bytes may be views.
             wanted: the only rows that may be wanted; None: all.
             is_late: whether only some of these are wanted, which is known later.
+            most: whether most rows are read: short lists are then left to PyArrow.
         """
         n_rows = self.group_rows[group]
         found = self._chunks_of(group, names, views=views)
@@ -341,7 +350,8 @@ class ParquetReader:
                 result[item[0]].requested = requested
         for name, layout, chunk, data in self._whole([item for item in found if item[0] not in result]):
             add(name, layout, chunk, data)
-        return result
+        lists = {name: self._lists_of(group, name, most=most) for name in names if name not in result}
+        return {**result, **{name: pages for name, pages in lists.items() if pages is not None}}
 
     def _chunks_of(
         self, group: int, names: Iterable[str], *, views: bool = False
@@ -438,6 +448,35 @@ class ParquetReader:
                     yield name, layout, chunk, data.slice(chunk.start - begin, chunk.n_bytes)
             first = after
 
+    def _lists_of(self, group: int, name: str, *, most: bool) -> ListPages | None:
+        """The pages of a column of lists or maps that `list_pages` decodes faster than PyArrow."""
+        layout = None if self._footer.status else self._footer.layout.lists(name)
+        if layout is None:
+            return None
+        n_items = self._footer.chunk(group, layout.leaves[0]).n_values
+        if most and n_items < LONG_LISTS * self.group_rows[group]:
+            return None
+        chunks = [self._footer.chunk(group, leaf) for leaf in layout.leaves]
+        if not all(
+            chunk.is_known and chunk.start >= 4 and chunk.n_bytes > 0 and not chunk.has_bit_packed_levels
+            for chunk in chunks
+        ):
+            return None
+        file, spans = self._local_file(), [(chunk.start, chunk.start + chunk.n_bytes) for chunk in chunks]
+        by_page = [
+            file is not None and reads_pages(*pair) for pair in zip(layout.layouts, chunks, strict=True)
+        ]
+        read = self._read([span for span, paged in zip(spans, by_page, strict=True) if not paged])
+        leaves = []
+        for inner, chunk, paged in zip(layout.layouts, chunks, by_page, strict=True):
+            data: Any = file if paged else next(read)
+            if not paged and len(data) < chunk.n_bytes:  # PyArrow says what is wrong with the file
+                return None
+            leaves.append(
+                ColumnPages(inner, chunk, data, chunk.n_values, path=self.location, name=name, repeats=True)
+            )
+        return ListPages(layout, leaves)
+
     def _local_file(self) -> LocalFile | None:
         """The file, for reading from it in the kernel."""
         file = None if self._is_remote else self._source.for_arrow()
@@ -517,13 +556,13 @@ class GroupColumns:
         self._reader, self._group, self._names = reader, group, names
         self._batch_rows, self._use_threads, self._views = batch_rows, use_threads, views
         self._wanted, self._is_late = wanted, is_late
-        self._pages: dict[str, ColumnPages] | None = None
+        self._pages: dict[str, ColumnPages | ListPages] | None = None
         self._requested: RequestedPages | None = None
         self._arrow: list[BatchColumns] = []
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
         """Returns wanted rows of each column; see `Columns`."""
-        pages = self._open()
+        pages = self._open(most=rows is None or len(rows) * FEW_ROWS > n_rows)
         if self._requested is not None:
             some = Spans(np.array([first]), np.array([first + n_rows]))
             self._requested.request(some if rows is None else Spans.of_rows(first + rows.astype(np.int64)))
@@ -542,7 +581,7 @@ class GroupColumns:
         """Whether `column_pages` decodes all of them."""
         return len(self._open()) == len(self._names)
 
-    def _open(self) -> dict[str, ColumnPages]:
+    def _open(self, *, most: bool = True) -> dict[str, ColumnPages | ListPages]:
         if self._pages is None:
             self._pages = self._reader.pages_of(
                 self._group,
@@ -550,6 +589,7 @@ class GroupColumns:
                 views=self._views,
                 wanted=self._wanted,
                 is_late=self._is_late,
+                most=most,
             )
             some = (pages.requested for pages in self._pages.values() if pages.requested is not None)
             self._requested = next(some, None)

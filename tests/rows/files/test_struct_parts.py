@@ -138,7 +138,7 @@ def leaves(fields: Sequence[NestedField]) -> Iterator[NestedField]:
             yield field
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("at_once", [1, 1 << 20], ids=["read by pages", "read at once"])
 def test_fields_of_structs_are_read_alone_as_with_the_structs(
     seed: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

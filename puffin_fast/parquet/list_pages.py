@@ -1,0 +1,190 @@
+"""Decodes wanted lists and maps of a Parquet column from its pages; items of other rows are not decoded.
+
+    rows           [a b] []  null [c]         lists and maps of values, and lists of structs of values
+    repetition      0 1   0   0    0          0 begins a list
+    definition      3 3   1   0    3          below 2: no item; 0: the list is null
+
+Each leaf is decoded as `column_pages` does it, with a row for each level; the lists are put together of these. A column
+whose leaves have different lists, and a page that begins inside of a list, raise `PageError`: PyArrow reads the column.
+
+Source: Parquet format specification, "Nested Encoding", and "LogicalTypes", "Nested Types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_fast.columns.plain_types import null_mask
+from puffin_fast.parquet.column_layout import Layout
+from puffin_fast.parquet.column_pages import ColumnPages, Rows
+from puffin_fast.parquet.page_codecs import PageError
+
+Levels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class ListLayout:
+    """How a column of lists or maps is stored.
+
+    Attributes:
+        type: the plain type of the column.
+        level: the definition level from which on a list is not null; items have higher ones.
+        leaves: the leaf of each value in the file's schema: of the items, of the fields of their struct, or of keys and
+            values of a map.
+        layouts: how each of them is decoded.
+        structs: the structs around the lists, as in `Layout`.
+    """
+
+    type: pa.DataType
+    level: int
+    leaves: tuple[int, ...]
+    layouts: tuple[Layout, ...]
+    structs: tuple[tuple[pa.DataType, int], ...]
+
+
+def items_of(kind: pa.DataType) -> list[tuple[pa.Field, ...]] | None:
+    """Returns the fields from an item of a list or map down to each value; None if there are others inside them."""
+    fields: list[tuple[pa.Field, ...]]
+    if pa.types.is_map(kind):
+        fields = [(kind.key_field,), (kind.item_field,)]
+    elif not pa.types.is_list(kind) and not pa.types.is_large_list(kind):
+        return None
+    elif pa.types.is_struct(kind.value_type):
+        fields = [(kind.value_field, child) for child in kind.value_type]
+    else:
+        fields = [(kind.value_field,)]
+    return fields if fields and not any(pa.types.is_nested(path[-1].type) for path in fields) else None
+
+
+class ListPages:
+    """The pages of the leaves of a column of lists or maps, read in order like `ColumnPages`.
+
+    Args:
+        layout: how they are stored.
+        leaves: the pages of each of its leaves.
+
+    Attributes:
+        requested: as of `ColumnPages`: nothing has to be requested.
+    """
+
+    requested: None = None
+
+    def __init__(self, layout: ListLayout, leaves: Sequence[ColumnPages]) -> None:
+        self._layout, self._leaves = layout, [_Leaf(pages) for pages in leaves]
+
+    def read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:
+        """Decodes rows; see `ColumnPages.read`.
+
+        Raises:
+            PageError: a page does not have the expected form, or the leaves have different lists.
+            CorruptDataError: a page has another CRC-32 than its header states.
+        """
+        layout = self._layout
+        found = [leaf.read(first, n_rows, rows) for leaf in self._leaves]
+        _, levels, starts = found[0]
+        n, of_lists = len(starts), levels[starts]
+        is_item, counts = levels > layout.level, np.diff(np.append(starts, len(levels)))
+        has_items = of_lists > layout.level
+        if not np.array_equal(is_item, np.repeat(has_items, counts)) or (counts[~has_items] != 1).any():
+            raise PageError("an item in a list that has none")
+        counts[~has_items] = 0
+        kinds = np.minimum(levels, layout.level + 1)  # null, empty or item
+        for _, others, others_starts in found[1:]:
+            same = np.array_equal(starts, others_starts)
+            if not same or not np.array_equal(kinds, np.minimum(others, layout.level + 1)):
+                raise PageError("leaves of a column with different lists")
+        arrays = [array for array, *_ in found]
+        if not is_item.all():
+            chosen = pa.array(is_item)
+            arrays = [array.filter(chosen) for array in arrays]
+        kind, offsets = layout.type, np.concatenate([[0], np.cumsum(counts)])
+        is_large = pa.types.is_large_list(kind)
+        if not is_large and offsets[-1] >= 1 << 31:
+            raise PageError(f"{offsets[-1]} items in {n} lists")
+        bounds = pa.py_buffer(offsets.astype(np.int64 if is_large else np.int32))
+        lists = pa.Array.from_buffers(
+            kind, n, [_bits(of_lists, layout.level), bounds], children=[self._items(arrays)]
+        )
+        for struct, level in layout.structs:
+            lists = pa.Array.from_buffers(struct, n, [_bits(of_lists, level)], children=[lists])
+        return lists
+
+    def _items(self, arrays: Sequence[pa.Array]) -> pa.Array:
+        kind = self._layout.type
+        if pa.types.is_map(kind):
+            entries = pa.struct([kind.key_field, kind.item_field])
+            return pa.Array.from_buffers(entries, len(arrays[0]), [None], children=list(arrays))
+        if not pa.types.is_struct(kind.value_type):
+            return arrays[0]
+        fields, children = list(kind.value_type), [array.field(0) for array in arrays]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=null_mask(arrays[0]))
+
+
+class _Leaf:
+    """A leaf of lists: the values of wanted rows. Its pages count their levels, and its lists are counted here."""
+
+    def __init__(self, pages: ColumnPages) -> None:
+        self._pages = pages
+        self._n_lists = self._next = 0  # lists before the page of `_next`, the first level that was not read
+        self._page: tuple[int, int, npt.NDArray[np.int32]] | None = None
+
+    def read(
+        self, first: int, n_rows: int, rows: Rows | None
+    ) -> tuple[pa.Array, Levels, npt.NDArray[np.int64]]:
+        """Decodes the values of wanted lists.
+
+        Returns:
+            the values, and null for lists without; their definition levels; where each list begins.
+        """
+        arrays, levels, starts, n_before, at = [], [], [], 0, first
+        while at < first + n_rows:
+            begin, n_levels, lists = self._page_of(at)
+            low, high = at - self._n_lists, min(first + n_rows - self._n_lists, len(lists))
+            stops = np.append(lists[1:], np.int32(n_levels))
+            chosen = None
+            if rows is not None:
+                of_page = slice(
+                    *rows.searchsorted(np.array([at - first, high + self._n_lists - first], np.int64))
+                )
+                here = rows[of_page].astype(np.int64) + (first - self._n_lists)
+                lengths = stops[here].astype(np.int64) - lists[here]
+                begins = np.cumsum(lengths) - lengths
+                total = int(lengths.sum())
+                chosen = (np.repeat(lists[here] - begins, lengths) + np.arange(total)).astype(np.int32)
+                start, count = begin, n_levels
+            else:
+                begins = lists[low:high].astype(np.int64) - lists[low]
+                start, count = begin + int(lists[low]), int(stops[high - 1] - lists[low])
+                total = count
+            if total:
+                array, found = self._pages.decode(start, count, chosen)
+                arrays.append(array)
+                levels.append(found)
+                starts.append(begins + n_before)
+                n_before += total
+            at = high + self._n_lists
+        if not arrays:
+            empty, found = self._pages.decode(self._next, 0, None)
+            return empty, found, np.zeros(0, np.int64)
+        array = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        return array, np.concatenate(levels), np.concatenate(starts)
+
+    def _page_of(self, row: int) -> tuple[int, int, npt.NDArray[np.int32]]:
+        """The first level of the page of a row, its number of levels, and where its lists begin in it."""
+        while self._page is None or row >= self._n_lists + len(self._page[2]):
+            if self._page is not None:
+                self._n_lists += len(self._page[2])
+            begin, n_levels, lists = self._pages.lists_at(self._next)
+            self._page, self._next = (begin, n_levels, lists), begin + n_levels
+        return self._page
+
+
+def _bits(levels: Levels, level: int) -> pa.Buffer | None:
+    """The validity of what is not null from a definition level on; None if nothing is null."""
+    flags = levels >= level
+    return None if flags.all() else pa.py_buffer(np.packbits(flags, bitorder="little"))

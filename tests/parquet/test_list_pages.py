@@ -1,0 +1,137 @@
+"""Lists and maps decoded from their pages are those that PyArrow reads, for any selection of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast.columns.plain_types import plain
+from puffin_fast.parquet import column_pages
+from puffin_fast.parquet.list_pages import ListPages
+from puffin_fast.rows.files.parquet import ParquetReader
+from tests.seeds import seeds
+
+N = 4_000
+
+
+@pytest.fixture(autouse=True, scope="module", params=[1, 1 << 20], ids=["read by pages", "read at once"])
+def least_in_pages(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_pages, "LEAST_IN_PAGES", request.param)
+        yield
+
+
+def values(rng: np.random.Generator, n: int, kind: pa.DataType, *, nulls: bool = True) -> pa.Array:
+    null = rng.random(n) < rng.choice([0, 0.1, 1]) if nulls else None
+    if pa.types.is_struct(kind):
+        children = [values(rng, n, field.type, nulls=field.nullable) for field in kind]
+        return pa.StructArray.from_arrays(
+            children, fields=list(kind), mask=None if null is None else pa.array(null)
+        )
+    found = rng.integers(0, rng.choice([3, 1 << 24]), n)
+    if pa.types.is_boolean(kind):
+        return pa.array(found % 2 == 0, mask=null)
+    return pa.array(found, mask=null).cast(kind)
+
+
+def lists(rng: np.random.Generator, n: int, kind: pa.DataType, *, nulls: bool, most: int = 4) -> pa.Array:
+    null = rng.random(n) < (rng.choice([0, 0.2, 1]) if nulls else 0)
+    lengths = np.where(null, 0, rng.integers(0, most + 1, n) if most < 100 else most)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    n_values, mask = int(lengths.sum()), pa.array(null)
+    if pa.types.is_map(kind):
+        keys, items = (
+            values(rng, n_values, inner, nulls=has)
+            for inner, has in ((kind.key_type, False), (kind.item_type, True))
+        )
+        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, type=kind, mask=mask)
+    items = values(rng, n_values, kind.value_type, nulls=kind.value_field.nullable)
+    if pa.types.is_large_list(kind):
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), items, type=kind, mask=mask)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=kind, mask=mask)
+
+
+RECORD = pa.struct(
+    [pa.field("a", pa.int64()), pa.field("b", pa.string(), nullable=False), pa.field("c", pa.float64())]
+)
+KINDS = {
+    "numbers": pa.list_(pa.int64()),
+    "texts": pa.list_(pa.string()),
+    "flags": pa.list_(pa.bool_()),
+    "decimals": pa.list_(pa.decimal128(30, 2)),
+    "required": pa.list_(pa.field("element", pa.int32(), nullable=False)),
+    "large": pa.large_list(pa.float64()),
+    "map": pa.map_(pa.string(), pa.float64()),
+    "records": pa.list_(RECORD),
+    "required_records": pa.list_(pa.field("element", RECORD, nullable=False)),
+}
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_lists_are_those_of_pyarrow(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    fields = [pa.field(name, kind, nullable=bool(rng.random() < 0.7)) for name, kind in KINDS.items()]
+    columns = [lists(rng, N, field.type, nulls=field.nullable) for field in fields]
+    inner = [lists(rng, N, KINDS[name], nulls=True) for name in ("numbers", "map")]
+    mask = pa.array(rng.random(N) < 0.3)
+    columns.append(pa.StructArray.from_arrays(inner, ["numbers", "map"], mask=mask))
+    table = pa.table(columns, pa.schema([*fields, pa.field("s", columns[-1].type)]))
+    options: dict[str, Any] = {
+        "use_dictionary": bool(rng.random() < 0.5),
+        "data_page_version": str(rng.choice(["1.0", "2.0"])),
+        "data_page_size": int(rng.choice([300, 5_000, 1 << 20])),
+        "write_batch_size": 64,
+        "compression": str(rng.choice(["none", "snappy", "zstd", "gzip"])),
+        "row_group_size": int(rng.choice([N, 1500])),
+    }
+    path = tmp_path / "f.parquet"
+    pq.write_table(table, path, **options)
+    reader, file = ParquetReader(PyArrowFileIO(), str(path)), pq.ParquetFile(path)
+    names = [*KINDS, "s.numbers", "s.map"]
+    for group, n_rows in enumerate(reader.group_rows):
+        whole = file.read_row_group(group)
+        found = reader.pages_of(group, names)
+        assert set(found) == set(names)
+        for name in names:
+            top, *rest = name.split(".")
+            expected = plain(whole[top].combine_chunks())
+            pages, first = found[name], 0
+            assert isinstance(pages, ListPages)
+            while first < n_rows:
+                some = int(rng.integers(1, n_rows - first + 1))
+                share = rng.choice([0, 0.02, 0.5, 1])
+                rows = np.flatnonzero(rng.random(some) < share).astype(np.int32)
+                array = pages.read(first, some, None if share == 1 else rows)
+                array.validate(full=True)
+                wanted = expected.take(pa.array(rows + first))
+                if rest:
+                    assert array.is_valid().equals(wanted.is_valid())
+                    wanted, array = wanted.field(rest[0]), array.field(0)
+                assert array.equals(wanted), name
+                first += some
+
+
+def test_vectors_of_floats_are_read_by_page(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    column = lists(rng, 3000, pa.list_(pa.float32()), nulls=True, most=768)
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"v": column}), path)
+    reader = ParquetReader(PyArrowFileIO(), str(path))
+    rows = np.flatnonzero(rng.random(3000) < 0.01).astype(np.int32)
+    assert reader.pages_of(0, ["v"])["v"].read(0, 3000, rows).equals(column.take(pa.array(rows)))
+
+
+def test_lists_of_lists_are_left_to_pyarrow(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    column = pa.array([[[1], [2, 3]], None, []], pa.list_(pa.list_(pa.int64())))
+    pq.write_table(pa.table({"l": column}), path)
+    reader = ParquetReader(PyArrowFileIO(), str(path))
+    assert reader.pages_of(0, ["l"]) == {}
+    assert reader.columns(0, ["l"], 10, use_threads=False).read(0, 3, None)["l"].equals(column)
