@@ -17,7 +17,7 @@ from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
+from puffin_fast.delta.maintenance.rewritten_files import FileRewriter, removes_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.file_groups import known_deleted
@@ -113,7 +113,7 @@ def purge(
             return found
         groups = [[task] for task in tasks]
         rewriter = FileRewriter(current, sys.maxsize, threads=threads)
-        removes, touched = rewriter.removes(groups)
+        removes, touched = removes_of(current, groups)
         rewriter.write(groups)
         adds = rewriter.adds
         changes = Changes(

@@ -7,30 +7,28 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.arguments import check_flags
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.log.commit import Changes, Job, commit, newest
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
+from puffin_fast.delta.maintenance.rewritten_files import FileRewriter, removes_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.tasks import DeltaTask
-from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError
+from puffin_fast.errors import ConflictError, CorruptDataError
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.rewrite.file_groups import (
     MIN_DELETED,
     MIN_INPUT_FILES,
     GroupLimits,
-    check_rewrite,
+    RewriteTerms,
     known_deleted,
 )
-from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.verbs.options import OnConflict, Options
 
 TARGET_FILE_SIZE = 128 << 20
@@ -135,7 +133,6 @@ def rewrite_data_files(
         >>> result.data_files, result.rows_purged
         (1, 50)
     """
-    started = time.perf_counter()
     options = Options(
         verb="rewrite_data_files",
         on_conflict=on_conflict,
@@ -144,21 +141,68 @@ def rewrite_data_files(
         threads=threads,
         dry_run=dry_run,
     )
-    check_flags(case_sensitive=case_sensitive)
-    check_rewrite(min_deleted, min_file_size, min_input_files, target_file_size, max_commits)
-    if max_commits > 1 and job_id is not None:
-        raise InvalidInputError(
-            f"max_commits {max_commits}: expected 1 with a job_id, which the first commit would mark as done"
-        )
-    storage = storage_of(table, filesystem_of(table, filesystem, storage_options))
-    rewrite = _Rewrite(
-        storage,
-        options,
-        lambda current: RowFilter.bind(row_filter, current.schema.schema, case_sensitive=case_sensitive),
-        _Terms(min_deleted, min_file_size, min_input_files, target_file_size, sort_by),
+    terms = RewriteTerms(
+        row_filter,
+        min_deleted,
+        min_file_size,
+        min_input_files,
+        target_file_size,
+        max_commits,
+        case_sensitive,
+        sort_by,
     )
-    result = rewrite.run() if max_commits == 1 or dry_run else _in_parts(rewrite, max_commits)
-    return replace(result, seconds=time.perf_counter() - started, dry_run=dry_run)
+
+    def write(
+        current: DeltaTable, groups: Sequence[Sequence[DeltaTask]], limits: GroupLimits
+    ) -> FileRewriter:
+        rewriter = FileRewriter(current, limits.target_file_size, limits.order, threads)
+        rewriter.write(groups)
+        return rewriter
+
+    return run_rewrite(
+        storage_of(table, filesystem_of(table, filesystem, storage_options)), terms, options, write
+    )
+
+
+class NewFiles(Protocol):
+    """The files of a rewrite.
+
+    Attributes:
+        adds: the actions of the new files.
+        keeps_row_ids: whether the rows have their row ids, where the table tracks rows.
+    """
+
+    adds: list[dict[str, Any]]
+    keeps_row_ids: bool
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The paths of the new files, below the table."""
+
+
+Write: TypeAlias = Callable[[DeltaTable, Sequence[Sequence[DeltaTask]], GroupLimits], NewFiles]
+"""Writes the live rows of groups of data files of a version. After an error, no new file is left."""
+
+
+def run_rewrite(
+    storage: TableStorage, terms: RewriteTerms, options: Options, write: Write
+) -> RewriteDataFilesResult:
+    """Rewrites data files.
+
+    Args:
+        storage: the storage of the table.
+        terms: what is rewritten.
+        options: the options of the commit.
+        write: writes the new files.
+
+    Raises:
+        PuffinFastError: as `rewrite_data_files`.
+    """
+    started, max_commits = time.perf_counter(), terms.max_commits
+    terms.check_job(options.job_id)
+    rewrite = _Rewrite(storage, options, terms, write)
+    result = rewrite.run() if max_commits == 1 or options.dry_run else _in_parts(rewrite, max_commits)
+    return replace(result, seconds=time.perf_counter() - started, dry_run=options.dry_run)
 
 
 def _in_parts(rewrite: _Rewrite, max_commits: int) -> RewriteDataFilesResult:
@@ -199,26 +243,6 @@ _ADDED_UP = (
 
 
 @dataclass(frozen=True)
-class _Terms:
-    """The arguments of `rewrite_data_files` that choose data files."""
-
-    min_deleted: float
-    min_file_size: int | None
-    min_input_files: int
-    target_file_size: int | None
-    sort_by: Sequence[str] | None
-
-    def limits(self, table: DeltaTable) -> GroupLimits:
-        return GroupLimits.of(
-            self.target_file_size or target_file_size(table.snapshot),
-            min_deleted=self.min_deleted,
-            min_file_size=self.min_file_size,
-            min_input_files=self.min_input_files,
-            order=None if self.sort_by is None else RowOrder.of(self.sort_by, table.metadata),
-        )
-
-
-@dataclass(frozen=True)
 class _Planned:
     """The changes of a rewrite of one version, and their counts."""
 
@@ -231,14 +255,14 @@ class _Rewrite:
     """A rewrite that can be planned on any version.
 
     Attributes:
-        bind: binds the row filter to a version.
+        write: writes the new files.
         chosen: the locations of the data files of each group; None: `terms` choose.
     """
 
     storage: TableStorage
     options: Options
-    bind: Callable[[DeltaTable], RowFilter]
-    terms: _Terms
+    terms: RewriteTerms
+    write: Write
     chosen: tuple[frozenset[str], ...] | None = None
 
     def run(self) -> RewriteDataFilesResult:
@@ -260,12 +284,19 @@ class _Rewrite:
             repeated=committed.repeated,
         )
 
+    def _bound(self, table: DeltaTable) -> RowFilter:
+        terms = self.terms
+        return RowFilter.bind(terms.row_filter, table.schema.schema, case_sensitive=terms.case_sensitive)
+
+    def _limits(self, table: DeltaTable) -> GroupLimits:
+        return self.terms.limits(table.metadata, target_file_size(table.snapshot))
+
     def groups(self, table: DeltaTable) -> list[list[DeltaTask]]:
         """Groups the data files of a version that are to be rewritten."""
         check_types_writable(table.snapshot.delta_schema["fields"], table.snapshot.root)
-        tasks = plan_files(table, self.bind(table)).tasks
+        tasks = plan_files(table, self._bound(table)).tasks
         if self.chosen is None:
-            return self.terms.limits(table).groups(tasks)
+            return self._limits(table).groups(tasks)
         known = {task.data.file_path: task for task in tasks}
         # a group with a file that another commit removed is left out
         return [[known[path] for path in sorted(group)] for group in self.chosen if group <= known.keys()]
@@ -285,27 +316,25 @@ class _Rewrite:
         )
         if self.options.dry_run or not tasks:
             return _Planned(counts)
-        limits = self.terms.limits(table)
-        rewriter = FileRewriter(table, limits.target_file_size, limits.order, self.options.threads)
-        removes, touched = rewriter.removes(groups)
-        rewriter.write(groups)
-        n_bytes = sum(action["add"]["size"] for action in rewriter.adds)
+        removes, touched = removes_of(table, groups)
+        new = self.write(table, groups, self._limits(table))
+        n_bytes = sum(action["add"]["size"] for action in new.adds)
         changes = Changes(
-            [*removes, *rewriter.adds],
+            [*removes, *new.adds],
             "OPTIMIZE",
             touched,
-            rewriter.written,
+            tuple(new.written),
             {"predicate": json.dumps([]), "zOrderBy": json.dumps([]), "auto": "false"},
             {
                 "numRemovedFiles": len(tasks),
-                "numAddedFiles": len(rewriter.adds),
+                "numAddedFiles": len(new.adds),
                 "numRemovedBytes": counts.n_bytes_before,
                 "numAddedBytes": n_bytes,
                 "numDeletionVectorsRemoved": sum(task.vector is not None for task in tasks),
             },
-            keeps_row_ids=rewriter.keeps_row_ids,
+            keeps_row_ids=new.keeps_row_ids,
         )
-        return _Planned(replace(counts, data_files_written=len(rewriter.adds), n_bytes=n_bytes), changes)
+        return _Planned(replace(counts, data_files_written=len(new.adds), n_bytes=n_bytes), changes)
 
 
 def target_file_size(base: Snapshot) -> int:

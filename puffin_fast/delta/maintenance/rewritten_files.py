@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -33,6 +33,7 @@ class FileRewriter:
         target_file_size: the target size of a new file in bytes.
         order: the sort order of the rows of a group; None: as they are.
         threads: number of groups written at a time; the number of processors by default.
+        name: as in `DataFileWriter`.
         adds: the actions of the new files.
         keeps_row_ids: whether the rows have their row ids, where the table tracks rows.
     """
@@ -41,12 +42,13 @@ class FileRewriter:
     target_file_size: int
     order: RowOrder | None = None
     threads: int | None = None
+    name: Callable[[], str] | None = None
     adds: list[dict[str, Any]] = field(default_factory=list)
     keeps_row_ids: bool = True
 
     @cached_property
     def _writer(self) -> DataFileWriter:
-        return DataFileWriter(self.table, target_bytes=None)
+        return DataFileWriter(self.table, target_bytes=None, name=self.name)
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -63,20 +65,18 @@ class FileRewriter:
         of_a_group = max(1, workers // max(len(groups), 1))
         try:
             for adds in on_threads(
-                lambda group: self._write(group, of_a_group), groups, workers, label="rewriting file groups"
+                lambda group: self.write_group(group, of_a_group),
+                groups,
+                workers,
+                label="rewriting file groups",
             ):
                 self.adds += adds
         except BaseException:
             self._writer.remove()
             raise
 
-    def removes(self, groups: Sequence[Sequence[DeltaTask]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
-        """Returns the actions that remove the old files, and their decoded paths."""
-        olds = self.table.snapshot.adds([task.row for group in groups for task in group])
-        removes = [remove_action(old, data_change=False) for old in olds]
-        return removes, frozenset(unquote(old["path"]) for old in olds)
-
-    def _write(self, group: Sequence[DeltaTask], threads: int) -> list[dict[str, Any]]:
+    def write_group(self, group: Sequence[DeltaTask], threads: int) -> list[dict[str, Any]]:
+        """Writes the live rows of a group; returns the actions of the new files."""
         n_files = max(1, -(-sum(map(live_bytes, group)) // self.target_file_size))
         expected = sum(task.data.record_count - known_deleted(task) for task in group)
         n_rows = max(1, -(-expected // n_files))
@@ -101,6 +101,15 @@ class FileRewriter:
             rows = batch.remove_column(len(schema.fields))
             names = names or [*(field.name for field in schema.fields), *_free_names(schema.column_names)]
             yield rows.rename_columns(names)
+
+
+def removes_of(
+    table: DeltaTable, groups: Sequence[Sequence[DeltaTask]]
+) -> tuple[list[dict[str, Any]], frozenset[str]]:
+    """Returns the actions that remove the data files of groups, and their decoded paths."""
+    olds = table.snapshot.adds([task.row for group in groups for task in group])
+    removes = [remove_action(old, data_change=False) for old in olds]
+    return removes, frozenset(unquote(old["path"]) for old in olds)
 
 
 def _free_names(taken: Sequence[str]) -> list[str]:

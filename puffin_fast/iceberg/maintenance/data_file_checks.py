@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._io import open_source
-from puffin_fast._run.threads import on_threads
+from puffin_fast._run.each import Each
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
 from puffin_fast.iceberg.manifest.columns import Paths
@@ -25,7 +25,10 @@ from puffin_fast.rows.files.row_groups import RowGroupMetrics
 from puffin_fast.rows.filters.bounds import TRUNCATED, decode_bound
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.name_mapping import NameMapping
     from pyiceberg.table.snapshots import Snapshot
 
 MANIFESTS = 8
@@ -33,7 +36,7 @@ MANIFESTS = 8
 
 
 def check_data_files(
-    table: Table, snapshot: Snapshot | None, paths: Set[str], threads: int | None = None
+    table: Table, snapshot: Snapshot | None, paths: Set[str], each: Each
 ) -> dict[str, list[Finding]]:
     """Compares data files with their manifest entries: that they exist, their size, and the footers of Parquet files.
 
@@ -43,7 +46,7 @@ def check_data_files(
         table: a table of format version 1 to 3.
         snapshot: the snapshot; None for an empty branch.
         paths: the data files to check.
-        threads: number of files read at a time; the number of processors by default.
+        each: calls the check of a data file.
 
     Returns:
         the findings by data file, for files that have some.
@@ -55,31 +58,30 @@ def check_data_files(
     if snapshot is None or not paths:
         return found
     manifests = [m for m in manifests_of(table.io, snapshot) if m.content == DATA]
-    select, check = Paths(paths).among, partial(_check, table)
+    select = Paths(paths).among
+    check = partial(_check, table.io, table.metadata.name_mapping(), table.schema())
     for first in range(0, len(manifests), MANIFESTS):
         some = manifests[first : first + MANIFESTS]
         for _, entries in read_manifests(table.io, some, table.specs(), select=select):
-            for entry, findings in zip(
-                entries, on_threads(check, entries, threads, label="checking data files"), strict=True
-            ):
+            for entry, findings in zip(entries, each(check, entries, "checking data files"), strict=True):
                 if findings:
                     found[entry.file_path] += findings
     return found
 
 
-def _check(table: Table, data: ManifestEntry) -> list[Finding]:
+def _check(io: FileIO, names: NameMapping | None, schema: Schema, data: ManifestEntry) -> list[Finding]:
     path, found = data.file_path, list[Finding]()
     try:
-        with open_source(path, filesystem=table.io) as source:
+        with open_source(path, filesystem=io) as source:
             size = source.size
         if size != data.file_size_in_bytes:
             message = f"{path}: expected {data.file_size_in_bytes} bytes (manifest), found {size}"
             found.append(Finding(MISMATCH, path, path, None, message))
         if not has_checked_footer(data):
             return found
-        file = ParquetReader(table.io, path, size=size)
+        file = ParquetReader(io, path, size=size)
         with reading(path):
-            messages = list(_messages(table, data, file))
+            messages = list(_messages(names, schema, data, file))
     except PuffinFastError as error:
         return [*found, Finding(kind_of(error), path, path, None, str(error))]
     return found + [Finding(MISMATCH, path, path, None, f"{path}: {message}") for message in messages]
@@ -90,15 +92,16 @@ def has_checked_footer(data: ManifestEntry) -> bool:
     return data.file_format == "PARQUET" and data.key_metadata is None
 
 
-def _messages(table: Table, data: ManifestEntry, file: ParquetReader) -> Iterator[str]:
+def _messages(
+    names: NameMapping | None, schema: Schema, data: ManifestEntry, file: ParquetReader
+) -> Iterator[str]:
     if file.n_rows != data.record_count:
         yield f"rows: expected {data.record_count} (manifest), found {file.n_rows}"
         return
     try:
-        known = FileSchema(file.schema, table.metadata.name_mapping(), path=data.file_path)
+        known = FileSchema(file.schema, names, path=data.file_path)
     except UnsupportedError:  # columns without ids and names: no metric belongs to one of them
         return
-    schema = table.schema()
     maps = data.lower_bounds, data.upper_bounds, data.value_counts, data.null_value_counts
     stated = {field_id for metrics in maps for field_id in metrics or ()}
     field_ids = sorted(stated.intersection(schema.field_ids))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
@@ -34,9 +35,9 @@ from puffin_fast.iceberg.maintenance.removal import check_may_remove
 from puffin_fast.iceberg.maintenance.retention import Retention
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_on_threads
-from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms
+from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
 from puffin_fast.iceberg.maintenance.unknown_metadata import check_newest
-from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, check_rewrite
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, RewriteTerms, check_rewrite
 
 STEPS = ("convert", "rewrite", "compact", "index", "expire", "clean")
 VECTOR_STEPS = ("convert", "compact")
@@ -164,10 +165,58 @@ def maintain(
         >>> pf.iceberg.maintain(table, dry_run=True).dry_run
         True
     """
+    check_threads(threads)
+
+    def rewrite(table: Table, terms: RewriteTerms, later: bool, dry_run: bool) -> RewriteDataFilesResult:
+        request = Request(verb="rewrite_data_files", branch=branch)
+        encode = None if later else on_this_machine(threads)
+        return rewrite_on_threads(table, terms, request, encode, threads=threads, dry_run=dry_run)
+
+    here: dict[str, Any] = {"branch": branch, "threads": threads}
+    steps = FileSteps(
+        partial(convert_position_deletes, **here),
+        partial(convert_equality_deletes, **here),
+        rewrite,
+        partial(compact, **here),
+        partial(index_keys, **here),
+    )
+    return maintained(table, policy, steps, branch=branch, threads=threads, dry_run=dry_run)
+
+
+class FileSteps(NamedTuple):
+    """The functions of the steps that read and write data files and deletes. All take the table and `dry_run`.
+
+    Attributes:
+        convert_position_deletes, convert_equality_deletes, compact: as the functions of these names.
+        rewrite: takes also the terms, and whether key indexes are extended by a later step.
+        index_keys: takes also the key's columns.
+    """
+
+    convert_position_deletes: Callable[..., RewriteResult]
+    convert_equality_deletes: Callable[..., RewriteResult]
+    rewrite: Callable[[Table, RewriteTerms, bool, bool], RewriteDataFilesResult]
+    compact: Callable[..., RewriteResult]
+    index_keys: Callable[..., KeyIndexResult]
+
+
+def maintained(
+    table: Table,
+    policy: MaintenancePolicy,
+    files: FileSteps,
+    *,
+    branch: str,
+    threads: int | None,
+    dry_run: bool,
+) -> MaintainResult:
+    """Does all maintenance of a table; as `maintain`.
+
+    Args:
+        table, policy, branch, threads, dry_run: as `maintain`.
+        files: the functions of some steps.
+    """
     started = time.perf_counter()
     if not isinstance(policy, MaintenancePolicy):
         raise InvalidInputError(f"policy: expected a MaintenancePolicy, found {shown_argument(policy)}")
-    check_threads(threads)
     check_flags(dry_run=dry_run)
     check_name("branch", branch, optional=False)
     working = open_table(table, oldest=2)
@@ -184,8 +233,8 @@ def maintain(
     found: dict[str, Any] = {}
     try:
         if "convert" in steps:
-            found["position_deletes"] = convert_position_deletes(table, branch=branch, **job)
-            found["equality_deletes"] = convert_equality_deletes(table, branch=branch, **job)
+            found["position_deletes"] = files.convert_position_deletes(table, dry_run=dry_run)
+            found["equality_deletes"] = files.convert_equality_deletes(table, dry_run=dry_run)
         if "rewrite" in steps:
             terms = RewriteTerms(
                 AlwaysTrue(),
@@ -196,17 +245,11 @@ def maintain(
                 max_commits=policy.max_commits,
             )
             later = "index" in steps  # one commit for each index, of the last snapshot
-            found["data_files"] = rewrite_on_threads(
-                table,
-                terms,
-                Request(verb="rewrite_data_files", branch=branch),
-                None if later else on_this_machine(threads),
-                **job,
-            )
+            found["data_files"] = files.rewrite(table, terms, later, dry_run)
         if "compact" in steps:
-            found["vectors"] = compact(table, branch=branch, **job)
+            found["vectors"] = files.compact(table, dry_run=dry_run)
         if indexes and branch in table.metadata.refs:
-            found["key_indexes"] = tuple(index_keys(table, names, branch=branch, **job) for names in indexes)
+            found["key_indexes"] = tuple(files.index_keys(table, names, dry_run=dry_run) for names in indexes)
         if "expire" in steps:
             found["snapshots"] = expire_snapshots(
                 table, older_than=policy.expire_older_than, retain_last=policy.retain_last, **job

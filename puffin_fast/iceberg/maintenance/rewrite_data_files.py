@@ -15,12 +15,12 @@ from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast._run.workers import check_workers, on_workers
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.index.build import Encode, on_this_machine
-from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms, run_rewrite
+from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
 from puffin_fast.iceberg.maintenance.worker_files import RunFolder
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.filters.filters import Filter
-from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, RewriteTerms, live_bytes
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -149,7 +149,9 @@ def rewrite_on_threads(
         table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
     ) -> Iterable[RewrittenGroup]:
         of_a_group = 1 if workers is not None else max(1, n_threads // len(groups))
-        writer = GroupWriter(table, head.sequence_number or 0, target, of_a_group, terms.order(table))
+        writer = GroupWriter(
+            table, head.sequence_number or 0, target, of_a_group, terms.order(table.metadata)
+        )
         if workers is not None:
             return _written_by(workers, writer, table, groups)
         return on_threads(writer.write, groups, n_threads, label="rewriting file groups")

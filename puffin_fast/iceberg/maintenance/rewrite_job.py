@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import AlwaysTrue
 
@@ -29,7 +29,6 @@ from puffin_fast._run.outcome import note_earlier
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.errors import (
     ConflictError,
-    InvalidInputError,
     JobInterruptedError,
     PuffinFastError,
     UnsupportedError,
@@ -48,20 +47,12 @@ from puffin_fast.iceberg.plan.files import Plan, plan_snapshot
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.filters.filters import RowFilter
-from puffin_fast.rows.rewrite.file_groups import (
-    MIN_DELETED,
-    MIN_INPUT_FILES,
-    GroupLimits,
-    check_rewrite,
-    known_deleted,
-)
-from puffin_fast.rows.rewrite.row_order import RowOrder
+from puffin_fast.rows.rewrite.file_groups import GroupLimits, RewriteTerms, known_deleted
 from puffin_fast.rows.shared_deletes import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.table.sorting import SortOrder
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
     from puffin_fast.iceberg.manifest import ManifestEntry
@@ -118,48 +109,6 @@ WriteGroups = Callable[
 """Writes the live rows of groups of a snapshot's data files, to files of a target size."""
 
 
-@dataclass(frozen=True)
-class RewriteTerms:
-    """Which data files are rewritten; the attributes as the arguments of `rewrite_data_files`.
-
-    Raises:
-        InvalidInputError: an argument.
-    """
-
-    row_filter: Any
-    min_deleted: float = MIN_DELETED
-    min_file_size: int | None = None
-    min_input_files: int = MIN_INPUT_FILES
-    target_file_size: int | None = None
-    max_commits: int = 1
-    case_sensitive: bool = True
-    sort_by: SortOrder | Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        check_flags(case_sensitive=self.case_sensitive)
-        check_rewrite(
-            self.min_deleted,
-            self.min_file_size,
-            self.min_input_files,
-            self.target_file_size,
-            self.max_commits,
-        )
-
-    def order(self, table: Table) -> RowOrder | None:
-        """The order of the rows of the new files; None if they stay as they are."""
-        return None if self.sort_by is None else RowOrder.of(self.sort_by, table.metadata)
-
-    def limits(self, table: Table) -> GroupLimits:
-        """The limits with the defaults of a table."""
-        return GroupLimits.of(
-            self.target_file_size or target_file_size(table.metadata.properties),
-            min_deleted=self.min_deleted,
-            min_file_size=self.min_file_size,
-            min_input_files=self.min_input_files,
-            order=self.order(table),
-        )
-
-
 def run_rewrite(
     table: Table,
     terms: RewriteTerms,
@@ -181,10 +130,7 @@ def run_rewrite(
     """
     started = time.perf_counter()
     check_flags(dry_run=dry_run)
-    if terms.max_commits > 1 and request.job_id is not None:
-        raise InvalidInputError(
-            f"max_commits {terms.max_commits}: expected 1 with a job_id, which the first commit would mark as done"
-        )
+    terms.check_job(request.job_id)
     job = _opened(table, terms, write, dry_run=dry_run)
     if terms.max_commits == 1 or dry_run:
         result = job.run(request)
@@ -221,7 +167,15 @@ def _opened(table: Table, terms: RewriteTerms, write: WriteGroups, *, dry_run: b
             f"{working.shown}: column {min(own)} has the name of a metadata column, which new data files store"
         )
     matcher = RowFilter.bind(terms.row_filter, schema, case_sensitive=terms.case_sensitive)
-    return _Rewrite(working, matcher, terms.limits(working), write, terms.case_sensitive, dry_run, _Written())
+    return _Rewrite(
+        working,
+        matcher,
+        terms.limits(working.metadata, target_file_size(working.metadata.properties)),
+        write,
+        terms.case_sensitive,
+        dry_run,
+        _Written(),
+    )
 
 
 def _in_parts(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.threads import on_threads
+from puffin_fast._run.each import Each
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.read.scan import Scan
@@ -14,27 +15,49 @@ from puffin_fast.rows.scan.located_rows import with_text
 from puffin_fast.rows.scan.splits import jobs_of
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.rows.scan.file_reader import FileReader
 
 
-def check_rows(scan: Scan, files: Sequence[ManifestEntry], threads: int | None) -> list[Finding]:
-    """Reads each data file whole, without its deletes. Memory holds a part of one file per thread.
+def check_rows(
+    scan: Scan, metadata: TableMetadata, files: Sequence[ManifestEntry], each: Each
+) -> list[Finding]:
+    """Reads each data file whole, without its deletes. Memory holds a part of one file per call.
 
     Args:
         scan: the scan of the snapshot, with all columns.
+        metadata: the metadata of the table.
         files: the data files.
-        threads: number of files read at a time; the number of processors by default.
+        each: calls the check of a data file.
 
     Returns:
         A finding for each file that cannot be read, or that has another number of rows than its manifest entry.
     """
-    reader = scan.file_reader()
+    check = _RowCheck(scan.reader(metadata))
+    return [finding for found in each(check, files, "decoding rows") for finding in found]
 
-    def check(data: ManifestEntry) -> list[Finding]:
+
+class _RowCheck:
+    """Reads data files whole; it can be pickled before its first call.
+
+    Args:
+        open_reader: makes the reader.
+    """
+
+    def __init__(self, open_reader: Callable[..., FileReader]) -> None:
+        self._open_reader = open_reader
+
+    @cached_property
+    def _reader(self) -> FileReader:
+        return self._open_reader()
+
+    def __call__(self, data: ManifestEntry) -> list[Finding]:
         path = data.file_path
         try:
             jobs = jobs_of([FileTask(data)], 1, together=False)
-            batches = (batch for job in jobs for group in reader.read_all(job) for batch in group)
+            batches = (batch for job in jobs for group in self._reader.read_all(job) for batch in group)
             n_rows = sum(with_text(batch, path).num_rows for batch in batches)
         except PuffinFastError as error:
             return [Finding(kind_of(error), path, path, None, str(error))]
@@ -42,7 +65,3 @@ def check_rows(scan: Scan, files: Sequence[ManifestEntry], threads: int | None) 
             return []
         message = f"{path}: rows: expected {data.record_count} (manifest), found {n_rows} (decoded)"
         return [Finding(MISMATCH, path, path, None, message)]
-
-    return [
-        finding for found in on_threads(check, files, threads, label="decoding rows") for finding in found
-    ]

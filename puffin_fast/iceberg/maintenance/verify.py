@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from puffin_fast._run.each import Each, each_on_threads
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
@@ -94,9 +95,24 @@ def verify(
         []
     """
     check_threads(threads)
+    state = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
+    return verified(as_table(table), state, level, threads, each_on_threads(threads))
+
+
+def verified(
+    table: Table, state: Mapping[str, Any], level: Level, threads: int | None, each: Each
+) -> Findings:
+    """Checks a snapshot; as `verify`.
+
+    Args:
+        table: the table.
+        state: the snapshot, as keyword arguments of `resolve`.
+        level: as `verify`.
+        threads: number of Puffin files and delete files read at a time.
+        each: calls the check of a data file.
+    """
     check_level(level)
-    table = as_table(table)
-    snapshot, _ = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    snapshot, _ = resolve(table, **state)
     found = take_inventory(table, snapshot)
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
     for vector in found.vectors():
@@ -119,14 +135,15 @@ def verify(
         chain(*on_threads(check, by_puffin_file(with_deletes), threads, label="checking deletes"))
     )
     paths = {file.data.file_path for file in found.files if level != "metadata"}
-    of_data_files = check_data_files(table, snapshot, paths, threads)
+    of_data_files = check_data_files(table, snapshot, paths, each)
     for file in found.files:
         result += findings.get(id(file), []) + of_data_files.pop(file.data.file_path, [])
     live = [file.data for file in found.files]
     if level == "rows":
         damaged = {finding.path for finding in result if finding.kind in (CORRUPT, MISSING, UNSUPPORTED)}
         whole = scan_of(table, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
-        result += check_rows(whole, [data for data in live if data.file_path not in damaged], threads)
+        files = [data for data in live if data.file_path not in damaged]
+        result += check_rows(whole, table.metadata, files, each)
     result += check_key_indexes(table, snapshot, live, level)
     numbers = (
         {file.data.file_path: file.data.sequence_number for file in found.files} if found.dangling else {}

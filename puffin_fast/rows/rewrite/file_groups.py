@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from puffin_fast._run.arguments import check_integer, check_share
+from puffin_fast._run.arguments import check_flags, check_integer, check_share
 from puffin_fast._run.groups import split_by_size
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.rows.tasks import DataFile, DeleteFile, Task, TaskOf, Vector
 
 if TYPE_CHECKING:
-    from puffin_fast.rows.rewrite.row_order import RowOrder
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.sorting import SortOrder
 
 MIN_DELETED = 0.3
 """With at least this share of deleted rows, rewriting a data file once is cheaper than reading its deleted rows."""
@@ -41,6 +44,59 @@ def check_rewrite(
     check_integer("min_input_files", min_input_files, least=2, optional=False)
     check_integer("target_file_size", target_file_size, least=1)
     check_integer("max_commits", max_commits, least=1, optional=False)
+
+
+@dataclass(frozen=True)
+class RewriteTerms:
+    """Which data files are rewritten; the attributes as the arguments of `rewrite_data_files`.
+
+    Raises:
+        InvalidInputError: an argument.
+    """
+
+    row_filter: Any
+    min_deleted: float = MIN_DELETED
+    min_file_size: int | None = None
+    min_input_files: int = MIN_INPUT_FILES
+    target_file_size: int | None = None
+    max_commits: int = 1
+    case_sensitive: bool = True
+    sort_by: SortOrder | Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_flags(case_sensitive=self.case_sensitive)
+        check_rewrite(
+            self.min_deleted,
+            self.min_file_size,
+            self.min_input_files,
+            self.target_file_size,
+            self.max_commits,
+        )
+
+    def check_job(self, job_id: str | None) -> None:
+        """Checks that a job with an id has one commit.
+
+        Raises:
+            InvalidInputError: it may have several.
+        """
+        if self.max_commits > 1 and job_id is not None:
+            raise InvalidInputError(
+                f"max_commits {self.max_commits}: expected 1 with a job_id, which the first commit would mark as done"
+            )
+
+    def order(self, metadata: TableMetadata) -> RowOrder | None:
+        """The order of the rows of the new files; None if they stay as they are."""
+        return None if self.sort_by is None else RowOrder.of(self.sort_by, metadata)
+
+    def limits(self, metadata: TableMetadata, target_file_size: int) -> GroupLimits:
+        """The limits of a table; `target_file_size` is the size if the caller gave none."""
+        return GroupLimits.of(
+            self.target_file_size or target_file_size,
+            min_deleted=self.min_deleted,
+            min_file_size=self.min_file_size,
+            min_input_files=self.min_input_files,
+            order=self.order(metadata),
+        )
 
 
 class OldFile(DataFile, Protocol):

@@ -25,8 +25,9 @@ from puffin_fast.errors import (
 )
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.maintenance.rewrite_job import RewriteTerms, run_rewrite
+from puffin_fast.iceberg.maintenance.rewrite_job import run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
+from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from tests.iceberg.conftest import files_of, local, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.iceberg.maintenance.test_convert import delete_by_file
