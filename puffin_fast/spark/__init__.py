@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.delete import delete, delete_positions
     from puffin_fast.spark.table.delete_keys import delete_keys
     from puffin_fast.spark.table.index_keys import index_keys
+    from puffin_fast.spark.table.maintenance import (
+        expire_snapshots,
+        maintain,
+        remove_orphan_files,
+        report,
+        verify,
+    )
     from puffin_fast.spark.table.names import load_table
     from puffin_fast.spark.table.rewrite_data_files import rewrite_data_files
     from puffin_fast.spark.table.scan import scan
@@ -48,19 +55,24 @@ __all__ = [
     "delete_keys",
     "delete_positions",
     "encode_deletes",
+    "expire_snapshots",
     "functions",
     "index_keys",
     "job_files",
     "load_table",
+    "maintain",
     "overwrite",
     "register",
     "remove_job_files",
+    "remove_orphan_files",
+    "report",
     "rewrite_data_files",
     "scan",
     "theta_sketches",
     "union_vectors",
     "update",
     "upsert",
+    "verify",
     "write_deletion_vectors",
 ]
 
@@ -74,13 +86,18 @@ _ON_TABLES = {
     "delete": "delete",
     "delete_keys": "delete_keys",
     "delete_positions": "delete",
+    "expire_snapshots": "maintenance",
     "index_keys": "index_keys",
     "load_table": "names",
+    "maintain": "maintenance",
     "overwrite": "append",
+    "remove_orphan_files": "maintenance",
+    "report": "maintenance",
     "rewrite_data_files": "rewrite_data_files",
     "scan": "scan",
     "update": "update",
     "upsert": "upsert",
+    "verify": "maintenance",
 }
 """The module of each job on tables."""
 

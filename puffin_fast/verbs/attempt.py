@@ -3,7 +3,7 @@ interface.
 
 ```
 action.on(attempt)   plan     -> the data files that may have matching rows, with the changes of earlier actions
-                     finder, reader, loader  -> rows, and the deletes that already apply
+                     finder, reader, loader, located, matches  -> rows, and the deletes that already apply
                      writer   -> writes deletes and new rows
                      stage    -> adds their files to the attempt; returns the counts
 attempt.commit       commits the attempt as the new head, or runs all actions again on a newer head
@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.threads import check_threads
 from puffin_fast.errors import PuffinFastError
+from puffin_fast.rows.match.matching import Matches, Source, find_matches
+from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.verbs.counts import Counts, result_of
 from puffin_fast.verbs.options import Options
 
@@ -232,6 +234,27 @@ class Attempt(ABC):
     def schema(self) -> Schema:
         """The table's current schema."""
         return self.metadata.schema()
+
+    def located(self, matcher: Matcher, tasks: Sequence[Task]) -> LocatedRows:
+        """Reads the rows of data files that match, with all their columns."""
+        fields, threads = self.schema.fields, self.threads
+        return LocatedRows.read(
+            self.reader(matcher), fields, tasks, self.lineage, threads=threads, workers=self.workers
+        )
+
+    def matches(self, source: Source, tasks: Sequence[Task], *, compared: bool) -> Matches:
+        """Finds the rows of data files that have a given key; as `find_matches`."""
+        return find_matches(
+            tasks,
+            source,
+            self.schema.fields,
+            self.reader(source.keys),
+            compared=compared,
+            row_ids=bool(self.lineage),
+            threads=self.threads,
+            workers=self.workers,
+            current=self.loader(),
+        )
 
     def once(self, action: Action, make: Callable[[], AbstractContextManager[Made]]) -> Made:
         """Returns an object that is made once for an action and used by all attempts: a stream is read only once."""

@@ -13,7 +13,6 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.match.assignments import Assignments
-from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.verbs.attempt import Attempt, Purpose
 from puffin_fast.verbs.counts import Counts
 
@@ -40,14 +39,7 @@ class Update:
             Purpose("UPDATE", [str(self.row_filter)], matcher, isolation="update", inserts=True)
         )
         tasks = attempt.plan(matcher)
-        found = LocatedRows.read(
-            attempt.reader(matcher),
-            schema.fields,
-            tasks,
-            attempt.lineage,
-            threads=attempt.threads,
-            workers=attempt.workers,
-        )
+        found = attempt.located(matcher, tasks)
         rows = assignments.apply(found.rows)
         writer.delete(merge_rows(tasks, found.file, found.position, attempt.loader(), attempt.threads))
         row_ids = found.metadata["_row_id"] if attempt.lineage else pa.nulls(rows.num_rows, pa.int64())

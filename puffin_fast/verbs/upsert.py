@@ -24,9 +24,8 @@ from puffin_fast.rows.match.given_changes import (
     with_deletes_and_order,
 )
 from puffin_fast.rows.match.matching import Counts as Matched
-from puffin_fast.rows.match.matching import Matches, Source, check_clauses, find_matches, row_ids
+from puffin_fast.rows.match.matching import Matches, Source, check_clauses, row_ids
 from puffin_fast.rows.match.source_parts import source_parts
-from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.verbs.attempt import Attempt, Purpose
 from puffin_fast.verbs.column_update import ReplacedRows, updated_columns
 from puffin_fast.verbs.counts import Counts
@@ -120,17 +119,9 @@ class Upsert:
         self, attempt: Attempt, source: Source, columns: Sequence[str] | None, *, feed: bool
     ) -> tuple[Matched, ReplacedRows]:
         """The changes that some given rows make to the table."""
-        fields, threads = attempt.schema.fields, attempt.threads
         tasks = attempt.plan(source.keys) if source.n_keys else []
         if columns is not None:
-            found = LocatedRows.read(
-                attempt.reader(source.keys),
-                fields,
-                tasks,
-                attempt.lineage,
-                threads=threads,
-                workers=attempt.workers,
-            )
+            found = attempt.located(source.keys, tasks)
             return updated_columns(
                 attempt,
                 tasks,
@@ -143,24 +134,14 @@ class Upsert:
             )
         matches = Matches()
         if tasks:
-            matches = find_matches(
-                tasks,
-                source,
-                fields,
-                attempt.reader(source.keys),
-                compared=self.update and self.skip_unchanged,
-                row_ids=bool(attempt.lineage),
-                threads=threads,
-                workers=attempt.workers,
-                current=attempt.loader(),
-            )
+            matches = attempt.matches(source, tasks, compared=self.update and self.skip_unchanged)
         n_deletes = source.n_keys - source.rows.num_rows
         counts = Matched.of(
             matches, source.n_keys, update=self.update, insert=self.insert, n_deletes=n_deletes
         )
         file, position = matches.file[counts.replaced], matches.position[counts.replaced]
         return counts, ReplacedRows(
-            merge_rows(matches.tasks, file, position, attempt.loader(), threads),
+            merge_rows(matches.tasks, file, position, attempt.loader(), attempt.threads),
             source.take(counts.written),
             row_ids(source, matches, counts),
             paths_of_rows(matches.tasks, matches.file),
@@ -170,8 +151,7 @@ class Upsert:
 
 def _feed(attempt: Attempt, source: Source, matches: Matches, counts: Matched) -> Mapping[str, pa.Table]:
     """The rows of the change data feed; all columns of the old rows are read for it."""
-    fields, threads = attempt.schema.fields, attempt.threads
-    before = LocatedRows.read(attempt.reader(source.keys), fields, matches.tasks, threads=threads).rows
+    before = attempt.located(source.keys, matches.tasks).rows
     deletes = matches.source >= source.rows.num_rows
     is_update = np.isin(counts.written, matches.source)
     return {

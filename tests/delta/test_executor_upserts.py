@@ -16,12 +16,14 @@ from puffin_fast import delta
 from puffin_fast import spark as on_spark
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from tests.delta.test_executors import files_of, ids, ids_of_others
+from tests.spark.conftest import MOST, work_on_executors
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+__all__ = ["work_on_executors"]
 
 COUNTS = (
     "rows_updated",
@@ -157,23 +159,27 @@ def test_what_is_refused_leaves_no_file(spark: SparkSession, tmp_path: Path) -> 
         on_spark.upsert(given, table, "id", job_id="other")
 
 
+@pytest.mark.parametrize("most", [-1, 1 << 20], ids=["shuffled", "few"])
 def test_a_commit_between_is_searched(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
+    from puffin_fast.delta.dml import attempt
     from puffin_fast.spark.table import delta as jobs
 
+    monkeypatch.setattr(MOST, most)
     table, commit, done = made(tmp_path / "t"), jobs.commit, []
 
     def late(storage: Any, plan: Any, **options: Any) -> Any:
         def planned(base: Any) -> Any:
             found = plan(base)
             if not done:
-                done.append(delta.append(table, pa.table({"id": [77], "g": ["old"], "x": [0.0]})))
+                done.append(True)
+                delta.append(table, pa.table({"id": [77], "g": ["old"], "x": [0.0]}))
             return found
 
         return commit(storage, planned, **options)
 
-    monkeypatch.setattr(jobs, "commit", late)
+    monkeypatch.setattr(jobs if most < 0 else attempt, "commit", late)
     result = on_spark.upsert(spark.createDataFrame([(77, "new", 1.0), (3, "new", 1.0)], DDL), table, "id")
     assert (result.attempts, result.rows_updated, result.rows_inserted) == (2, 2, 0)
     assert [row["g"] for row in rows(table) if row["id"] in (3, 77)] == ["new", "new"]

@@ -22,6 +22,7 @@ from puffin_fast import spark as on_spark
 from puffin_fast.spark.session.sessions import own_errors
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN, TABLES
+from tests.spark.conftest import work_on_executors
 from tests.spark.faults.injection import wait
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+__all__ = ["work_on_executors"]
 _NOTHING = timedelta(0)
 
 

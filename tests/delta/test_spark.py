@@ -22,6 +22,7 @@ CASES = [
     "names_of_tables",
     "our_checkpoints",
     "rows_changed",
+    "rows_of_executors",
     "new_tables",
     "racing",
     "changes",

@@ -465,6 +465,50 @@ def new_tables(spark: SparkSession, table: Path) -> None:
 
 
 @case
+def rows_of_executors(spark: SparkSession, table: Path) -> None:
+    """Spark reads what executors append, overwrite, update, upsert and rewrite."""
+    from pyspark.sql import functions as f
+
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id BIGINT, g STRING, x DOUBLE) USING delta PARTITIONED BY (g) "
+        f"TBLPROPERTIES ({FEATURES})"
+    )
+
+    def given(first: int, last: int, x: float = 0.0) -> Any:
+        return spark.range(first, last).selectExpr("id", "concat('g ', id % 3) AS g", f"double({x}) AS x")
+
+    def agree(n_rows: int, total: int, x: float) -> None:
+        found = spark.read.format("delta").load(str(table)).agg(f.count("*"), f.sum("id"), f.sum("x")).first()
+        assert tuple(found or ()) == (n_rows, total, x), found
+        assert delta.verify(table) == []
+
+    assert ps.append(given(0, 100), str(table)).rows_appended == 100
+    agree(100, 4950, 0.0)
+    assert ps.update(spark, str(table), "id < 10", {"x": 1.0}).rows_updated == 10
+    agree(100, 4950, 10.0)
+    assert ps.update(spark, str(table), f.col("id") < 20, {"x": f.col("x") + f.col("id")}).rows_updated == 20
+    agree(100, 4950, 200.0)
+    assert ps.overwrite(given(200, 210), str(table), "id >= 90").rows_deleted == 10
+    agree(100, 4950 - 945 + 2045, 200.0)
+    result = ps.upsert(given(205, 215, 2.0), str(table), "id")
+    assert (result.rows_updated, result.rows_inserted) == (5, 5)
+    agree(105, 6050 + 1060, 220.0)
+    assert ps.rewrite_data_files(spark, str(table), min_deleted=0.0).rows == 105
+    agree(105, 7110, 220.0)
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id < 5")
+    agree(100, 7100, 205.0)
+    feed = spark.sql(f"SELECT * FROM table_changes_by_path('{table}', 0)")
+    net = (
+        feed.groupBy()
+        .agg(f.sum(f.expr("if(_change_type IN ('insert', 'update_postimage'), id, -id)")))
+        .first()
+    )
+    assert tuple(net or ()) == (7100,), net
+    operations = [row.operation for row in spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()]
+    assert operations[1:-1] == ["OPTIMIZE", "MERGE", "WRITE", "UPDATE", "UPDATE", "WRITE"], operations
+
+
+@case
 def racing(spark: SparkSession, table: Path) -> None:
     """We and Spark delete from one file at the same time: no delete is lost."""
     spark.sql(

@@ -17,7 +17,7 @@ from puffin_fast.iceberg.index.lookup import KeyLookup
 from puffin_fast.key_index import Segment
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.rows.files.reader import DataFiles
-from puffin_fast.spark.table import convert, indexed_keys, upsert
+from puffin_fast.spark.table import convert, indexed_keys, search, upsert
 from puffin_fast.spark.table.delete_keys import delete_keys
 from puffin_fast.spark.table.index_keys import index_keys
 from puffin_fast.spark.table.job import Job
@@ -27,6 +27,7 @@ from puffin_fast.spark.worker.tasks import pack
 from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
 from tests.iceberg.index.test_index_keys import EACH, N, make, numbers, rows
 from tests.rows.deletes.test_equality import delete_equal
+from tests.spark.conftest import MOST, NONE
 from tests.spark.test_convert import copy_of
 from tests.spark.test_keys import JOINED, SENT, facts
 
@@ -153,7 +154,7 @@ def test_exact_keys_are_deleted_without_reading_a_data_file_or_a_task(
     keys = spark.createDataFrame([(7,), (838,), (5000,)], "id long")
     live, opened = iceberg.scan(table, "id in (7, 838)").count(), list[Any]()
     monkeypatch.setattr(DataFiles, "open", lambda *args: opened.append(args))
-    monkeypatch.setattr(Job, "run", lambda *args: opened.append(args))
+    monkeypatch.setattr(search, "mapped", lambda *args: opened.append(args))
     done = ps.delete_keys(keys, table, "id", job_id="few")
     monkeypatch.undo()
     assert (done.rows_deleted, opened) == (live, [])
@@ -184,6 +185,7 @@ def test_an_upsert_is_that_without_an_index(
     many: bool,
 ) -> None:
     if many:
+        monkeypatch.setattr(MOST, NONE)
         monkeypatch.setattr(upsert, "sent_keys", lambda *args: None)
     table = iceberg.create_table(racing, "n.small", rows(0, 1).select(["n", "s", "i"]).schema)
     for at in range(N):

@@ -239,7 +239,7 @@ def test_few_keys_of_many_bytes_are_joined(
     batches = [pa.record_batch({"k0": ["x" * 100] * n}) for n in (1, 0, 2, 1)]
     cut = [batch["more"].to_pylist() for batch in up_to(iter(batches), n_bytes=150)]
     assert cut == [[False], [True, True]], "what is over the limit is not passed on"
-    monkeypatch.setattr("puffin_fast.spark.table.delete_keys.BROADCAST_BYTES", 100)
+    monkeypatch.setattr("puffin_fast.spark.table.saved_rows.MOST_BYTES", 100)
     table = made(racing, "n")
     done = ps.delete_keys(frame(spark, ROWS.select(["word"])), table, ["word"], broadcast_keys=SENT)
     assert done.rows_deleted == ROWS.num_rows - ROWS["word"].null_count

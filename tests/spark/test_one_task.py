@@ -10,6 +10,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from tests.iceberg.conftest import racing
+from tests.spark.conftest import MOST, NONE
 from tests.spark.test_convert import agree, copy_of, delete_by_file, three_files
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def one_partition(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def test_updated_and_inserted_rows_are_files_of_their_own(
-    one_partition: SparkSession, racing: RacingCatalog
+    one_partition: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(MOST, NONE)
     table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64()), ("x", pa.int64())]))
     iceberg.append(table, pa.table({"id": range(10), "x": [0] * 10}))
     given = one_partition.createDataFrame([(id, 1) for id in range(7, 17)], "id long, x long")

@@ -56,6 +56,7 @@ def old_lineage(table: Table) -> list[str]:
     )
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(("version", "spec"), [(2, ()), (3, ("g",))], ids=["flat-2", "partitioned-3"])
 def test_the_rows_and_lineage_of_the_single_machine(
     spark: SparkSession,
@@ -144,6 +145,7 @@ FEEDS: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(("version", "feeds"), [(2, (0, 3, 6)), (3, range(len(FEEDS)))], ids=["2", "3"])
 def test_change_feeds_and_single_columns_as_on_the_single_machine(
     spark: SparkSession,
@@ -229,6 +231,7 @@ def test_the_rows_and_lineage_of_sparks_merge(
         agree()
 
 
+@pytest.mark.usefixtures("way")
 def test_races_are_refused_or_merged_and_a_job_is_done_once(
     spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
@@ -247,6 +250,7 @@ def test_races_are_refused_or_merged_and_a_job_is_done_once(
     assert iceberg.verify(table) == []
 
 
+@pytest.mark.usefixtures("way")
 def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing: RacingCatalog) -> None:
     from pyspark.sql import functions as f
 

@@ -236,16 +236,7 @@ class DeltaWriter:
         self._keeps_row_ids = True
 
     def check(self, rows: pa.Schema) -> None:
-        self._fitting(rows)
-
-    def _fitting(self, rows: pa.Schema) -> RowWriterSchema:
-        given = set(rows.names)
-        for field in self._table.snapshot.delta_schema["fields"]:
-            if field["name"] not in given and "CURRENT_DEFAULT" in (field.get("metadata") or {}):
-                raise UnsupportedError(
-                    f"data: no column {field['name']}, which has a default value in SQL; expected its values"
-                )
-        return RowWriterSchema(self._table.schema.schema, rows)
+        fitting(self._table, rows)
 
     def delete(self, deletes: Iterable[NewDeletes]) -> None:
         snapshot, dry_run = self._table.snapshot, self._attempt.dry_run
@@ -261,13 +252,13 @@ class DeltaWriter:
         if self._attempt.dry_run:
             return
         if row_ids is None:
-            fitting = self._fitting(rows.schema)
-            batches = fitting.batches(rows)
+            fits = fitting(self._table, rows.schema)
+            batches = fits.batches(rows)
             groups: Iterable[Iterable[pa.RecordBatch]] = [batches]
             if not isinstance(rows, pa.Table):
                 groups = split_by_size(batches, TARGET_FILE_SIZE, lambda batch: batch.nbytes)
             for group in groups:
-                self._adds += self._files.write(pa.Table.from_batches(group, fitting.arrow_schema))
+                self._adds += self._files.write(pa.Table.from_batches(group, fits.arrow_schema))
             return
         extra = row_tracking_columns(self._table.snapshot, row_ids)
         self._keeps_row_ids &= extra is not None
@@ -281,21 +272,20 @@ class DeltaWriter:
         actions, touched = list[dict[str, Any]](), frozenset[str]()
         if written.changes and not attempt.dry_run:
             actions, touched = actions_of(self._table.snapshot, written)
-        changes = Changes(
+        changes = changes_of(
+            self._table.snapshot,
+            purpose,
+            written,
+            self._adds,
             [*actions, *self._adds, *self._feed],
-            purpose.operation,
-            touched,
-            (*written.files, *self._files.written),
-            self._parameters(),
-            self._metrics(metrics),
-            looks_at_rows=purpose.matcher is not None,
-            looks_at_appends=purpose.isolation == "always",
+            metrics,
+            touched=touched,
+            new_files=(*written.files, *self._files.written),
             keeps_row_ids=self._keeps_row_ids,
-            is_blind_append=purpose.operation == "WRITE" and purpose.matcher is None,
         )
         attempt.add(changes)
         return Counts(
-            rows_appended=sum(_n_rows(add) for add in self._adds),
+            rows_appended=sum(map(n_rows, self._adds)),
             rows_deleted=written.rows,
             data_files=len(written.changes),
             data_files_dropped=written.dropped,
@@ -305,29 +295,86 @@ class DeltaWriter:
             n_bytes=written.n_bytes,
         )
 
-    def _parameters(self) -> dict[str, str]:
-        predicate = json.dumps(list(self._purpose.predicate))
-        if self._purpose.operation != "WRITE":
-            return {"predicate": predicate}
-        columns = json.dumps(self._table.snapshot.metadata.get("partitionColumns") or [])
-        if self._purpose.matcher is None:
-            return {"mode": "Append", "partitionBy": columns}
-        return {"mode": "Overwrite", "partitionBy": columns, "predicate": predicate}
 
-    def _metrics(self, metrics: Mapping[str, int]) -> Mapping[str, int]:
-        if self._purpose.operation == "DELETE":
-            return self._written.metrics()
-        if self._purpose.operation == "WRITE":
-            rows = sum(map(_n_rows, self._adds))
-            sizes = sum(add["add"]["size"] for add in self._adds)
-            found = {"numFiles": len(self._adds), "numOutputRows": rows, "numOutputBytes": sizes}
-            if self._written.changes:
-                found |= {"numDeletedRows": self._written.rows, "numRemovedFiles": self._written.dropped}
-            return found
-        return metrics
+def fitting(table: DeltaTable, rows: pa.Schema) -> RowWriterSchema:
+    """Checks that rows of some columns can be appended to a version; returns what converts them.
+
+    Raises:
+        InvalidInputError: the rows do not fit the schema.
+        UnsupportedError: a column that they do not have has a default value in SQL.
+    """
+    given = set(rows.names)
+    for field in table.snapshot.delta_schema["fields"]:
+        if field["name"] not in given and "CURRENT_DEFAULT" in (field.get("metadata") or {}):
+            raise UnsupportedError(
+                f"data: no column {field['name']}, which has a default value in SQL; expected its values"
+            )
+    return RowWriterSchema(table.schema.schema, rows)
 
 
-def _n_rows(add: Mapping[str, Any]) -> int:
+def changes_of(
+    base: Snapshot,
+    purpose: Purpose,
+    written: Written,
+    adds: Sequence[Mapping[str, Any]],
+    actions: Sequence[dict[str, Any]],
+    metrics: Mapping[str, int],
+    *,
+    touched: frozenset[str],
+    new_files: Sequence[str],
+    keeps_row_ids: bool,
+) -> Changes:
+    """The changes of an action with their entries in ``commitInfo``.
+
+    Args:
+        base: the version that the files were written for.
+        purpose: the purpose of the files.
+        written: the vectors.
+        adds: the actions of the new data files.
+        actions: all actions.
+        metrics: entries for the table's history, of an action that is no delete or write.
+        touched, new_files, keeps_row_ids: as in `Changes`.
+    """
+    return Changes(
+        [*actions],
+        purpose.operation,
+        touched,
+        tuple(new_files),
+        _parameters(base, purpose),
+        _metrics(purpose, written, adds, metrics),
+        looks_at_rows=purpose.matcher is not None,
+        looks_at_appends=purpose.isolation == "always",
+        keeps_row_ids=keeps_row_ids,
+        is_blind_append=purpose.operation == "WRITE" and purpose.matcher is None,
+    )
+
+
+def _parameters(base: Snapshot, purpose: Purpose) -> dict[str, str]:
+    predicate = json.dumps(list(purpose.predicate))
+    if purpose.operation != "WRITE":
+        return {"predicate": predicate}
+    columns = json.dumps(base.metadata.get("partitionColumns") or [])
+    if purpose.matcher is None:
+        return {"mode": "Append", "partitionBy": columns}
+    return {"mode": "Overwrite", "partitionBy": columns, "predicate": predicate}
+
+
+def _metrics(
+    purpose: Purpose, written: Written, adds: Sequence[Mapping[str, Any]], metrics: Mapping[str, int]
+) -> Mapping[str, int]:
+    if purpose.operation == "DELETE":
+        return written.metrics()
+    if purpose.operation == "WRITE":
+        sizes = sum(add["add"]["size"] for add in adds)
+        found = {"numFiles": len(adds), "numOutputRows": sum(map(n_rows, adds)), "numOutputBytes": sizes}
+        if written.changes:
+            found |= {"numDeletedRows": written.rows, "numRemovedFiles": written.dropped}
+        return found
+    return metrics
+
+
+def n_rows(add: Mapping[str, Any]) -> int:
+    """The number of rows of a new data file, by its action."""
     return int(json.loads(add["add"]["stats"])["numRecords"])
 
 

@@ -48,3 +48,10 @@ def collected(df: DataFrame) -> pa.Table:
     """Collects the rows of a DataFrame, within `split_by_rows_only` and `own_errors`."""
     with own_errors(), split_by_rows_only(df.sparkSession):
         return df.toArrow()
+
+
+def no_rows(df: DataFrame) -> pa.Table:
+    """Returns a table with the columns of a DataFrame and without rows; Spark computes nothing."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(df.schema).empty_table()

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock, get_ident
@@ -27,6 +28,8 @@ from puffin_fast.errors import (
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_LOG = logging.getLogger(__name__)
 
 OLDEST = (4, 0)
 """The first PySpark series with `DataFrame.toArrow` and one DataFrame class for classic and Connect."""
@@ -188,14 +191,33 @@ def _rebuild(text: str) -> PuffinFastError | None:
     return rebuilt
 
 
+_DESCRIPTION = "spark.job.description"
+"""The property of a thread that has the description of its Spark jobs."""
+
+
 @contextmanager
-def tagged(session: SparkSession, tag: str) -> Iterator[None]:
-    """Tags the Spark jobs that this thread starts, for Spark's UI and for `interruptTag`."""
+def tagged(session: SparkSession, tag: str, what: str) -> Iterator[None]:
+    """Tags and describes the Spark jobs that this thread starts, for Spark's UI and for `interruptTag`, and logs them.
+
+    Args:
+        session: the session. Spark Connect has no descriptions.
+        tag: the tag.
+        what: what the jobs do.
+    """
+    context: Any = getattr(session, "_sc", None)
+    before = None if context is None else context.getLocalProperty(_DESCRIPTION)
+    _LOG.info("%s: %s", tag, what)
+    started = time.perf_counter()
     session.addTag(tag)
+    if context is not None:
+        context.setLocalProperty(_DESCRIPTION, f"{tag}: {what}")
     try:
         yield
     finally:
         session.removeTag(tag)
+        if context is not None:
+            context.setLocalProperty(_DESCRIPTION, before)
+        _LOG.info("%s: ended after %.1f s", tag, time.perf_counter() - started)
 
 
 _CANCELLED = re.compile(

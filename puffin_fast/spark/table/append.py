@@ -2,57 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import NestedField
 
 from puffin_fast._run.arguments import check_flags
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.delta.dml.overwrite import AppendResult
+from puffin_fast.delta.dml.overwrite import OverwriteResult as DeltaOverwriteResult
+from puffin_fast.delta.log.commit import Committed as DeltaCommitted
 from puffin_fast.iceberg.commit.request import Committed, Request
-from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
-from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.dml.overwrite import OverwriteResult
-from puffin_fast.iceberg.manifest import check_transforms
-from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.filters.filters import Filter, RowFilter
-from puffin_fast.rows.match.given_rows import RowWriterSchema
-from puffin_fast.rows.rewrite.row_order import RowOrder
+from puffin_fast.spark.session.batches import no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
-from puffin_fast.spark.table.conditions import sql_condition
-from puffin_fast.spark.table.iceberg_jobs import DeleteJob, Replaced, open_job
+from puffin_fast.spark.table.conditions import filter_only
+from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.job import MAIN, Job, checked_id
 from puffin_fast.spark.table.names import table_in
+from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import Column, DataFrame
 
-    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.rows.deletes.outcome import Outcome
 
 _BODIES = "puffin_fast.spark.worker.append"
 
 
 def append(
     data_df: DataFrame,
-    table: Table,
+    table: Table | Any,
     *,
     branch: str = MAIN,
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-) -> Committed | None:
-    """`puffin_fast.iceberg.append` on executors, for the rows of a DataFrame.
+) -> Committed | AppendResult | None:
+    """`puffin_fast.iceberg.append` or `puffin_fast.delta.append` on executors, for the rows of a DataFrame.
 
     The DataFrame is computed once. Rows of a partitioned table are shuffled, so that one task writes each partition; in
     tables with a sort order, the rows of each data file are sorted. A task streams the rows of an unpartitioned table
@@ -62,12 +60,14 @@ def append(
         data_df: rows; columns are matched by name, and must fit the table's columns exactly. UUIDs may be text. Spark
             has no values for times and nanoseconds.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
-            session's catalogs.
+            session's catalogs; or a Delta table: its name, a path,
+            a URI, or deltalake's `DeltaTable`. It has no branches.
         branch, job_id, snapshot_properties: as in `puffin_fast.iceberg.append`.
         dry_run: only compare the columns with the table's schema; no row is computed, and nothing is written.
 
     Returns:
-        The commit; None if there were no rows, or in a dry run.
+        For an Iceberg table the commit, None if there were no rows, or in a dry run; for a Delta table the same
+        result as `puffin_fast.delta.append`.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
@@ -84,17 +84,28 @@ def append(
     request = Request(
         verb="append", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
-    job = open_job(table, request)
+    job = start(table, request)
     given = _Given.of(data_df, job)
-    if dry_run:
-        return None
-    _, committed = job.commit(lambda base: given.changes(WrittenDeletes()), "merge")
-    return committed
+    purpose = Purpose("WRITE", inserts=True)
+    planned: Any = None
+    committed: Any = None
+    if not dry_run:
+
+        def written(base: Any) -> Any:
+            given.write()
+            return given.replaced([], purpose)
+
+        planned, committed = job.commit(written, "merge")
+    if not is_delta(table):
+        return committed  # type: ignore[no-any-return]
+    committed = committed or DeltaCommitted(None)
+    counts = {"rows_appended": given.n_rows if planned is not None else 0}
+    return job.finished(AppendResult, planned, committed, counts)
 
 
 def overwrite(
     data_df: DataFrame,
-    table: Table,
+    table: Table | Any,
     row_filter: Filter | Column = AlwaysTrue(),  # noqa: B008
     *,
     branch: str = MAIN,
@@ -103,19 +114,20 @@ def overwrite(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-) -> OverwriteResult:
-    """`puffin_fast.iceberg.overwrite` on executors, for the rows of a DataFrame.
+) -> OverwriteResult | DeltaOverwriteResult:
+    """`puffin_fast.iceberg.overwrite` or `puffin_fast.delta.overwrite` on executors, for the rows of a DataFrame.
 
     Executors write the given rows as `append` does, and search the data files for the rows to delete.
 
     Args:
         data_df, table: as in `append`. The DataFrame may read the table: rows are written before anything is deleted.
+            For a Delta table it is computed again when another commit comes first.
         row_filter: a filter of Iceberg, or text or a Column with the same meaning as such a filter.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties: as in `puffin_fast.iceberg.overwrite`.
         dry_run: only count the rows to delete and compute the given rows; nothing is written.
 
     Returns:
-        The same result as `puffin_fast.iceberg.overwrite`.
+        The same result as `puffin_fast.iceberg.overwrite` or `puffin_fast.delta.overwrite`.
 
     Raises:
         InvalidInputError: the filter is one that Spark would have to evaluate.
@@ -134,46 +146,31 @@ def overwrite(
     request = Request(
         verb="overwrite", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
-    job = open_job(table, request)
-    schema = job.table.schema()
-    condition, row_filter = sql_condition(session, row_filter, schema)
-    if condition is not None:
-        raise InvalidInputError(
-            f"filter {row_filter}: Spark would have to evaluate it; expected a filter of Iceberg, or one that means "
-            "the same in Spark's SQL"
-        )
+    job = start(table, request)
+    schema = job.schema()
+    row_filter = filter_only(session, row_filter, schema)
     matcher = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
-    may_match = job.conflict_filter(matcher, isolation="update")
     given = _Given.of(data_df, job, dry_run=dry_run)
+    purpose = Purpose("WRITE", [str(row_filter)], matcher, isolation="update", inserts=True)
 
-    def plan(base: Snapshot | None) -> Replaced:
+    def plan(base: Any) -> Any:
         given.write()
-        part = Job(job.table, job_id, "overwrite", dry_run=dry_run)
-        written = WrittenDeletes()
-        if base is not None:
-            files = plan_snapshot(
-                job.table, base, schema, matcher, case_sensitive=case_sensitive, metrics=True
-            )
-            finder = job.finder(matcher, case_sensitive=case_sensitive)
-            outcomes = searched(session, part, files.tasks, finder, case_sensitive=case_sensitive)
-            written = part.changes(outcomes, may_match)
-        return given.changes(written)
+        job.check_schema(schema)
+        part = job.part(dry_run=dry_run, kind="overwrite")
+        finder, tasks = job.finder(matcher, case_sensitive=case_sensitive), job.pruned(base, matcher)
+        return given.replaced(
+            searched(session, part, tasks, finder, case_sensitive=case_sensitive), purpose, part
+        )
 
     planned, committed = job.commit(plan, on_conflict)
-    planned = planned or Replaced()
-    result = job.result(planned.written, committed)
-    return OverwriteResult(
-        rows_deleted=result.rows_deleted,
-        rows_appended=0 if result.repeated else given.n_rows,
-        data_files=result.data_files,
-        data_files_dropped=result.data_files_dropped,
-        **planned.facts(result),
-    )
+    kind: type[Any] = DeltaOverwriteResult if is_delta(table) else OverwriteResult
+    counts = {"rows_appended": given.n_rows if planned is not None else 0}
+    return job.finished(kind, planned, committed, counts)  # type: ignore[arg-type,no-any-return]
 
 
 @dataclass
 class _Given:
-    """The given rows of a job, which are written once for all of its attempts.
+    """The given rows of a job. Those of an Iceberg table are written once for all of its attempts.
 
     Attributes:
         rows: columns c0, c1, ….
@@ -181,52 +178,46 @@ class _Given:
         job: the job in progress.
         dry_run: whether nothing is written.
         n_rows: number of rows.
-        entries: the manifest entries of their data files; None before they are written.
+        entries: what a commit says of their data files; None before they are written.
+        are_kept: whether these files are left when an attempt to commit them fails.
     """
 
     rows: DataFrame
     columns: list[str]
-    job: DeleteJob
+    job: AnyDeleteJob
     dry_run: bool = False
     n_rows: int = 0
-    entries: list[ManifestEntry] | None = field(default=None)
+    entries: list[Any] | None = field(default=None)
+    are_kept: bool = True
 
     @classmethod
-    def of(cls, data_df: DataFrame, job: DeleteJob, *, dry_run: bool = False) -> _Given:
-        """Checks the columns and the table's properties.
-
-        Raises:
-            InvalidInputError: a column is not in the table, is missing and required, or its type does not fit.
-        """
-        metadata = job.table.metadata
-        schema, spec = metadata.schema(), metadata.spec()
-        check_transforms(spec, schema)
-        none = data_df.limit(0).toArrow()
-        RowWriterSchema(schema, none.schema)
-        DataFileWriter(job.table, schema, spec)  # checks the table's properties
+    def of(cls, data_df: DataFrame, job: AnyDeleteJob, *, dry_run: bool = False) -> _Given:
+        """Checks the columns and the table's properties; raises as `check_rows` and `check_rows_fit` of the job."""
+        job.check_rows()
+        none = no_rows(data_df)
+        job.check_rows_fit(none.schema)
         rows = data_df.toDF(*(f"c{at}" for at in range(len(none.column_names))))
         return cls(rows, none.column_names, job, dry_run)
 
     def write(self) -> None:
-        """Computes and writes the rows, once."""
-        if self.entries is not None:
+        """Computes and writes the rows, unless their files are still there."""
+        if self.entries is not None and self.are_kept:
             return
-        table = self.job.table
-        part = Job(table, self.job.request.job_id, self.job.request.verb, dry_run=self.dry_run)
-        part.run(self._report(part), {})
+        part = self.job.part(dry_run=self.dry_run, kind=self.job.request.verb)
+        part.run(self._report(part), {}, "given rows")
         self.entries, self.n_rows = part.data_files, part.n_inserted
-        table.created += [entry.file_path for entry in part.data_files]
+        self.are_kept = self.job.keep(part)
 
-    def changes(self, written: WrittenDeletes) -> Replaced:
-        """The changes of a commit: deletes, and the data files of the given rows, which are written first."""
-        self.write()
-        return Replaced.of(written, self.entries or (), frozenset())
+    def replaced(self, outcomes: Iterable[Outcome], purpose: Purpose, part: Any = None) -> Any:
+        """The changes of a commit: deletes, and the data files of the given rows, which were written first."""
+        part = part or self.job.part(dry_run=self.dry_run, kind=self.job.request.verb)
+        return part.replaced(outcomes, purpose, self.entries or (), frozenset(), {})
 
     def _report(self, part: Job) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
         from pyspark.sql.types import StructType
 
-        metadata, options = self.job.table.metadata, {"target": part.target(), "columns": self.columns}
+        metadata, options = self.job.metadata, {"target": part.target(), "columns": self.columns}
         schema, rows = metadata.schema(), self.rows
         fields = [field for field in metadata.spec().fields if not isinstance(field.transform, VoidTransform)]
         if fields:
@@ -238,6 +229,5 @@ class _Given:
             placed = mapped(rows, body, both)
             names = partition.names
             rows = placed.repartition(*names).sortWithinPartitions(*names).drop(*names)
-        order = metadata.sort_order_by_id(metadata.default_sort_order_id)
-        ordered = RowOrder.of(order, metadata) if order is not None and order.fields else None
-        return mapped(rows, over_batches(_BODIES, "append", **options, order=pack(ordered)), REPORT)
+        order = pack(self.job.sort_order())
+        return mapped(rows, over_batches(_BODIES, "append", **options, order=order), REPORT)

@@ -81,6 +81,21 @@ def sql_condition(
     return functions.expr(row_filter), row_filter
 
 
+def filter_only(session: SparkSession, row_filter: Any, schema: Schema) -> Filter | Any:
+    """Returns the filter of Iceberg with the meaning of a filter of any kind; arguments as `sql_condition`.
+
+    Raises:
+        InvalidInputError: Spark would have to evaluate it.
+    """
+    condition, found = sql_condition(session, row_filter, schema)
+    if condition is not None:
+        raise InvalidInputError(
+            f"filter {row_filter}: Spark would have to evaluate it; expected a filter of Iceberg, or one that means "
+            "the same in Spark's SQL"
+        )
+    return found
+
+
 def check_meaning(row_filter: Any, schema: Schema) -> None:
     """Checks a filter that Spark does not evaluate.
 
@@ -144,24 +159,53 @@ def rows_where(
     Raises:
         InvalidInputError: Spark cannot parse the condition, or it does not fit the table's columns.
     """
+    text = row_filter if isinstance(row_filter, str) else str(condition)
+    return _named(read, names, text, lambda rows: rows.where(condition))
+
+
+def selected_from(
+    read: Callable[[Sequence[str]], DataFrame],
+    names: Sequence[str],
+    columns: Sequence[str | Column],
+    text: str,
+) -> DataFrame:
+    """Returns Columns of the rows of a table; arguments as `rows_where`.
+
+    Args:
+        read: as `rows_where`.
+        names: as `rows_where`.
+        columns: the Columns.
+        text: their text.
+
+    Raises:
+        InvalidInputError: a Column does not fit the table's columns.
+    """
+    return _named(read, names, text, lambda rows: rows.select(*columns))
+
+
+def _named(
+    read: Callable[[Sequence[str]], DataFrame],
+    names: Sequence[str],
+    text: str,
+    use: Callable[[DataFrame], DataFrame],
+) -> DataFrame:
+    """Uses the columns whose names are in a text, or all columns if Spark cannot resolve it with them."""
     from pyspark.errors import AnalysisException
 
-    text = row_filter if isinstance(row_filter, str) else str(condition)
+    def resolved(some: Sequence[str]) -> DataFrame:
+        found = use(read(some))
+        found.schema  # noqa: B018  Connect asks Spark here
+        return found
+
     named = [name for name in names if name.replace("`", "``").lower() in text.lower()]
     if named != names and not _STAR.search(text):
         try:
             with quiet_contexts():
-                return _where(read(named), condition)
-        except AnalysisException:  # a name in the condition is not a column, or is written in another form
+                return resolved(named)
+        except AnalysisException:  # a name in the text is not a column, or is written in another form
             pass
     with sql_errors(text):
-        return _where(read(names), condition)
-
-
-def _where(rows: DataFrame, condition: Column) -> DataFrame:
-    found = rows.where(condition)
-    found.schema  # noqa: B018  Connect asks Spark here
-    return found
+        return resolved(names)
 
 
 @contextmanager

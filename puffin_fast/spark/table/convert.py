@@ -19,7 +19,6 @@ from puffin_fast.rows.shared_deletes import NO_DELETES, distinct
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
-from puffin_fast.spark.table.delete_keys import BROADCAST_BYTES
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
@@ -32,6 +31,7 @@ from puffin_fast.spark.table.job import (
     task_rows,
 )
 from puffin_fast.spark.table.names import table_in
+from puffin_fast.spark.table.saved_rows import MOST_BYTES
 from puffin_fast.spark.worker.rows import MARKED, REPORT
 from puffin_fast.spark.worker.tasks import pack
 
@@ -191,7 +191,7 @@ def convert_equality_deletes(
         job = Job(table, job_id, "convert", dry_run=dry_run)
         converter = EqualityConverter(table.io, table.metadata)
         deletes = distinct(file.equality_deletes for file in files)
-        if sum(entry.file_size_in_bytes for entry in deletes) <= BROADCAST_BYTES:
+        if sum(entry.file_size_in_bytes for entry in deletes) <= MOST_BYTES:
             converter.look_up(snapshot_of(table.metadata, branch), files)
         bins = _bins_by_keys(converter.narrowed(files))
         if not bins:

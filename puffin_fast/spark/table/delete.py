@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+POSITIONS = ("file_path", "pos")
+"""The default names of the columns of positions."""
+
 
 def delete(
     spark: SparkSession | DataFrame,
@@ -144,7 +147,8 @@ def delete_positions(
         deletes_df: one row per deleted position, in any order; duplicates and rows that are already deleted are
             allowed.
         table: as `delete` takes it.
-        file_path: the column with the data file's path exactly as the table has it, string.
+        file_path: the column with the data file's path exactly as the table has it, string. A DataFrame without columns
+            of the default names may have the columns ``_file`` and ``_pos`` of `scan`.
         pos: the column with the row's position in that file, 0-based; any integer type.
         strict: whether rows of files that the branch does not have are an error; otherwise they are skipped and
             counted.
@@ -164,11 +168,13 @@ def delete_positions(
 
     Examples:
         >>> found = pf.spark.scan(spark, table, "id < 10", ["_file", "_pos"])
-        >>> rows = found.withColumnsRenamed({"_file": "file_path", "_pos": "pos"})
-        >>> pf.spark.delete_positions(rows, table).rows_deleted
+        >>> pf.spark.delete_positions(found, table).rows_deleted
         10
     """
     table = table_in(check_dataframe(deletes_df).sparkSession, table)
+    columns = set(deletes_df.columns)
+    if (file_path, pos) == POSITIONS and columns.isdisjoint(POSITIONS) and columns.issuperset(PLACES):
+        file_path, pos = PLACES
     rows = deletes_df.select(
         take(deletes_df, file_path, ("string",), to="file_path"),
         take(deletes_df, pos, INTEGERS, to="pos", cast="long"),

@@ -4,46 +4,69 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
-from puffin_fast.iceberg.dml.upsert import UpsertResult
+from puffin_fast.iceberg.dml.attempt import conflict_filter_of
+from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.index.lookup import KeyLookup
+from puffin_fast.iceberg.manifest import check_transforms
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_files, plan_snapshot
+from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.keys.key_columns import key_schema
+from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.spark.table.delta import DeltaDelete
 from puffin_fast.spark.table.iceberg_jobs import DeleteJob, Replaced
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.scan import is_delta, scan
+from puffin_fast.verbs.attempt import Purpose
+from puffin_fast.verbs.counts import Counts, result_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import NestedField
     from pyspark.sql import DataFrame, SparkSession
 
+    from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.rows.deletes.outcome import Outcome
+    from puffin_fast.rows.filters.filters import Matcher
     from puffin_fast.rows.keys.keys import KeyBounds, Keys
+
+Result = TypeVar("Result")
 
 
 class IcebergPart(Job):
     """One run of a job on an Iceberg table."""
 
     def replaced(
-        self, outcomes: Iterable[Outcome], bounds: KeyBounds, names: Sequence[str], metrics: Mapping[str, int]
+        self,
+        outcomes: Iterable[Outcome],
+        purpose: Purpose,
+        entries: Sequence[ManifestEntry],
+        sources: frozenset[str],
+        metrics: Mapping[str, int],
     ) -> Replaced:
-        """The changes of an upsert: deletes, and the data files that executors wrote.
+        """The changes of a verb that writes rows: deletes, and the data files that executors wrote.
 
         Args:
             outcomes: the deletes.
-            bounds: the bounds of the keys; data files of concurrent commits that may have such rows are searched.
-            names, metrics: entries of Delta's history; not used here.
+            purpose: the purpose of the files.
+            entries: the new data files.
+            sources: the data files that the new rows were computed from.
+            metrics: entries of Delta's history; not used here.
         """
-        written = self.changes(outcomes, bounds.may_match(self.table.schema()))
-        return Replaced.of(written, self.data_files, frozenset(file.path for file in self.matched))
+        matcher = purpose.matcher
+        conflicts = None if matcher is None else conflict_filter_of(self.table, matcher, purpose.isolation)
+        return Replaced.of(self.changes(outcomes, conflicts), entries, sources)
 
 
 class IcebergDelete(DeleteJob):
@@ -63,9 +86,17 @@ class IcebergDelete(DeleteJob):
         """The table's."""
         return self.table.schema()
 
-    def scan(self, session: SparkSession, fields: Sequence[str]) -> DataFrame:
-        """The live rows of the branch."""
-        return scan(session, self.table, selected_fields=fields, branch=self.request.branch)
+    def scan(
+        self,
+        session: SparkSession,
+        fields: Sequence[str],
+        row_filter: Filter = AlwaysTrue(),  # noqa: B008
+        *,
+        case_sensitive: bool = True,
+    ) -> DataFrame:
+        """The live rows of the branch that match a filter of Iceberg."""
+        branch = self.request.branch
+        return scan(session, self.table, row_filter, fields, branch=branch, case_sensitive=case_sensitive)
 
     def is_done(self) -> bool:
         """Whether the branch's history has the job id."""
@@ -78,8 +109,38 @@ class IcebergDelete(DeleteJob):
     def check_rows(self) -> None:
         """Rows can be written to any table."""
 
+    def check_rows_fit(self, rows: pa.Schema) -> None:
+        """Checks that rows of some columns can be appended.
+
+        Raises:
+            InvalidInputError: a column is not in the table, is missing and required, or its type does not fit; or a
+                property of the table has a value that is not allowed.
+        """
+        schema, spec = self.metadata.schema(), self.metadata.spec()
+        check_transforms(spec, schema)
+        RowWriterSchema(schema, rows)
+        DataFileWriter(self.table, schema, spec)
+
+    def keep(self, part: Job) -> bool:
+        """Keeps the data files of a run for all attempts; returns that they are kept."""
+        self.table.created += [entry.file_path for entry in part.data_files]
+        return True
+
+    def sort_order(self) -> RowOrder | None:
+        """The order of the rows in a new data file."""
+        order = self.metadata.sort_order_by_id(self.metadata.default_sort_order_id)
+        return RowOrder.of(order, self.metadata) if order is not None and order.fields else None
+
     def check_schema(self, schema: Schema) -> None:
         """Does nothing: the columns of the job's table do not change."""
+
+    def pruned(self, base: Snapshot | None, matcher: Matcher) -> Sequence[FileTask]:
+        """The data files of a snapshot that a matcher does not exclude."""
+        if base is None:
+            return []
+        sensitive = matcher.case_sensitive
+        plan = plan_snapshot(self.table, base, self.schema(), matcher, case_sensitive=sensitive, metrics=True)
+        return plan.tasks
 
     def matching(
         self, base: Snapshot | None, bounds: KeyBounds, keys: Callable[[], Keys | None]
@@ -94,7 +155,7 @@ class IcebergDelete(DeleteJob):
         if base is None:
             return []
         few = keys() if self.is_indexed(base) else None
-        files = plan_snapshot(self.table, base, self.schema(), few or bounds, metrics=True).tasks
+        files = self.pruned(base, few or bounds)
         return files if few is None else self.narrowed(files, base, few)
 
     def key_lookup(
@@ -111,14 +172,29 @@ class IcebergDelete(DeleteJob):
         base = head_of(self.metadata, self.request.branch)
         return KeyLookup.of(self.table.io, self.metadata, base, keys, tasks)
 
-    def upserted(
-        self, planned: Replaced | None, committed: Committed | None, counts: Mapping[str, int]
-    ) -> UpsertResult:
-        """Returns the result of an upsert; `counts` are the counts of given rows."""
+    def finished(
+        self,
+        kind: type[Result],
+        planned: Replaced | None,
+        committed: Committed | None,
+        counts: Mapping[str, int],
+    ) -> Result:
+        """Returns the result of a verb that writes rows; `counts` are its own counts."""
         planned = planned or Replaced()
         result = self.result(planned.written, committed)
-        facts: dict[str, Any] = {**counts, **planned.facts(result)}
-        return UpsertResult(rows_deleted=result.rows_deleted, **facts)
+        found = Counts(
+            rows_deleted=result.rows_deleted,
+            data_files=result.data_files,
+            data_files_dropped=result.data_files_dropped,
+            data_files_written=planned.data_files,
+            vectors_written=result.vectors_written,
+            position_delete_files_written=result.position_delete_files_written,
+            n_bytes=result.n_bytes,
+        )
+        commit: dict[str, Any] = {
+            name: getattr(result, name) for name in ("snapshot_id", "seconds", "attempts", "repeated")
+        }
+        return result_of(kind, replace(found, **counts), **commit)
 
     def tasks(self, base: Snapshot | None) -> Sequence[FileTask]:
         """The data files of a snapshot."""

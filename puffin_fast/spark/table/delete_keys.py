@@ -20,7 +20,7 @@ from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
 from puffin_fast.rows.keys.keys import KeyBounds, Keys
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
-from puffin_fast.spark.session.batches import collected
+from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.table.delete_jobs import start
@@ -35,7 +35,7 @@ from puffin_fast.spark.table.job import (
     without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.table.saved_rows import saved
+from puffin_fast.spark.table.saved_rows import MOST_BYTES, MOST_ROWS, cached, saved
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.keys import MORE, from_spark, spark_schema
 from puffin_fast.spark.worker.rows import MARKED, REPORT
@@ -50,12 +50,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
     from puffin_fast.iceberg.index.lookup import KeyLookup
-
-BROADCAST_KEYS = 1 << 22
-"""Largest number of distinct keys that are sent to every task."""
-
-BROADCAST_BYTES = 32 << 20
-"""Largest size of the keys that are sent to every task, in bytes."""
 
 UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"  # $ would accept a trailing newline
 
@@ -75,18 +69,19 @@ def delete_keys(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-    broadcast_keys: int = BROADCAST_KEYS,
+    broadcast_keys: int = MOST_ROWS,
     task_memory: int = TASK_MEMORY,
 ) -> DeleteResult | DeltaDeleteResult:
     """`puffin_fast.iceberg.delete_keys` on executors, for the keys in a DataFrame.
 
-    Few keys are sent to every task. The data files whose partition and bounds admit a key are searched, each by
-    one task that also writes its deletes: nothing is shuffled. A task holds the keys (up to five times their bytes), a
-    batch of the key columns and one deletion vector. If there are more keys, they are computed once more, and kept in
-    files of the job until it ends; Spark joins them with the key columns of the data files between the lowest and the
-    highest key. Of data files that a key index covers, only the rows that it names are joined: executors look the keys
-    up, by ranges of their hashes. If it stores keys exactly, these rows are not even read. A task is then bounded by
-    `task_memory` and by Spark's own limits.
+    The keys are computed once, and kept in files of the job until it ends. Few keys are sent to every task. The data
+    files whose partition and bounds admit a key are searched, each by one task that also writes its deletes: nothing is
+    shuffled. A task holds the keys (up to five times their bytes), a batch of the key columns and one deletion vector.
+    Up to 256 data files with up to 32 MiB of key columns are searched by the driver. If there are more keys, Spark
+    joins them with the key columns of the data files between the lowest and the highest key. Of data files that a key
+    index covers, only the rows that it names are joined: executors look the keys up, by ranges of their hashes. If it
+    stores keys exactly, these rows are not even read. A task is then bounded by `task_memory` and by Spark's own
+    limits.
 
     Args:
         keys_df: the keys, in columns named as in the table; other columns are ignored, and duplicates are allowed.
@@ -126,36 +121,37 @@ def delete_keys(
 
         return job.run(nothing, on_conflict)
 
-    few = sent(rows.distinct(), broadcast_keys)
-    if few is not None:
-        columns = distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
-        keys = Keys.of(job.metadata, fields, columns)
+    body = over_batches(_BODIES, "distinct")
+    with saved(mapped(rows, body, rows.schema), job.part(dry_run=dry_run)) as kept:
+        few = kept.few(broadcast_keys)
+        if few is not None:
+            columns = distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
+            keys = Keys.of(job.metadata, fields, columns)
 
-        def search(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
-            part = job.part(dry_run=dry_run)
-            return part.changes(searched(session, part, tasks, job.finder(keys)), conflict_filter)
-
-        return job.run_pruned(keys, search, on_conflict)
-
-    normal = over_batches(
-        _BODIES, "normalised", fields=pack(list(_plain(fields).items())), null_safe=null_safe
-    )
-    with saved(mapped(rows, normal, spark_schema(fields)), job.part(dry_run=dry_run)) as cached:
-        bounds = KeyBounds.between(job.metadata, fields, key_ends(cached, fields))
-
-        def join(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
-            def found(index: KeyLookup | None) -> WrittenDeletes:
+            def search(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
                 part = job.part(dry_run=dry_run)
-                outcomes = _joined(
-                    *(cached, fields, part, tasks, bounds, index),
-                    null_safe=null_safe,
-                    task_memory=task_memory,
-                )
-                return part.changes(outcomes, conflict_filter)
+                return part.changes(searched(session, part, tasks, job.finder(keys)), conflict_filter)
 
-            return with_or_without(found, job.key_lookup(fields, tasks))
+            return job.run_pruned(keys, search, on_conflict)
 
-        return job.run_pruned(bounds, join, on_conflict)
+        plain = list(_plain(fields).items())
+        body = over_batches(_BODIES, "normalised", fields=pack(plain), null_safe=null_safe)
+        with cached(mapped(kept.frame(), body, spark_schema(fields))) as given:
+            bounds = KeyBounds.between(job.metadata, fields, key_ends(given, fields))
+
+            def join(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
+                def found(index: KeyLookup | None) -> WrittenDeletes:
+                    part = job.part(dry_run=dry_run)
+                    outcomes = _joined(
+                        *(given, fields, part, tasks, bounds, index),
+                        null_safe=null_safe,
+                        task_memory=task_memory,
+                    )
+                    return part.changes(outcomes, conflict_filter)
+
+                return with_or_without(found, job.key_lookup(fields, tasks))
+
+            return job.run_pruned(bounds, join, on_conflict)
 
 
 def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFrame:
@@ -179,7 +175,7 @@ def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFra
             column = functions.unhex(functions.replace(column, functions.lit("-"), functions.lit("")))
         columns.append(column)
     rows = keys_df.select(*columns).toDF(*_plain(fields))
-    kinds = rows.limit(0).toArrow().schema.types
+    kinds = no_rows(rows).schema.types
     none = [pa.array([], kind) for kind in kinds]
     keys_of_batch(pa.RecordBatch.from_arrays(none, [name for name, _ in fields]), fields, null_safe=null_safe)
     return rows
@@ -216,14 +212,14 @@ def _paths(kind: DataType, name: str) -> Iterator[list[StructField]]:
             yield from ([field, *path] for path in _paths(field.dataType, name[len(field.name) + 1 :]))
 
 
-def sent(rows: DataFrame, limit: int = BROADCAST_KEYS) -> pa.Table | None:
+def sent(rows: DataFrame, limit: int = MOST_ROWS) -> pa.Table | None:
     """Returns the rows, or None if they exceed the limits. The driver never receives more than the limits."""
     from pyspark.sql.types import BooleanType, StructField, StructType
 
-    body = over_batches(_BODIES, "up_to", n_bytes=BROADCAST_BYTES)
+    body = over_batches(_BODIES, "up_to", n_bytes=MOST_BYTES)
     schema = StructType([*rows.schema.fields, StructField(MORE, BooleanType())])
     few = collected(mapped(rows.limit(limit + 1), body, schema))
-    if few.num_rows > limit or few.nbytes > BROADCAST_BYTES or pc.any(few[MORE]).as_py():
+    if few.num_rows > limit or few.nbytes > MOST_BYTES or pc.any(few[MORE]).as_py():
         return None
     return few.drop_columns([MORE])
 

@@ -15,8 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from urllib.parse import unquote
 
+from pyiceberg.expressions import AlwaysTrue
+
 from puffin_fast import delta
 from puffin_fast._pyiceberg.metadata import without_history
+from puffin_fast.delta.dml.attempt import changes_of, fitting
 from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written, actions_of
 from puffin_fast.delta.dml.data_files import row_tracking_columns
 from puffin_fast.delta.log.commit import Changes, Committed, OnConflict, commit
@@ -37,8 +40,11 @@ from puffin_fast.spark.table.job import MAIN, Job
 from puffin_fast.spark.table.scan import refuse, scan
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.tasks import Target
+from puffin_fast.verbs.attempt import Purpose
+from puffin_fast.verbs.counts import Counts, result_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
@@ -112,6 +118,7 @@ class _Plan(Protocol):
     def changes(self) -> Changes | None: ...
 
 
+Result = TypeVar("Result")
 Planned = TypeVar("Planned", bound=_Plan)
 """The changes to commit, and the counts for the job's result."""
 
@@ -149,9 +156,16 @@ class DeltaDelete:
         """The columns as a PyIceberg schema."""
         return self.base.schema.schema
 
-    def scan(self, session: SparkSession, fields: Sequence[str]) -> DataFrame:
-        """The live rows of the version that the current attempt is planned on."""
-        return scan(session, self.base.snapshot, selected_fields=fields)
+    def scan(
+        self,
+        session: SparkSession,
+        fields: Sequence[str],
+        row_filter: Filter = AlwaysTrue(),  # noqa: B008
+        *,
+        case_sensitive: bool = True,
+    ) -> DataFrame:
+        """The live rows, that match a filter, of the version that the current attempt is planned on."""
+        return scan(session, self.base.snapshot, row_filter, fields, case_sensitive=case_sensitive)
 
     def is_done(self) -> bool:
         """Whether the log has the job id."""
@@ -175,13 +189,33 @@ class DeltaDelete:
         self._tasks = plan_files(self.base).tasks
         return list(self._tasks)
 
+    def check_rows_fit(self, rows: pa.Schema) -> None:
+        """Checks that rows of some columns can be appended.
+
+        Raises:
+            InvalidInputError, UnsupportedError: as `fitting`.
+        """
+        fitting(self.base, rows)
+
+    def keep(self, part: Job) -> bool:
+        """Returns that the files of an attempt that fails are removed."""
+        return False
+
+    def sort_order(self) -> None:
+        """Delta tables have no sort order."""
+
     def key_lookup(self, fields: object, tasks: object) -> None:
         """Delta tables have no indexes of keys."""
 
+    def pruned(self, base: object, matcher: Matcher) -> list[Task]:
+        """Returns the data files of the current attempt that a matcher does not exclude."""
+        sensitive = matcher.case_sensitive
+        self._tasks = plan_files(self.base, matcher, case_sensitive=sensitive, metrics=True).tasks
+        return list(self._tasks)
+
     def matching(self, base: object, bounds: Matcher, keys: Callable[[], object]) -> list[Task]:
         """Returns the data files of the current attempt that the bounds of keys do not exclude."""
-        self._tasks = plan_files(self.base, bounds, metrics=True).tasks
-        return list(self._tasks)
+        return self.pruned(base, bounds)
 
     def conflict_filter(self, bound: Matcher) -> Callable[[Any], bool]:
         """Returns a filter that selects all data files, so that rows of concurrent commits are searched."""
@@ -238,21 +272,27 @@ class DeltaDelete:
                 f"{self.base.snapshot.root}: version {self.base.snapshot.version} changed the columns; run it again"
             )
 
-    def upserted(
-        self, planned: DeletePlan | None, committed: Committed, counts: Mapping[str, int]
-    ) -> delta.UpsertResult:
-        """Returns the result of an upsert; `counts` are the counts of given rows."""
-        planned = planned or DeletePlan()
-        return delta.UpsertResult(
+    def finished(
+        self, kind: type[Result], planned: DeletePlan | None, committed: Committed, counts: Mapping[str, int]
+    ) -> Result:
+        """Returns the result of a verb that writes rows; `counts` are its own counts."""
+        written = DeletePlan().written if planned is None else planned.written
+        found = Counts(
+            rows_deleted=written.rows,
+            data_files=len(written.changes),
+            data_files_dropped=written.dropped,
+            data_files_written=0 if planned is None else planned.data_files,
+            vectors_written=written.vectors,
+            vectors_merged=written.merged,
+            n_bytes=written.n_bytes,
+        )
+        return result_of(
+            kind,
+            replace(found, **counts),
             version=committed.version,
-            rows_deleted=planned.written.rows,
-            data_files_written=planned.data_files,
-            vectors_written=planned.written.vectors,
-            n_bytes=planned.written.n_bytes,
             seconds=time.perf_counter() - self.started,
             attempts=committed.attempts,
             repeated=committed.repeated,
-            **counts,
         )
 
     def run_filter(
@@ -290,14 +330,20 @@ class DeltaDelete:
 
         def plan(base: Snapshot) -> DeletePlan:
             self.check_schema(schema)
-            self._tasks = plan_files(self.base, bound, case_sensitive=case_sensitive, metrics=True).tasks
-            return work(list(self._tasks), self.conflict_filter(bound))  # type: ignore[no-any-return]
+            return work(self.pruned(base, bound), self.conflict_filter(bound))  # type: ignore[no-any-return]
 
         return self.run(plan, on_conflict)
 
     def task_of(self) -> dict[str, Task]:
         """The data files of the current attempt by path."""
         return {task.data.file_path: task for task in self._tasks}
+
+
+def target_of(table: DeltaTable, place: Place) -> Target:
+    """The parts of a version that executors need."""
+    metadata = without_history(table.metadata)
+    bare = replace(table.without_files(), metadata=metadata)
+    return Target(table.snapshot.storage, metadata, place, bare)
 
 
 class DeltaJob(Job):
@@ -313,11 +359,9 @@ class DeltaJob(Job):
         self.n_inserted = 0
         self.entries, self.superseded, self.saved, self.data_files, self.matched = [], {}, [], [], []
 
-    def _target(self) -> Target:
-        base = self._delete.base
-        metadata = without_history(base.metadata)
-        bare = replace(base.without_files(), metadata=metadata)
-        return Target(base.snapshot.storage, metadata, self.place, bare)
+    def executor_view(self) -> Target:
+        """The parts of the table that executors need."""
+        return target_of(self._delete.base, self.place)
 
     def listing(self) -> Any:
         """The filesystem that lists the folder of the run."""
@@ -337,33 +381,38 @@ class DeltaJob(Job):
         )
 
     def replaced(
-        self, outcomes: Iterable[Outcome], bounds: Any, names: Sequence[str], metrics: Mapping[str, int]
+        self,
+        outcomes: Iterable[Outcome],
+        purpose: Purpose,
+        adds: Sequence[Any],
+        sources: frozenset[str],
+        metrics: Mapping[str, int],
     ) -> DeletePlan:
-        """The changes of an upsert: deletes, and the data files that executors wrote.
+        """The changes of a verb that writes rows: deletes, and the data files that executors wrote.
 
         No change data files are written: readers derive the changes from the added and removed files.
 
         Args:
             outcomes: the deletes.
-            bounds: the bounds of the keys; all data files of concurrent commits are searched.
-            names: the columns of the key.
+            purpose: the purpose of the files; all data files of concurrent commits are searched.
+            adds: the actions of the new data files.
+            sources: the data files that the new rows were computed from; not used here.
             metrics: entries for the table's history.
         """
         written, base = self._written(outcomes), self._delete.base.snapshot
         if self.place.dry_run:
             return DeletePlan(written)
         actions, touched = actions_of(base, written) if written.changes else ([], frozenset[str]())
-        adds: list[Any] = self.data_files
-        changes = Changes(
+        changes = changes_of(
+            base,
+            purpose,
+            written,
+            adds,
             [*actions, *adds],
-            "MERGE",
-            touched,
-            (*written.files, *(unquote(add["add"]["path"]) for add in adds)),
-            {"predicate": json.dumps(list(names))},
             metrics,
-            looks_at_rows=True,
-            looks_at_appends=True,
-            keeps_row_ids=row_tracking_columns(base) is not None,
+            touched=touched,
+            new_files=(*written.files, *(unquote(add["add"]["path"]) for add in adds)),
+            keeps_row_ids=not written.changes or row_tracking_columns(base) is not None,
         )
         return DeletePlan(written, changes, data_files=len(adds))
 

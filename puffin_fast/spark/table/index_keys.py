@@ -92,10 +92,11 @@ def on_executors(session: SparkSession, table: Table, task_memory: int) -> Encod
             most_rows=most,
         )
         try:
-            part.run(mapped(spread(session, bins), body, REPORT), {})
-            for path, n_bytes in sorted(part.saved):
-                with open_source(path, filesystem=maker.io, size=n_bytes) as source:
-                    yield source.read_at(0, n_bytes)
+            part.run(mapped(spread(session, bins), body, REPORT), {}, "segments of a key index")
+            for segment in sorted(part.saved):
+                assert segment.path is not None
+                with open_source(segment.path, filesystem=maker.io, size=segment.file_size) as source:
+                    yield source.read_at(0, segment.file_size)
         finally:
             part.remove_files()
 

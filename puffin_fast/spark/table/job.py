@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -42,7 +42,7 @@ from puffin_fast.spark.worker.rows import (
     UNKNOWN_ROWS,
     VECTOR,
 )
-from puffin_fast.spark.worker.saved_rows import SavedFile
+from puffin_fast.spark.worker.saved_rows import SavedRows
 from puffin_fast.spark.worker.tasks import Target, pack, pickled_tasks
 
 if TYPE_CHECKING:
@@ -66,6 +66,13 @@ OPEN_BYTES = 512 << 10
 
 PAGE_BYTES = 1 << 18
 """Bytes that are read for a row that a key index names: pages of the key columns."""
+
+LITERAL_BYTES = 1 << 20
+"""Bytes of packed bins that are part of a query's plan."""
+
+HERE_FILES, HERE_BYTES = 256, 32 << 20
+"""Up to these numbers of data files and of bytes of their columns, the driver reads them in less time than Spark takes
+to run a job."""
 
 Item = TypeVar("Item")
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -113,7 +120,7 @@ class Job:
         groups: groups of data files that were rewritten.
         matched: data files with rows that have a given key.
         n_inserted: number of given rows whose key was new.
-        saved: files of rows that the job reads again.
+        saved: rows that the job reads again.
         superseded: by path of a data file, the number of positions in position-delete files that its deletion
             vector supersedes and does not contain.
     """
@@ -137,24 +144,31 @@ class Job:
         self.groups: list[RewrittenGroup] = []
         self.matched: list[MatchedFile] = []
         self.n_inserted = 0
-        self.saved: list[SavedFile] = []
+        self.saved: list[SavedRows] = []
         self.superseded: dict[str, int] = {}
 
     def target(self) -> bytes:
         """The packed `Target` for executors."""
-        return pack(self._target())
+        return pack(self.executor_view())
 
-    def _target(self) -> Target:
+    def executor_view(self) -> Target:
+        """The parts of the table that executors need."""
         return Target(self.table.io, without_history(self.table.metadata), self.place)
 
     def listing(self) -> Any:
         """The filesystem that lists the folder of the run."""
         return filesystem(self.table.io, self.place.location)[0]
 
-    def run(self, report: DataFrame, tasks: Mapping[str, Task]) -> list[Outcome]:
-        """Runs the Spark job once and reads its report."""
+    def run(self, report: DataFrame, tasks: Mapping[str, Task], what: str | None = None) -> list[Outcome]:
+        """Runs the Spark job once and reads its report.
+
+        Args:
+            report: the Spark job.
+            tasks: the data files, by path.
+            what: what the job does; by default the number and the size of the data files.
+        """
         listing = self.listing()
-        with tagged(report.sparkSession, self.name):
+        with tagged(report.sparkSession, self.name, what or of_files(tasks.values())):
             rows = collect_written(report, self.place.location, self.name, listing)
         return self._outcomes(rows, tasks)
 
@@ -168,7 +182,7 @@ class Job:
             tasks: the data files, by path.
         """
         try:
-            rows = pa.Table.from_batches(body(self._target()), REPORT)
+            rows = pa.Table.from_batches(body(self.executor_view()), REPORT)
         except BaseException:
             self.remove_files()
             raise
@@ -192,7 +206,7 @@ class Job:
             elif kind == INSERTED:
                 self.n_inserted += n_rows
             elif kind == SAVED:
-                self.saved.append(SavedFile(row["path"], row["file_size"]))
+                self.saved.append(SavedRows(row["path"], row["file_size"], n_rows, row["length"], entry))
             elif kind == UNKNOWN_ROWS:
                 self.dangling += n_rows
             else:
@@ -287,6 +301,36 @@ def bins_of_tasks(
     return groups
 
 
+def of_files(tasks: Collection[WithDeletes]) -> str:
+    """The number and the size of data files, for logs and Spark's UI."""
+    n_bytes = sum(task.data.file_size_in_bytes for task in tasks)
+    return f"{len(tasks)} data files, {n_bytes / 1e6:.1f} MB"
+
+
+def is_small(tasks: Collection[Task], field_ids: Sequence[int] | None = None) -> bool:
+    """Whether the driver reads data files in less time than Spark takes to run a job.
+
+    Args:
+        tasks: the data files.
+        field_ids: the columns that are read; None for all.
+    """
+    if len(tasks) > HERE_FILES:
+        return False
+    n_bytes = 0
+    for task in tasks:
+        n_bytes += _column_bytes(task, field_ids)
+        n_bytes += sum(entry.file_size_in_bytes for entry in (*task.position_deletes, *task.equality_deletes))
+    return n_bytes <= HERE_BYTES
+
+
+def _column_bytes(task: Task, field_ids: Sequence[int] | None) -> int:
+    """The size of some columns of a data file as far as its metrics have it, else of the file."""
+    sizes = getattr(task.data, "column_sizes", None) or {}
+    if task.candidates is None and field_ids is not None and sizes.keys() >= {*field_ids}:
+        return sum(sizes[field_id] for field_id in field_ids)
+    return data_bytes(task, task.candidates) - OPEN_BYTES
+
+
 def data_bytes(task: WithDeletes, candidates: PositionBitmap | None) -> int:
     """What reading some rows of a data file costs, in bytes; None: all rows."""
     most = task.data.file_size_in_bytes if candidates is None else len(candidates) * PAGE_BYTES
@@ -304,13 +348,19 @@ def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
-    """A DataFrame with one partition per bin: the partitions of a range survive a broadcast join."""
+    """A DataFrame with one partition per bin: those of a range.
+
+    Small bins are literals of the query, others are joined with the range by a broadcast, which is a Spark job.
+    """
     from pyspark.sql import functions
 
-    packed = pa.array([pack(items) for items in bins], pa.binary())
-    table = pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": packed})
-    rows = _frame(session, table)
-    return session.range(0, len(bins), 1, len(bins)).join(functions.broadcast(rows), "id").select("tasks")
+    packed = [pack(items) for items in bins]
+    numbers = session.range(0, len(bins), 1, len(bins))
+    if 0 < sum(map(len, packed)) <= LITERAL_BYTES:
+        every = functions.array(*map(functions.lit, packed))
+        return numbers.select(functions.get(every, functions.col("id").cast("int")).alias("tasks"))
+    table = pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": pa.array(packed, pa.binary())})
+    return numbers.join(functions.broadcast(_frame(session, table)), "id").select("tasks")
 
 
 def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> tuple[DataFrame, bytes]:

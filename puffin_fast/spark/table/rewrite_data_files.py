@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast import delta
+from puffin_fast.delta.dml.data_files import row_tracking_columns
+from puffin_fast.delta.log.snapshot import snapshot
+from puffin_fast.delta.maintenance.rewrite_data_files import run_rewrite as run_rewrite_of_delta
+from puffin_fast.delta.read.plan import DeltaTable
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.rewrite_job import (
     RewriteDataFilesResult,
-    RewriteTerms,
     run_rewrite,
 )
 from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
 from puffin_fast.rows.filters.filters import Filter
-from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, RewriteTerms, live_bytes
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.conditions import filter_only
+from puffin_fast.spark.table.delta import DeltaDelete
 from puffin_fast.spark.table.index_keys import TASK_MEMORY, on_executors
 from puffin_fast.spark.table.job import (
     MAIN,
@@ -25,25 +33,34 @@ from puffin_fast.spark.table.job import (
     Job,
     bins_of_tasks,
     checked_id,
+    of_files,
     spread,
     without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
+from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.worker.rows import REPORT
+from puffin_fast.verbs.options import Options
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+    from puffin_fast.delta.read.tasks import DeltaTask
     from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.index.build import Encode
     from puffin_fast.iceberg.plan.delete_index import FileTask
+    from puffin_fast.rows.rewrite.file_groups import GroupLimits
+    from puffin_fast.rows.tasks import Task
+
+_BODIES = "puffin_fast.spark.worker.data_files"
 
 
 def rewrite_data_files(
     spark: SparkSession | DataFrame,
-    table: Table,
-    row_filter: Filter = AlwaysTrue(),  # noqa: B008
+    table: Table | Any,
+    row_filter: Filter | Column = AlwaysTrue(),  # noqa: B008
     *,
     min_deleted: float = MIN_DELETED,
     min_file_size: int | None = None,
@@ -55,8 +72,8 @@ def rewrite_data_files(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-) -> RewriteDataFilesResult:
-    """`puffin_fast.iceberg.rewrite_data_files` on executors.
+) -> RewriteDataFilesResult | delta.RewriteDataFilesResult:
+    """`puffin_fast.iceberg.rewrite_data_files` or `puffin_fast.delta.rewrite_data_files` on executors.
 
     Groups of data files are rewritten in parallel; a group is read and written by one task, so nothing is shuffled. A
     task holds the row group that it reads, as stored, a batch of its rows, at most twice 128 MiB for the row group that
@@ -67,14 +84,16 @@ def rewrite_data_files(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
-            session's catalogs.
-        row_filter: a filter of Iceberg, also as text: it chooses data files by their metadata.
+            session's catalogs; or a Delta table: its name, a path,
+            a URI, or deltalake's `DeltaTable`. A group of its data files that another commit changes is a conflict.
+        row_filter: a filter of Iceberg, also as text, or a Column with the meaning of one: it chooses data files by
+            their metadata.
         min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as in
             `puffin_fast.iceberg.rewrite_data_files`.
         branch, case_sensitive, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.rewrite_data_files`.
 
     Returns:
-        The same result as `puffin_fast.iceberg.rewrite_data_files`.
+        The same result as `puffin_fast.iceberg.rewrite_data_files` or `puffin_fast.delta.rewrite_data_files`.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
@@ -86,10 +105,25 @@ def rewrite_data_files(
         1
     """
     session = session_of(spark)
+
+    from pyspark.sql import Column
+
     table = table_in(session, table)
+    if isinstance(row_filter, Column):
+        schema = DeltaTable.of(snapshot(table)).schema.schema if is_delta(table) else table.schema()
+        row_filter = filter_only(session, row_filter, schema)
     terms = RewriteTerms(
         row_filter, min_deleted, min_file_size, min_input_files, target_file_size, max_commits, case_sensitive
     )
+    if is_delta(table):
+        options = Options(
+            verb="rewrite_data_files",
+            branch=branch,
+            job_id=checked_id(job_id),
+            snapshot_properties=snapshot_properties,
+            dry_run=dry_run,
+        )
+        return _rewrite_delta(session, table, terms, options)
     request = Request(
         verb="rewrite_data_files",
         branch=branch,
@@ -97,25 +131,86 @@ def rewrite_data_files(
         snapshot_properties=snapshot_properties,
     )
 
+    encode = on_executors(session, table, TASK_MEMORY)
+    return rewrite_on_executors(session, table, terms, request, encode, dry_run=dry_run)
+
+
+def rewrite_on_executors(
+    session: SparkSession,
+    table: Table,
+    terms: RewriteTerms,
+    request: Request,
+    encode: Encode | None,
+    *,
+    dry_run: bool,
+) -> RewriteDataFilesResult:
+    """`rewrite_data_files` of an Iceberg table with checked arguments; `encode` as for `run_rewrite`."""
+
     def write(
         table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
     ) -> Sequence[RewrittenGroup]:
-        job = Job(table, job_id, "rewrite")
+        job = Job(table, request.job_id, "rewrite")
         body = over_batches(
-            "puffin_fast.spark.worker.data_files",
+            _BODIES,
             "rewrite",
             target=job.target(),
             sequence_number=head.sequence_number or 0,
             target_file_size=target,
         )
-        lean = [[without_metrics(task) for task in tasks] for tasks in groups]
-        bins = bins_of_tasks(
-            lean, lambda tasks: tasks, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks)
-        )
-        job.run(mapped(spread(session, bins), body, REPORT), {})
+        job.run(mapped(spread(session, _bins(groups)), body, REPORT), {}, _shown(groups))
         table.created += [new.entry.file_path for group in job.groups for new in group.new]
         return job.groups
 
-    return run_rewrite(
-        table, terms, request, write, on_executors(session, table, TASK_MEMORY), dry_run=dry_run
+    return run_rewrite(table, terms, request, write, encode, dry_run=dry_run)
+
+
+def _shown(groups: Sequence[Sequence[Task]]) -> str:
+    return f"{len(groups)} groups of " + of_files([task for group in groups for task in group])
+
+
+def _bins(groups: Sequence[Sequence[Task]]) -> list[list[Any]]:
+    """Divides groups of data files among tasks of similar size."""
+    lean: list[Any] = [[without_metrics(task) for task in tasks] for tasks in groups]
+    return bins_of_tasks(
+        lean, lambda tasks: tasks, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks)
     )
+
+
+def _rewrite_delta(
+    session: SparkSession, table: Any, terms: RewriteTerms, options: Options
+) -> delta.RewriteDataFilesResult:
+    """Rewrites data files of a Delta table."""
+    request = Request(
+        verb=options.verb,
+        branch=options.branch,
+        job_id=options.job_id,
+        snapshot_properties=options.snapshot_properties,
+    )
+    job = DeltaDelete(table, request)
+
+    def write(
+        current: DeltaTable, groups: Sequence[Sequence[DeltaTask]], limits: GroupLimits
+    ) -> NewDeltaFiles:
+        job.base = current
+        part = job.part(dry_run=False, kind="rewrite")
+        body = over_batches(
+            _BODIES, "rewrite_delta", target=part.target(), target_file_size=limits.target_file_size
+        )
+        part.run(mapped(spread(session, _bins(groups)), body, REPORT), {}, _shown(groups))
+        adds: list[Any] = part.data_files
+        return NewDeltaFiles(adds, row_tracking_columns(current.snapshot) is not None)
+
+    return run_rewrite_of_delta(job.storage, terms, options, write)
+
+
+@dataclass
+class NewDeltaFiles:
+    """The new files of a rewrite; see `NewFiles`."""
+
+    adds: list[dict[str, Any]]
+    keeps_row_ids: bool
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The paths of the new files, below the table."""
+        return [unquote(add["add"]["path"]) for add in self.adds]

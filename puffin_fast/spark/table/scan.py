@@ -45,7 +45,7 @@ def scan(
     spark: SparkSession | DataFrame,
     table: Table | Any,
     row_filter: Filter | Column = AlwaysTrue(),  # noqa: B008
-    selected_fields: Sequence[str] = ("*",),
+    selected_fields: str | Sequence[str] = ("*",),
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
@@ -68,9 +68,9 @@ def scan(
             session's catalogs; or a Delta table: its name, a path,
             a URI, deltalake's `DeltaTable`, or a `Snapshot` of `puffin_fast.delta`.
         row_filter: as in `delete`: text is Spark's SQL.
-        selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as in
-            `puffin_fast.iceberg.scan`; a Delta table has no snapshot ids, branches and tags, and its metadata columns
-            are ``_file`` and ``_pos``.
+        selected_fields: as in `puffin_fast.iceberg.scan`, or one name.
+        snapshot_id, branch, tag, as_of, limit, case_sensitive: as in `puffin_fast.iceberg.scan`; a Delta table has no
+            snapshot ids, branches and tags, and its metadata columns are ``_file`` and ``_pos``.
         version: a version of a Delta table, instead of the newest.
 
     Returns:
@@ -89,6 +89,8 @@ def scan(
     """
     session = session_of(spark)
     table = table_in(session, table)
+    if isinstance(selected_fields, str):
+        selected_fields = (selected_fields,)
     state: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
     here: Callable[..., Any]
     if is_delta(table):

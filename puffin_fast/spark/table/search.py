@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
-from puffin_fast.spark.table.job import bins_of_tasks, spread, without_metrics
+from puffin_fast.spark.table.job import bins_of_tasks, is_small, spread, without_metrics
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import deleted, pack
 
@@ -35,10 +35,11 @@ def searched(
         finder: the finder of rows; its matcher is sent to the executors.
         case_sensitive: whether the matcher was bound with case-sensitive names.
     """
-    known, others = _settled(tasks, finder)
-    if not others:
+    known, whole = _settled(tasks, finder)
+    if not whole:
         return known
-    if is_small(others.values()):
+    others = {path: without_metrics(task) for path, task in whole.items()}
+    if is_named(others.values()) or is_small(whole.values(), finder.matcher.field_ids):
         return known + job.run_here(lambda target: deleted(finder.search([*others.values()]), target), others)
     body = over_batches(
         "puffin_fast.spark.worker.tasks",
@@ -51,7 +52,7 @@ def searched(
     return known + job.run(report, others)
 
 
-def is_small(tasks: Collection[Task]) -> bool:
+def is_named(tasks: Collection[Task]) -> bool:
     """Whether a key index names so few rows that the driver reads them in less time than tasks take to start."""
     rows = [-1 if task.candidates is None else len(task.candidates) for task in tasks]
     return len(rows) <= FEW_FILES and -1 not in rows and sum(rows) <= FEW_ROWS
@@ -72,5 +73,5 @@ def _settled(tasks: Iterable[Task], finder: Finder) -> tuple[list[Outcome], dict
             if found.n_new:
                 known.append(Outcome(task, found.n_new))
         else:
-            others[task.data.file_path] = without_metrics(task)
+            others[task.data.file_path] = task
     return known, others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,36 +10,48 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_flags
+from puffin_fast.delta.dml.update import UpdateResult as DeltaUpdateResult
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.update import UpdateResult
-from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.spark.dataframe.transforms import by_file
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
-from puffin_fast.spark.table.conditions import PLACES, check_places, rows_where, sql_condition, sql_errors
-from puffin_fast.spark.table.iceberg_jobs import Replaced, open_job
-from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread, without_metrics
+from puffin_fast.spark.table.conditions import (
+    PLACES,
+    check_places,
+    rows_where,
+    selected_from,
+    sql_condition,
+    sql_errors,
+)
+from puffin_fast.spark.table.delete_jobs import start
+from puffin_fast.spark.table.job import MAIN, checked_id, is_small, shares_of, spread, without_metrics
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.table.scan import scan
+from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search
 from puffin_fast.spark.worker.rows import REPORT
-from puffin_fast.spark.worker.tasks import pack
-from puffin_fast.spark.worker.update import PLACE, ColumnNumber
+from puffin_fast.spark.worker.tasks import pack, packed
+from puffin_fast.spark.worker.update import PLACE, ColumnNumber, by_filter
+from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
 from puffin_fast.verbs.update import bound_values
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from puffin_fast.rows.deletes.outcome import Outcome
+
+_SHUFFLES = re.compile("over|window|select|exists", re.IGNORECASE)
+"""The words of values whose computation may shuffle the rows: window functions and subqueries."""
 
 _BODIES = "puffin_fast.spark.worker.update"
 
 
 def update(
     spark: SparkSession | DataFrame,
-    table: Table,
+    table: Table | Any,
     row_filter: Filter | Column,
     values: Mapping[str, Any],
     *,
@@ -48,18 +61,20 @@ def update(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-) -> UpdateResult:
-    """`puffin_fast.iceberg.update` on executors.
+) -> UpdateResult | DeltaUpdateResult:
+    """`puffin_fast.iceberg.update` or `puffin_fast.delta.update` on executors.
 
     With filters of Iceberg and values of Python, Arrow or PyArrow, one task reads the rows of about 128 MiB of data
-    files, and writes their deletes and the new rows: nothing is shuffled. If Spark evaluates the filter or a value, the
-    positions of the rows and the values are shuffled, and the data files with updated rows are read once more. A
-    task holds the rows that it updates.
+    files, and writes their deletes and the new rows: nothing is shuffled. Up to 256 data files of up to 32 MiB
+    are updated by the driver. If Spark evaluates a value, the data files with updated rows are read once more; if it
+    evaluates the filter, or a value has a window or a subquery, the positions of the rows and the values are shuffled
+    before. A task holds the rows that it updates.
 
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
-            session's catalogs.
+            session's catalogs; or a Delta table: its name, a path,
+            a URI, or deltalake's `DeltaTable`. Its change data feed has an updated row as a delete and an insert.
         row_filter: as `delete` takes it: text is Spark's SQL.
         values: as in `puffin_fast.iceberg.update`; also Columns of Spark over the old row, with the types of `scan`.
             Their values must fit the columns exactly: cast them if Spark computes them in other types. Text is a value,
@@ -67,7 +82,7 @@ def update(
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.update`.
 
     Returns:
-        The same result as `puffin_fast.iceberg.update`.
+        The same result as `puffin_fast.iceberg.update` or `puffin_fast.delta.update`.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
@@ -86,64 +101,57 @@ def update(
 
     from pyspark.sql import Column
 
-    job = open_job(table, request)
-    assignments = bound_values(values, job.table.schema(), case_sensitive=case_sensitive)
-    schema = job.table.schema()
+    job = start(table, request)
+    schema = job.schema()
+    assignments = bound_values(values, schema, case_sensitive=case_sensitive)
     columns = {name: value for name, value in assignments.values.items() if isinstance(value, Column)}
     condition, row_filter = sql_condition(session, row_filter, schema)
-    if condition is None and not columns:
-        matcher = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
-    else:
+    matcher = RowFilter.bind(
+        row_filter if condition is None else AlwaysTrue(), schema, case_sensitive=case_sensitive
+    )
+    if condition is not None or columns:
         check_places(schema)
-        matcher = RowFilter.bind(AlwaysTrue(), schema)
-    may_match = job.conflict_filter(matcher, isolation="update")
+    job.check_rows()
+    shown = ", ".join(map(str, columns.values()))
+    purpose = Purpose("UPDATE", [str(row_filter)], matcher, isolation="update", inserts=True)
 
     def rows() -> DataFrame:
         def read(names: Sequence[str]) -> DataFrame:
-            return scan(session, job.table, selected_fields=(*names, *PLACES), branch=request.branch)
+            return job.scan(session, (*names, *PLACES))
+
+        def matching(names: Sequence[str]) -> DataFrame:
+            return job.scan(session, (*names, *PLACES), row_filter, case_sensitive=case_sensitive)
 
         names = [field.name for field in schema.fields]
         if condition is None:
-            selected = scan(
-                session,
-                job.table,
-                row_filter,
-                (*names, *PLACES),
-                branch=request.branch,
-                case_sensitive=case_sensitive,
-            )
+            found = selected_from(matching, names, [*PLACES, *columns.values()], shown)
         elif columns:
             with sql_errors(row_filter):
                 selected = read(names).where(condition)
+            with sql_errors(shown):
+                found = selected.select(*PLACES, *columns.values())
         else:
-            selected = rows_where(read, names, condition, row_filter)
-        with sql_errors(", ".join(map(str, columns.values()))):
-            return selected.select(*PLACES, *columns.values()).toDF(
-                *PLACE, *(f"v{at}" for at in range(len(columns)))
-            )
+            found = rows_where(read, names, condition, row_filter).select(*PLACES)
+        return found.toDF(*PLACE, *(f"v{at}" for at in range(len(columns))))
 
-    def plan(base: Snapshot | None) -> Replaced:
-        if base is None:
-            return Replaced()
-        files = plan_snapshot(
-            job.table, base, schema, matcher, case_sensitive=case_sensitive, metrics=True
-        ).tasks
-        tasks = {task.data.file_path: without_metrics(task) for task in files}
-        part = Job(job.table, job_id, "update", dry_run=dry_run)
-        if not tasks:
-            return Replaced()
-        if condition is None and not columns:
-            body = over_batches(
-                _BODIES,
-                "by_filter",
-                target=part.target(),
-                matcher=pack(matcher),
-                values=pack(assignments),
-                case_sensitive=case_sensitive,
-            )
-            report = mapped(spread(session, bins_to_search(tasks.values())), body, REPORT)
-            outcomes = part.run(report, tasks)
-        else:
+    def plan(base: Any) -> Any:
+        job.check_schema(schema)
+        tasks = {task.data.file_path: without_metrics(task) for task in job.pruned(base, matcher)}
+        part = job.part(dry_run=dry_run, kind="update")
+        outcomes: list[Outcome] = []
+        if tasks and condition is None and not columns:
+            options: dict[str, Any] = {"matcher": pack(matcher), "values": pack(assignments)}
+            options["case_sensitive"] = case_sensitive
+            if is_small(tasks.values()):
+                given = packed([*tasks.values()])
+                outcomes = part.run_here(
+                    lambda target: by_filter(given, target=pack(target), **options), tasks
+                )
+            else:
+                body = over_batches(_BODIES, "by_filter", target=part.target(), **options)
+                report = mapped(spread(session, bins_to_search(tasks.values())), body, REPORT)
+                outcomes = part.run(report, tasks)
+        elif tasks:
             numbers = {name: ColumnNumber(len(PLACE) + at) for at, name in enumerate(columns)}
             body = over_batches(
                 _BODIES,
@@ -152,14 +160,16 @@ def update(
                 tasks=pack(tasks),
                 values=pack(replace(assignments, values={**assignments.values, **numbers})),
             )
+            stays = condition is None and not _SHUFFLES.search(shown)
+            stays = stays and all(len(shares_of(task)) == 1 for task in tasks.values())
             with sql_errors(row_filter):
-                outcomes = part.run(mapped(by_file(rows()), body, REPORT), tasks)
+                found = rows() if stays else by_file(rows())
+                outcomes = part.run(mapped(found, body, REPORT), tasks)
         updated = frozenset(outcome.task.data.file_path for outcome in outcomes)
-        return Replaced.of(part.changes(outcomes, may_match), part.data_files, updated)
+        metrics = {"numUpdatedRows": sum(one.n_new for one in outcomes), "numCopiedRows": 0}
+        return part.replaced(outcomes, purpose, part.data_files, updated, metrics)
 
     planned, committed = job.commit(plan, on_conflict)
-    planned = planned or Replaced()
-    result = job.result(planned.written, committed)
-    return UpdateResult(
-        rows_updated=result.rows_deleted, data_files=result.data_files, **planned.facts(result)
-    )
+    counts = {"rows_updated": 0 if planned is None else planned.written.rows}
+    kind: type[Any] = DeltaUpdateResult if is_delta(table) else UpdateResult
+    return job.finished(kind, planned, committed, counts)  # type: ignore[arg-type,no-any-return]

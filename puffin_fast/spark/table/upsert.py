@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.delta.dml.upsert import UpsertResult as DeltaUpsertResult
@@ -25,7 +27,7 @@ from puffin_fast.rows.match.given_changes import (
 from puffin_fast.rows.match.given_changes import DELETES as GIVEN_DELETES
 from puffin_fast.rows.match.given_changes import ORDER as GIVEN_ORDER
 from puffin_fast.rows.match.matching import check_clauses, fit, written_schema
-from puffin_fast.spark.session.batches import collected
+from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
@@ -38,13 +40,16 @@ from puffin_fast.spark.table.job import (
     without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.table.saved_rows import saved
+from puffin_fast.spark.table.on_executors import ManyRowsError, attempt_on
+from puffin_fast.spark.table.saved_rows import Saved, cached, saved
+from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.spark.worker.upsert import DELETES, MATCH, ORDER
-from puffin_fast.verbs.options import OnConflict
-from puffin_fast.verbs.upsert import columns_to_set
+from puffin_fast.verbs.attempt import Purpose
+from puffin_fast.verbs.options import OnConflict, Options
+from puffin_fast.verbs.upsert import Upsert, columns_to_set
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -81,10 +86,13 @@ def upsert(
 ) -> UpsertResult | DeltaUpsertResult:
     """`puffin_fast.iceberg.upsert` or `puffin_fast.delta.upsert` on executors, for the rows of a DataFrame.
 
-    The given rows are computed once, and kept in files of the job until it ends. Spark joins their keys with the key
-    columns of the data files between the lowest and the highest key, or with the rows that a key index names; the given
-    rows are then shuffled to the data files that have rows of their keys, which are read once more. A task holds the
-    given rows of its data files, and up to 128 MiB of inserted rows.
+    The given rows are computed once, and kept in files of the job until it ends. Up to 32 MiB of them are sent to the
+    tasks that search the data files for their keys, and the driver writes the changes: two Spark jobs, without a
+    shuffle; one if at most 256 data files of at most 32 MiB have to be searched, which the driver does itself.
+
+    For more rows, Spark joins their keys with the key columns of the data files between the lowest and the highest key,
+    or with the rows that a key index names; the given rows are then shuffled to the data files that have rows of their
+    keys, which are read once more. A task holds the given rows of its data files, and up to 128 MiB of inserted rows.
 
     Args:
         data_df: rows with all columns of the table, because whole rows are replaced (except with `update_columns`);
@@ -131,14 +139,45 @@ def upsert(
     columns = columns_to_set(job.schema(), update_columns, join_cols, update=update)
     needed = None if insert or (update and columns is None) else columns or ()
     given = _Given.of(data_df, job, join_cols, needed, feed)
+    kind: type[Any] = DeltaUpsertResult if is_delta(table) else UpsertResult
     with ExitStack() as held:
-        plan = _Upsert(job, given, held, update, insert, update and skip_unchanged, columns, refused, dry_run)
+        kept: Saved | None = None
+        if not job.is_done():
+            part = job.part(dry_run=dry_run, kind="upsert")
+            kept = held.enter_context(saved(given.rows, part))
+            if (few := kept.few()) is not None:
+                action = Upsert(
+                    rows=given.named(few).to_reader(),
+                    join_cols=[name for name, _ in given.fields],
+                    update=update,
+                    insert=insert,
+                    skip_unchanged=skip_unchanged,
+                    update_columns=update_columns,
+                    delete_column=feed.delete_column,
+                    order_column=feed.order_column,
+                    duplicate_keys=duplicate_keys,
+                )
+                options = Options(
+                    verb="upsert",
+                    branch=branch,
+                    on_conflict=on_conflict,
+                    job_id=job_id,
+                    snapshot_properties=snapshot_properties,
+                    dry_run=dry_run,
+                )
+                session = data_df.sparkSession
+                with suppress(ManyRowsError):
+                    attempt = attempt_on(session, table, options, part.name, job.started)
+                    return attempt.run(action, kind)  # type: ignore[no-any-return]
+        plan = _Upsert(
+            job, given, kept, held, update, insert, update and skip_unchanged, columns, refused, dry_run
+        )
         planned, committed = job.commit(plan.on, on_conflict)
     planned = planned or _Planned()
     counts = dict(planned.counts)
     if plan.cached is not None and not (committed is not None and committed.repeated):
         counts["rows_superseded"] = plan.cached.n_superseded
-    return job.upserted(planned.replaced, committed, counts)  # type: ignore[arg-type]
+    return job.finished(kind, planned.replaced, committed, counts)  # type: ignore[arg-type,no-any-return]
 
 
 def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeFeed]:
@@ -147,7 +186,7 @@ def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeF
 
     names = data_df.columns
     kinds, order = kinds_and_order(names, changes)
-    kept = with_deletes_and_order(data_df.limit(0).toArrow().to_reader(), changes).schema.names
+    kept = with_deletes_and_order(no_rows(data_df).to_reader(), changes).schema.names
     fields = [field for field in data_df.schema.fields if field.name in kept]
     added = [StructField(GIVEN_DELETES, BooleanType()), StructField(GIVEN_ORDER, LongType())]
     rows = mapped(data_df, over_batches(_BODIES, "marked", changes=changes), StructType([*fields, *added]))
@@ -209,7 +248,7 @@ class _Given:
         schema = job.schema()
         fields = key_fields(schema, join_cols)
         wanted = written_schema(schema, fields, columns)
-        none = data_df.limit(0).toArrow()
+        none = no_rows(data_df)
         feed.deletes(none)
         if feed.order_column is not None:
             feed.order(none)
@@ -228,6 +267,14 @@ class _Given:
             selected.append(column(feed.order_column).alias(ORDER))
         return cls(data_df.select(*selected), names, fields, feed, wanted, schema)
 
+    def named(self, rows: pa.Table) -> pa.Table:
+        """Returns `rows` with the names of the caller's columns."""
+        given = dict(zip(self.columns, rows.columns, strict=False))
+        for name, own in ((self.feed.delete_column, DELETES), (self.feed.order_column, ORDER)):
+            if name is not None:
+                given[name] = rows[own]
+        return pa.table(given)
+
     @property
     def own(self) -> list[str]:
         """The names of the table's columns in DataFrames."""
@@ -240,9 +287,9 @@ class _Given:
 
 
 class _Cached:
-    """The given rows with their keys, computed once."""
+    """The given rows with their keys."""
 
-    def __init__(self, given: _Given, part: Job, held: ExitStack) -> None:
+    def __init__(self, given: _Given, kept: Saved, part: Job, held: ExitStack) -> None:
         from pyspark.sql import Window, functions
         from pyspark.sql.pandas.types import from_arrow_schema
         from pyspark.sql.types import StructType
@@ -251,7 +298,7 @@ class _Cached:
         options: dict[str, Any] = {"target": part.target(), "columns": given.columns}
         body = over_batches(_BODIES, "keyed", **options, fields=pack(given.fields), feed=pack(feed))
         keys = from_arrow_schema(spark_schema(given.fields))
-        rows = mapped(given.rows, body, StructType([*given.rows.schema.fields, *keys.fields]))
+        rows = mapped(kept.frame(), body, StructType([*given.rows.schema.fields, *keys.fields]))
         if feed.order_column is not None:
             every = Window.partitionBy(*given.keys)
             last = functions.rank().over(every.orderBy(functions.col(ORDER).desc()))
@@ -261,7 +308,7 @@ class _Cached:
             last_of = [] if feed.order_column is None else given.keys
             body = over_batches(_BODIES, "checked", **options, wanted=pack(given.wanted), last_of=last_of)
             rows = mapped(rows, body, rows.schema)
-        self.rows = held.enter_context(saved(rows, part))
+        self.rows = held.enter_context(cached(rows))
         facts = [functions.count(functions.lit(1)).alias("count")]
         if feed.order_column is not None:
             facts.append(functions.first(ORDER).alias(ORDER))
@@ -289,6 +336,7 @@ class _Upsert:
 
     job: AnyDeleteJob
     given: _Given
+    kept: Saved | None
     held: ExitStack
     update: bool
     insert: bool
@@ -304,7 +352,9 @@ class _Upsert:
         job.check_schema(given.schema)
         job.check_rows()
         if self.cached is None:
-            self.cached = _Cached(given, job.part(dry_run=self.dry_run, kind="upsert"), self.held)
+            assert self.kept is not None
+            part = job.part(dry_run=self.dry_run, kind="upsert")
+            self.cached = _Cached(given, self.kept, part, self.held)
         if self.cached.is_empty:
             return _Planned()
         bounds = KeyBounds.between(job.metadata, given.fields, self.cached.ends)
@@ -339,7 +389,9 @@ class _Upsert:
         if given.feed.delete_column is not None:
             metrics["Deleted"] = "keys_deleted"
         history = {f"numTargetRows{what}": counts[name] for what, name in metrics.items()}
-        return _Planned(counts, part.replaced(outcomes, bounds, names, history))
+        purpose = Purpose("MERGE", names, bounds, isolation="always", inserts=True)
+        sources = frozenset(file.path for file in part.matched)
+        return _Planned(counts, part.replaced(outcomes, purpose, part.data_files, sources, history))
 
     def _run(
         self, tasks: Sequence[Task], bounds: KeyBounds, index: KeyLookup | None

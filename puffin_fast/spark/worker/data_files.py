@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -102,9 +102,7 @@ class _DeltaRows:
         from puffin_fast.delta.dml.data_files import DataFileWriter
 
         self._snapshot = table.snapshot
-        path_of, numbers = target.place.paths(".parquet"), itertools.count(FIRST)
-        start = f"{table.snapshot.root}/"
-        self._writer = DataFileWriter(table, name=lambda: path_of(next(numbers)).removeprefix(start))
+        self._writer = DataFileWriter(table, name=_delta_names(target, table))
 
     def write(
         self,
@@ -122,6 +120,40 @@ class _DeltaRows:
         paths = [f"{self._snapshot.root}/{path}" for path in self._writer.written[n_earlier:]]
         pairs = zip(paths, adds, strict=True)
         return report_rows([ReportRow(DATA_FILE, path=path, entry=pickle.dumps(add)) for path, add in pairs])
+
+
+def _delta_names(target: Target, table: DeltaTable) -> Callable[[], str]:
+    """Returns a function that makes the paths of a task's data files, below the table."""
+    path_of, numbers = target.place.paths(".parquet"), itertools.count(FIRST)
+    return lambda: path_of(next(numbers)).removeprefix(f"{table.snapshot.root}/")
+
+
+def rewrite_delta(
+    batches: Iterator[pa.RecordBatch], *, target: bytes, target_file_size: int
+) -> Iterator[pa.RecordBatch]:
+    """Writes the live rows of groups of a Delta table's data files to new ones.
+
+    Args:
+        batches: one binary column: packed lists of groups, which are lists of `DeltaTask`.
+        target: packed `Target`.
+        target_file_size: as in `FileRewriter`.
+
+    Yields:
+        rows of `REPORT`: the new data files.
+    """
+    from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
+
+    part: Target = unpack(target)
+    assert part.delta is not None
+    rewriter = FileRewriter(part.delta, target_file_size, name=_delta_names(part, part.delta))
+    for tasks in items_of(batches):
+        n_earlier = len(rewriter.written)
+        adds = rewriter.write_group(tasks, 1)
+        paths = [f"{part.delta.snapshot.root}/{path}" for path in rewriter.written[n_earlier:]]
+        pairs = zip(paths, adds, strict=True)
+        yield from report_rows(
+            [ReportRow(DATA_FILE, path=path, entry=pickle.dumps(add)) for path, add in pairs]
+        )
 
 
 def rewrite(

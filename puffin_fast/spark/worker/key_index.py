@@ -36,4 +36,4 @@ def segments(batches: Batches, *, maker: bytes, place: bytes, most_rows: int) ->
     for number, blob in enumerate(made.segments([*items_of(batches)], most_rows, 1)):
         path = path_of(number)
         open_sink(path, filesystem=made.io).write_file(blob)
-        yield from report_rows([ReportRow(SAVED, path=path, file_size=len(blob))])
+        yield from report_rows([ReportRow(SAVED, path=path, file_size=len(blob), n_rows=0, length=0)])

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Batches = Iterator[pa.RecordBatch]
 
+HELD_BYTES = 8 << 20
+"""Bytes of keys that a task compares with each other at a time."""
+
 MORE = "more"
 """The column of `up_to` that says whether keys were left out."""
 
@@ -60,6 +63,30 @@ def for_spark(column: pa.Array) -> pa.Array:
 def from_spark(column: pa.Array, storage: pa.DataType) -> pa.Array:
     """Converts a column of `spark_schema` back to its storage type."""
     return column.view(storage) if pa.types.is_temporal(storage) else column.cast(storage)
+
+
+def distinct(batches: Batches) -> Batches:
+    """Leaves out most duplicates of the keys of one task."""
+    held: list[pa.RecordBatch] = []
+    n_bytes = 0
+    for batch in batches:
+        held.append(batch)
+        n_bytes += batch.nbytes
+        if n_bytes > HELD_BYTES:
+            held = _distinct(held)
+            n_bytes = sum(one.nbytes for one in held)
+            if n_bytes > HELD_BYTES // 2:
+                yield from held
+                held, n_bytes = [], 0
+    yield from _distinct(held)
+
+
+def _distinct(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    rows = pa.Table.from_batches(batches) if batches else None
+    if rows is None or not rows.num_rows:
+        return []
+    found: list[pa.RecordBatch] = rows.group_by(rows.schema.names).aggregate([]).to_batches()
+    return found
 
 
 def up_to(batches: Batches, *, n_bytes: int) -> Batches:

@@ -27,7 +27,8 @@ DATA_FILE     path, entry             a new data file, and its pickled entry unl
 GROUP         entry                   a pickled `RewrittenGroup`
 MATCHED       entry                   a pickled `MatchedFile`
 INSERTED      n_rows                  given rows whose key is new
-SAVED         path, file_size         a file of rows that the job reads again
+SAVED         path, file_size, or     a file of rows that the job reads again, or the rows themselves;
+              entry; n_rows, length   their number, and their bytes in memory
 ============  ======================  =============================================================
 """
 

@@ -1,11 +1,11 @@
 """On executors: rows of a DataFrame are written to files of the run, and read again.
 
-A file is a compressed stream of Arrow IPC, named as `Place.paths` does.
+A file is a compressed stream of Arrow IPC, named as `Place.paths` does. Few rows are sent to the driver instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -21,45 +21,79 @@ FILE_BYTES = 32 << 20
 """Bytes of rows in a file. A task holds these rows and their compressed form."""
 
 
-class SavedFile(NamedTuple):
-    """A file of rows, and its size in bytes."""
+SENT_BYTES = 64 << 10
+"""Bytes of a compressed stream that a task sends to the driver in place of a file; a job may have many tasks."""
 
-    path: str
+
+class SavedRows(NamedTuple):
+    """Rows of one task.
+
+    Attributes:
+        path: the file of the rows. None if `data` has them, or in a dry run if nothing has.
+        file_size: its size in bytes.
+        n_rows: number of rows.
+        n_bytes: their bytes in memory.
+        data: the content of the file, if there is no file.
+    """
+
+    path: str | None
+    file_size: int
+    n_rows: int
     n_bytes: int
+    data: bytes | None = None
 
 
 def save(batches: Batches, *, target: bytes) -> Batches:
-    """Writes the rows of one task; yields rows of `REPORT`."""
+    """Writes the rows of one task, or sends them if they are few; yields rows of `REPORT`."""
     part: Target = unpack(target)
     path_of = part.place.paths(".arrow")
     some = (batch for batch in batches if batch.num_rows)
     for number, group in enumerate(split_by_size(some, FILE_BYTES, lambda batch: batch.nbytes)):
-        data, path = _encoded(group), path_of(number)
-        open_sink(path, filesystem=_filesystem(part)).write_file(data)
-        yield from report_rows([ReportRow(SAVED, path=path, file_size=data.size)])
+        rows = list(group)
+        data = _encoded(rows)
+        facts = ReportRow(
+            SAVED,
+            file_size=data.size,
+            n_rows=sum(batch.num_rows for batch in rows),
+            length=sum(batch.nbytes for batch in rows),
+        )
+        if number == 0 and data.size <= SENT_BYTES:
+            facts = facts._replace(entry=data.to_pybytes())
+        elif not part.place.dry_run:
+            path = path_of(number)
+            open_sink(path, filesystem=_filesystem(part)).write_file(data)
+            facts = facts._replace(path=path)
+        yield from report_rows([facts])
 
 
-def _encoded(batches: Batches) -> pa.Buffer:
-    first, sink = next(batches), pa.BufferOutputStream()
+def _encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
-    with pa.ipc.new_stream(sink, first.schema, options=options) as writer:
-        writer.write_batch(first)
+    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue()
 
 
 def load(batches: Batches, *, target: bytes) -> Batches:
-    """Yields the rows of the files of one task.
+    """Yields the rows of one task.
 
     Args:
-        batches: one binary column: packed lists of `SavedFile`.
+        batches: one binary column: packed lists of `SavedRows`.
         target: packed `Target`.
     """
-    part: Target = unpack(target)
-    for path, n_bytes in items_of(batches):
-        with open_source(path, filesystem=_filesystem(part), size=n_bytes) as source:
-            yield from pa.ipc.open_stream(source.read_at(0, n_bytes))
+    yield from rows_of(unpack(target), items_of(batches))
+
+
+def rows_of(part: Target, items: Iterable[SavedRows]) -> Batches:
+    """Yields saved rows."""
+    for one in items:
+        if one.data is not None:
+            yield from pa.ipc.open_stream(one.data)
+            continue
+        assert one.path is not None, "nothing is saved in a dry run"
+        with open_source(one.path, filesystem=_filesystem(part), size=one.file_size) as source:
+            yield from pa.ipc.open_stream(source.read_at(0, one.file_size))
 
 
 def _filesystem(part: Target) -> Any:

@@ -186,6 +186,11 @@ def extend(
         yield from report_rows([ReportRow(UNKNOWN_ROWS, n_rows=marked.dangling)])
 
 
+def packed(items: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+    """A list of items as `items_of` reads it."""
+    yield pa.record_batch({"tasks": pa.array([pack(items)], pa.binary())})
+
+
 def items_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
     """The items of the packed lists in one binary column."""
     return (item for batch in batches for packed in batch.column(0) for item in unpack(packed.as_py()))

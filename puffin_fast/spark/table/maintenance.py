@@ -1,0 +1,284 @@
+"""Maintenance of tables by their names in Spark's catalogs; executors do what reads data files."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from puffin_fast import delta
+from puffin_fast._run.each import each_on_threads
+from puffin_fast._run.groups import split_by_size
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult
+from puffin_fast.iceberg.maintenance.expire_snapshots import expire_snapshots as expire_here
+from puffin_fast.iceberg.maintenance.maintain import FileSteps, MaintainResult, MaintenancePolicy, maintained
+from puffin_fast.iceberg.maintenance.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
+from puffin_fast.iceberg.maintenance.orphan_files import remove_orphan_files as remove_orphans_here
+from puffin_fast.iceberg.maintenance.report import report as report_here
+from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
+from puffin_fast.iceberg.maintenance.verify import verified
+from puffin_fast.iceberg.plan.files import metadata_of
+from puffin_fast.rows.findings import Findings, Level
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, RewriteTerms
+from puffin_fast.spark.dataframe.job_files import run_name
+from puffin_fast.spark.session.batches import collected
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
+from puffin_fast.spark.session.sessions import session_of, tagged
+from puffin_fast.spark.table.compact import compact
+from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
+from puffin_fast.spark.table.index_keys import TASK_MEMORY, index_keys, on_executors
+from puffin_fast.spark.table.job import MAIN, OPEN_BYTES, TASK_BYTES, spread
+from puffin_fast.spark.table.names import table_in
+from puffin_fast.spark.table.rewrite_data_files import rewrite_on_executors
+from puffin_fast.spark.table.scan import is_delta, refuse
+from puffin_fast.spark.worker.checks import CHECKED
+from puffin_fast.spark.worker.tasks import pack
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast._run.each import Each
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+FEW = 256
+"""Up to this number of footers are read by the driver."""
+
+
+def verify(
+    spark: SparkSession | DataFrame,
+    table: Table | Any,
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | str | datetime | None = None,
+    version: int | None = None,
+    level: Level = "files",
+) -> Findings:
+    """`puffin_fast.iceberg.verify` or `puffin_fast.delta.verify`; executors read the data files of Iceberg tables.
+
+    The driver checks the metadata and the deletes. Footers of up to 256 data files are read by the driver, more by
+    tasks of 256 files each; with level "rows", tasks decode about 128 MiB of data files each. Delta tables are
+    checked by the driver.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs; or a Delta table: its name, a path,
+            a URI, or deltalake's `DeltaTable`.
+        snapshot_id, branch, tag, as_of, level: as in `puffin_fast.iceberg.verify`; a Delta table has no snapshot ids,
+            branches and tags.
+        version: a version of a Delta table, instead of the newest.
+
+    Returns:
+        The same findings.
+
+    Raises:
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.verify` and `puffin_fast.delta.verify`.
+
+    Examples:
+        >>> list(pf.spark.verify(spark, table, level="rows"))  # no finding
+        []
+    """
+    session = session_of(spark)
+    table = table_in(session, table)
+    if is_delta(table):
+        refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
+        return delta.verify(table, version=version, as_of=as_of, level=level)
+    refuse(table, "Iceberg", version=version)
+    metadata_of(table)
+    state = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
+    return verified(table, state, level, None, _each_on_executors(session))
+
+
+def maintain(
+    spark: SparkSession | DataFrame,
+    table: Table | Any,
+    policy: MaintenancePolicy | delta.MaintenancePolicy | None = None,
+    *,
+    branch: str = MAIN,
+    dry_run: bool = False,
+) -> MaintainResult | delta.MaintainResult:
+    """`puffin_fast.iceberg.maintain` or `puffin_fast.delta.maintain`; executors do the steps that read data files.
+
+    For Iceberg tables, executors convert, rewrite, compact and index, as the functions of this package do; the driver
+    expires snapshots and removes orphan files. Delta tables are maintained by the driver.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: as in `verify`.
+        policy: the policy of `puffin_fast.iceberg` or `puffin_fast.delta`; all steps by default.
+        branch, dry_run: as in `puffin_fast.iceberg.maintain`; a Delta table has no branches.
+
+    Returns:
+        The same result.
+
+    Raises:
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.maintain` and `puffin_fast.delta.maintain`.
+
+    Examples:
+        >>> pf.spark.maintain(spark, table, dry_run=True).dry_run
+        True
+    """
+    session = session_of(spark)
+    table = table_in(session, table)
+    if is_delta(table):
+        refuse(table, "Delta", branch=None if branch == MAIN else branch)
+        own: Any = delta.MaintenancePolicy() if policy is None else policy
+        return delta.maintain(table, own, dry_run=dry_run)
+
+    def rewrite(table: Table, terms: RewriteTerms, later: bool, dry_run: bool) -> RewriteDataFilesResult:
+        request = Request(verb="rewrite_data_files", branch=branch)
+        encode = None if later else on_executors(session, table, TASK_MEMORY)
+        return rewrite_on_executors(session, table, terms, request, encode, dry_run=dry_run)
+
+    steps = FileSteps(
+        partial(convert_position_deletes, session, branch=branch),
+        partial(convert_equality_deletes, session, branch=branch),
+        rewrite,
+        partial(compact, session, branch=branch),
+        partial(index_keys, session, branch=branch),
+    )
+    given: Any = MaintenancePolicy() if policy is None else policy
+    return maintained(table, given, steps, branch=branch, threads=None, dry_run=dry_run)
+
+
+def report(
+    spark: SparkSession | DataFrame,
+    table: Table | Any,
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | str | datetime | None = None,
+    version: int | None = None,
+    share: float = MIN_DELETED,
+) -> Any:
+    """`puffin_fast.iceberg.report` or `puffin_fast.delta.report` of a table in the session's catalogs.
+
+    The driver reads the metadata; no Spark job runs.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table, snapshot_id, branch, tag, as_of, version: as in `verify`.
+        share: as in `puffin_fast.iceberg.report`.
+
+    Returns:
+        The same report.
+
+    Raises:
+        PuffinFastError: in the cases of `puffin_fast.iceberg.report` and `puffin_fast.delta.report`.
+
+    Examples:
+        >>> pf.spark.report(spark, table).totals["data_files"]
+        1
+    """
+    table = table_in(session_of(spark), table)
+    if is_delta(table):
+        refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
+        return delta.report(table, version=version, as_of=as_of, share=share)
+    refuse(table, "Iceberg", version=version)
+    return report_here(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of, share=share)
+
+
+def expire_snapshots(
+    spark: SparkSession | DataFrame,
+    table: Table | Any,
+    *,
+    older_than: timedelta | None = None,
+    retain_last: int | None = None,
+    snapshot_ids: Iterable[int] | None = None,
+    dry_run: bool = False,
+) -> ExpireSnapshotsResult:
+    """`puffin_fast.iceberg.expire_snapshots` of a table in the session's catalogs.
+
+    The driver reads the metadata and removes the files; no Spark job runs.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table, or its name in the session's catalogs.
+        older_than, retain_last, snapshot_ids, dry_run: as in `puffin_fast.iceberg.expire_snapshots`.
+
+    Returns:
+        The same result.
+
+    Raises:
+        PuffinFastError: in the cases of `puffin_fast.iceberg.expire_snapshots`; Delta tables have no snapshots.
+
+    Examples:
+        >>> pf.spark.expire_snapshots(spark, table, retain_last=1, dry_run=True).dry_run
+        True
+    """
+    table = table_in(session_of(spark), table)
+    if is_delta(table):
+        raise UnsupportedError(
+            f"{table}: a table of Delta, expected one of Iceberg; Spark's VACUUM removes files"
+        )
+    return expire_here(
+        table, older_than=older_than, retain_last=retain_last, snapshot_ids=snapshot_ids, dry_run=dry_run
+    )
+
+
+def remove_orphan_files(
+    spark: SparkSession | DataFrame,
+    table: Table | Any,
+    *,
+    older_than: timedelta = IN_FLIGHT,
+    dry_run: bool = True,
+) -> RemoveOrphanFilesResult | delta.RemoveOrphanFilesResult:
+    """`puffin_fast.iceberg.remove_orphan_files` or that of Delta, of a table in the session's catalogs.
+
+    The driver lists and removes the files; no Spark job runs.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: as in `verify`.
+        older_than, dry_run: as in `puffin_fast.iceberg.remove_orphan_files`.
+
+    Returns:
+        The same result.
+
+    Raises:
+        PuffinFastError: in the cases of `puffin_fast.iceberg.remove_orphan_files` and that of Delta.
+
+    Examples:
+        >>> pf.spark.remove_orphan_files(spark, table).dry_run
+        True
+    """
+    table = table_in(session_of(spark), table)
+    remove: Any = delta.remove_orphan_files if is_delta(table) else remove_orphans_here
+    return remove(table, older_than=older_than, dry_run=dry_run)  # type: ignore[no-any-return]
+
+
+def _each_on_executors(session: SparkSession) -> Each:
+    """Returns what calls checks of data files on executors, unless they are few."""
+    here, run = each_on_threads(None), run_name(None, "verify")
+
+    def cost(item: tuple[int, Any], *, whole: bool) -> int:
+        return OPEN_BYTES + (item[1].file_size_in_bytes if whole else 0)
+
+    def each(call: Callable[[Item], Found], items: Sequence[Item], label: str) -> Iterable[Found]:
+        whole = label == "decoding rows"
+        if len(items) <= FEW and not whole:
+            return here(call, items, label)
+        numbered = [*enumerate(items)]
+        bins = [
+            list(group) for group in split_by_size(numbered, TASK_BYTES, lambda one: cost(one, whole=whole))
+        ]
+        if not bins:
+            return []
+        body = over_batches("puffin_fast.spark.worker.checks", "checked", check=pack(call))
+        with tagged(session, run, f"{label}: {len(items)} data files"):
+            rows = collected(mapped(spread(session, bins), body, CHECKED)).sort_by("number")
+        return [pickle.loads(found.as_py()) for found in rows["found"]]
+
+    return each

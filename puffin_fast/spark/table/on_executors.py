@@ -1,0 +1,106 @@
+"""Attempts of verbs that the driver makes with few given rows: executors search the data files, unless these are few.
+
+The verbs are those of `puffin_fast.verbs`. The driver writes the new rows and the vectors, which are about as large as
+the given rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from puffin_fast._pyiceberg.metadata import without_history
+from puffin_fast.delta.dml.attempt import DeltaAttempt
+from puffin_fast.iceberg.dml.attempt import IcebergAttempt
+from puffin_fast.rows.match.matching import Matches, Source
+from puffin_fast.rows.scan.located_rows import LocatedRows
+from puffin_fast.spark.session.batches import collected
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
+from puffin_fast.spark.session.sessions import tagged
+from puffin_fast.spark.table.delta import target_of
+from puffin_fast.spark.table.job import (
+    bins_of_tasks,
+    is_small,
+    of_files,
+    spread,
+    without_metrics,
+)
+from puffin_fast.spark.table.scan import is_delta
+from puffin_fast.spark.worker.matches import MANY, MATCHES
+from puffin_fast.spark.worker.pack import Place
+from puffin_fast.spark.worker.tasks import Target, pack
+from puffin_fast.verbs.attempt import Attempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from puffin_fast.rows.filters.filters import Matcher
+    from puffin_fast.rows.tasks import Task
+    from puffin_fast.verbs.options import Options
+
+
+class ManyRowsError(Exception):
+    """The driver cannot hold the rows of the table that the verb changes."""
+
+
+class _OnExecutors(Attempt):
+    """The search of an attempt."""
+
+    session: SparkSession
+    run_name: str
+
+    def view(self) -> Target:
+        """The parts of the table that executors need."""
+        raise NotImplementedError
+
+    def located(self, matcher: Matcher, tasks: Sequence[Task]) -> LocatedRows:
+        if not is_small(tasks):
+            raise ManyRowsError
+        return super().located(matcher, tasks)
+
+    def matches(self, source: Source, tasks: Sequence[Task], *, compared: bool) -> Matches:
+        if is_small(tasks):
+            return super().matches(source, tasks, compared=compared)
+        numbered = [(number, without_metrics(task)) for number, task in enumerate(tasks)]
+        body = over_batches(
+            "puffin_fast.spark.worker.matches",
+            "matches",
+            target=pack(self.view()),
+            source=pack(source),
+            compared=compared,
+        )
+        bins = bins_of_tasks(numbered, lambda item: (item[1],))
+        with tagged(self.session, self.run_name, of_files(tasks)):
+            found = collected(mapped(spread(self.session, bins), body, MATCHES))
+        file, *others = (column.to_numpy() for column in found.combine_chunks().columns)
+        if MANY in file:
+            raise ManyRowsError
+        order = np.argsort(file, kind="stable")
+        return Matches(tasks, *(column[order] for column in (file, *others)))
+
+
+class _IcebergOnExecutors(_OnExecutors, IcebergAttempt):
+    def view(self) -> Target:
+        return Target(self.io, without_history(self.metadata), Place("", self.run_name, 0))
+
+
+class _DeltaOnExecutors(_OnExecutors, DeltaAttempt):
+    def view(self) -> Target:
+        return target_of(self.table, Place("", self.run_name, 0))
+
+
+def attempt_on(session: SparkSession, table: Any, options: Options, run: str, started: float) -> Attempt:
+    """Begins an attempt.
+
+    Args:
+        session: the session of the executors.
+        table: a table of Iceberg or Delta.
+        options: the options of the commit.
+        run: the name of the run, which its Spark jobs have as a tag.
+        started: when the job began, by `time.perf_counter`.
+    """
+    attempt = (_DeltaOnExecutors if is_delta(table) else _IcebergOnExecutors)(table, options)
+    attempt.session, attempt.run_name, attempt.started = session, run, started
+    return attempt
