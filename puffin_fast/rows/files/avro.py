@@ -124,7 +124,7 @@ class AvroReader:
                 yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
     def _blocks(self) -> Iterator[Block]:
-        """Yields the blocks, decompressed up to the limit for their size."""
+        """Yields the blocks that have records, decompressed up to the limit for their size."""
         data, _, at = self._open()
         while at < len(data):
             start = at
@@ -142,7 +142,8 @@ class AvroReader:
                 raise too_many_records(
                     self.location, block.n_records, len(block.data), self._n_stored, offset=start
                 )
-            yield block
+            if block.n_records:
+                yield block
 
     def _as_stored(self, block: Block) -> bytes:
         return b"".join((as_long(block.n_records), as_long(len(block.data)), block.data, self._sync))

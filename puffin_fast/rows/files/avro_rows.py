@@ -299,7 +299,7 @@ class SharedBlocks:
         while self.n_rows < first + n_rows and (block := next(self._blocks, None)) is not None:
             rows = _Rows(self.n_rows, block.n_records, block.data)
             self.n_rows += block.n_records
-            if self.n_rows > first and block.n_records:
+            if self.n_rows > first:
                 self._held.append(rows)
         return [rows for rows in self._held if rows.first < first + n_rows]
 

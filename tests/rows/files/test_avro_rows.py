@@ -222,3 +222,15 @@ def test_large_fixed_types_are_left_to_fastavro(tmp_path: Path) -> None:
     assert (
         reader.columns(0, ["a"], N, use_threads=False).read(1, 2, None)["a"].to_pylist() == [b"x" * size] * 2
     )
+
+
+def test_blocks_without_records_have_no_rows(tmp_path: Path) -> None:
+    path, sync = tmp_path / "f.avro", b"s" * 16
+    schema = {"type": "record", "name": "row", "fields": [{"name": "a", "type": "long", "field-id": 1}]}
+    with path.open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(schema), [{"a": 1}], sync_marker=sync)
+        file.write(b"\0\0" + sync + b"\2\2\4" + sync)  # no record, and another one
+    reader = AvroReader(PyArrowFileIO(), str(path), 2)
+    batches = pa.Table.from_batches(reader.batches(0, ["a"], N, use_threads=False))
+    columns = reader.columns(0, ["a"], N, use_threads=False).read(0, 2, None)
+    assert batches["a"].to_pylist() == columns["a"].to_pylist() == [1, 2]
