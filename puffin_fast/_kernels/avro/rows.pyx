@@ -66,9 +66,10 @@ cdef struct Node:
 
 
 cdef int reserve(Grown* into, size_t n) noexcept nogil:
+    """Makes room for n bytes; for none, too, there is memory to point to."""
     cdef uint8_t* grown
     cdef size_t capacity
-    if n <= into.capacity - into.size:
+    if into.data != NULL and n <= into.capacity - into.size:
         return 0
     capacity = max(2 * into.capacity, into.size + n, <size_t>256)
     grown = <uint8_t*>realloc(into.data, capacity)
