@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 FORMATS = ("PARQUET", "ORC", "AVRO")
 
+MOST_IN_VAIN, ASKED_OF = 16, 8
+"""If so many row groups one after another have no page to leave out, only one of some is asked for its page index."""
+
 _MAKING = lock_across_fork()
 
 
@@ -399,6 +402,9 @@ class DataFiles:
         self._fields = [schema.find_field(field_id) for field_id in field_ids]
         self._may_match = may_match if self._fields else None
         self._pruner = pruner if self._fields else None
+        self._in_vain = (
+            0  # row groups one after another whose page indexes left out nothing; about, among threads
+        )
         self._equal = EqualValues(equalities) if equalities is not None and self._fields else None
         self._known: dict[tuple[bytes, bool], tuple[FileSchema, Leaves]] = {}
 
@@ -458,16 +464,20 @@ class DataFiles:
         """The rows of pages that may match, of those row groups where not all pages are read."""
         if self._pruner is None or not isinstance(file, ParquetReader):
             return {}
-        tops = {field.field_id: (known.column_of(field.field_id), field) for field in self._fields}
-        columns = {
-            field_id: (name, field)
-            for field_id, (name, field) in tops.items()
-            if name is not None and known.dotted(field_id) == name
-        }
+        paths = [(known.dotted(field.field_id), field) for field in self._fields]
+        columns = [(path, field) for path, field in paths if path is not None]
         if not columns:
             return {}
-        found = {number: file.spans_that_may_match(number, columns, self._pruner) for number, *_ in groups}
-        return {number: spans for number, spans in found.items() if spans is not None}
+        found: dict[int, Spans] = {}
+        for number, *_ in groups:
+            if self._in_vain >= MOST_IN_VAIN and self._in_vain % ASKED_OF:
+                self._in_vain += 1
+                continue
+            spans = file.spans_that_may_match(number, columns, self._pruner)
+            self._in_vain = self._in_vain + 1 if spans is None else 0
+            if spans is not None:
+                found[number] = spans
+        return found
 
     def _schema_of(self, file: FormatReader, path: str) -> tuple[FileSchema, Leaves]:
         """The columns of files of one schema, and those of the filter; cached by schema."""

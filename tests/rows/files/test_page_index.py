@@ -9,7 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import duckdb
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -233,6 +236,28 @@ def test_a_point_filter_reads_one_page_of_each_column(
     assert spans.n_rows < 1000
 
 
+def test_pages_are_left_out_by_fields_of_structs(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads
+) -> None:
+    numbers = pa.array([None if at % 50 == 7 else at for at in range(N)], pa.int64())
+    inner = pa.StructArray.from_arrays([numbers, numbers.cast(pa.string())], ["x", "text"])
+    cells = pa.array(np.arange(N) % 40 == 3)
+    rows = pa.table({"s": pc.if_else(cells, None, inner), "n": numbers})
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        rows, path, write_page_index=True, data_page_size=500, write_batch_size=50, use_dictionary=False
+    )
+    table = table_of(catalog, rows.schema, path)
+    for text in (
+        "s.x = 100",
+        "s.x < 90 or s.text = '2000'",
+        "s.x is null and n < 50",
+        "s.x > 2000 and n < 2100",
+    ):
+        assert both(table, reads, text).num_rows
+    assert sum(spans is not None for spans in reads.spans) >= 3
+
+
 def test_explain_shows_what_pages_leave_out(tmp_path: Path, catalog: InMemoryCatalog, reads: Reads) -> None:
     path = tmp_path / "a.parquet"
     table = table_of(catalog, clustered(path).schema, path)
@@ -299,3 +324,47 @@ def test_damaged_offset_indexes_are_refused_or_change_nothing(
         finally:
             path.write_bytes(whole)
         assert found.equals(rows.slice(low, 4).cast(found.schema))
+
+
+def by_arrow_rs(rows: pa.Table, path: Path) -> None:
+    folder = path.parent / "delta"
+    properties = deltalake.WriterProperties(data_page_size_limit=2000, write_batch_size=100)
+    deltalake.write_deltalake(folder, rows, writer_properties=properties)
+    (written,) = folder.glob("*.parquet")
+    written.rename(path)
+
+
+def by_polars(rows: pa.Table, path: Path) -> None:
+    polars.from_arrow(rows).write_parquet(path, data_page_size=2000, statistics="full")  # type: ignore[union-attr]
+
+
+def by_duckdb(rows: pa.Table, path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.register("t", rows)
+        connection.execute(f"COPY t TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
+
+
+@pytest.mark.parametrize("write_file", [by_arrow_rs, by_polars, by_duckdb])
+def test_files_of_other_writers_have_the_same_rows(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads, write_file: Any
+) -> None:
+    rng = random.Random(4)
+    columns = values(rng) | {"key": pa.array(np.arange(N)), "x": pa.array([b"same"] * N)}
+    columns["s"] = pa.array(
+        [f"{'long' * 30}{at // 7:06}\U0010ffff" for at in range(N)]
+    )  # bounds are truncated
+    rows = pa.table(columns)
+    path = tmp_path / "a.parquet"
+    write_file(rows, path)
+    table = table_of(catalog, rows.schema, path)
+    for text in (
+        "key = 1234",
+        "key between 700 and 720 and i is not null",
+        f"s = '{columns['s'][99]}'",
+        "d > 500",
+    ):
+        both(table, reads, text)
+    for _ in range(10):
+        both(table, reads, row_filter(rng, columns))
+    if write_file is by_arrow_rs:
+        assert any(spans is not None for spans in reads.spans)
