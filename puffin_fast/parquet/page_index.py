@@ -34,7 +34,7 @@ _TWO_PAGES = 2 * page_index.LEAST_LOCATION + 8
 """Fewer bytes of an offset index are one page: their offsets and sizes take more bytes than the least ones."""
 
 _FEW = 4
-"""Pages of wanted rows are requested alone if all that may be wanted have this many times their bytes."""
+"""Pages of later rows are requested along with those of wanted rows, if more than one of so many was needed."""
 
 _SMALL = 1 << 18
 """Fewer bytes are requested at once: another request costs more."""
@@ -231,18 +231,32 @@ class RequestedPages:
         ]
         self._is_first = True
 
-    def request(self, rows: Spans) -> None:
-        """Requests the pages of rows, those that were not requested before."""
+    def request(self, rows: Spans, stop: int) -> None:
+        """Requests the pages of rows, those that were not requested before.
+
+        Calls are in the order of the rows. Pages of later rows are requested along with them if they have few bytes, or
+        if many pages were needed this time.
+
+        Args:
+            rows: the rows.
+            stop: the row after the last one that is not asked for again.
+        """
         every = [pages for _, pages in self._chunks]
-        needed = [flags & pages.touched(rows) for flags, pages in zip(self._open, every, strict=True)]
+        needed, passed, later = [], [], []
+        for is_open, pages in zip(self._open, every, strict=True):
+            is_later = is_open & (pages.words[:, 1] + pages.words[:, 2] > stop)
+            needed.append(is_open & pages.touched(rows))
+            passed.append(is_open & ~is_later)
+            later.append(is_later)
         if not any(flags.any() for flags in needed):
             return
-        left, some = (
+        n_needed, n_passed, n_later = (
             sum(pages.bytes_of(flags) for flags, pages in zip(chosen, every, strict=True))
-            for chosen in (self._open, needed)
+            for chosen in (needed, passed, later)
         )
-        if left <= _SMALL or some * _FEW > left:
-            needed = self._open
+        if n_later <= _SMALL or n_needed * _FEW > n_passed + n_needed:
+            needed = [flags | ahead for flags, ahead in zip(needed, later, strict=True)]
+        self._open = [flags & ~chosen for flags, chosen in zip(later, needed, strict=True)]
         places: list[tuple[int, int, int]] = []  # column chunk, start and stop in it
         for number, (flags, pages) in enumerate(zip(needed, every, strict=True)):
             starts, stops = pages.words[:, 0][flags], pages.stops[flags]
@@ -254,7 +268,6 @@ class RequestedPages:
                 joined = zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True)
                 places += [(number, *place) for place in joined]
         self._is_first = False
-        self._open = [flags & ~chosen for flags, chosen in zip(self._open, needed, strict=True)]
         ranges = [(self._chunks[number][0].start + start, stop - start) for number, start, stop in places]
         for at, data in self._source.read_ranges(ranges):
             number, start, _ = places[at]

@@ -74,6 +74,9 @@ BYTES_PER_ROW = 1 << 17
 LEAST_PICKED = 1 << 17
 """Bytes of a column chunk from which its page index is read: it takes 0.1 ms, and fewer bytes are decoded in that."""
 
+LEAST_REQUESTED = 1 << 14
+"""The same on an object store, where bytes cost more, and the index mostly comes with the footer."""
+
 READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
 
@@ -327,7 +330,7 @@ class ParquetReader:
         found = self._chunks_of(group, names, views=views)
         places: dict[str, Pages] = {}
         if wanted is not None or is_late:
-            places = self._pages_of([item for item in found if item[2].n_bytes >= LEAST_PICKED], n_rows)
+            places = self._pages_of([item for item in found if item[2].n_bytes >= self._least_picked], n_rows)
         result: dict[str, ColumnPages] = {}
 
         def add(name: str, layout: Layout, chunk: Chunk, data: Any) -> None:
@@ -352,6 +355,10 @@ class ParquetReader:
             add(name, layout, chunk, data)
         lists = {name: self._lists_of(group, name, most=most) for name in names if name not in result}
         return {**result, **{name: pages for name, pages in lists.items() if pages is not None}}
+
+    @property
+    def _least_picked(self) -> int:
+        return LEAST_REQUESTED if self._is_remote else LEAST_PICKED
 
     def _chunks_of(
         self, group: int, names: Iterable[str], *, views: bool = False
@@ -409,7 +416,7 @@ class ParquetReader:
         chunks = [
             item
             for item in self._chunks_of(group, names)
-            if item[2].n_bytes >= LEAST_PICKED and item[2].bounds > 0 and item[2].bounds_bytes > 0
+            if item[2].n_bytes >= self._least_picked and item[2].bounds > 0 and item[2].bounds_bytes > 0
         ]
         pages = self._pages_of(chunks, n_rows)
         chunks = [item for item in chunks if item[0] in pages]
@@ -565,7 +572,9 @@ class GroupColumns:
         pages = self._open(most=rows is None or len(rows) * FEW_ROWS > n_rows)
         if self._requested is not None:
             some = Spans(np.array([first]), np.array([first + n_rows]))
-            self._requested.request(some if rows is None else Spans.of_rows(first + rows.astype(np.int64)))
+            if rows is not None:
+                some = Spans.of_rows(first + rows.astype(np.int64))
+            self._requested.request(some, first + n_rows)
         found = {}
         for name in [*pages]:
             try:

@@ -23,7 +23,10 @@ from pyiceberg.table import Table
 import puffin_fast as pf
 from puffin_fast._io.source import Source
 from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.parquet import page_index
 from puffin_fast.rows.files import parquet
+from puffin_fast.rows.files.parquet import ParquetReader
+from puffin_fast.rows.files.reader import OpenedFile
 from tests.seeds import seeds
 from tests.thrift import STRUCT, Reader, encode, footer_of, get
 
@@ -125,7 +128,8 @@ class Reads:
 
     def by(self, *, index: bool) -> None:
         """Uses the index of all pages, or of none."""
-        self.monkeypatch.setattr(parquet, "LEAST_PICKED", 0 if index else 1 << 60)
+        for name in ("LEAST_PICKED", "LEAST_REQUESTED"):
+            self.monkeypatch.setattr(parquet, name, 0 if index else 1 << 60)
 
 
 @pytest.fixture
@@ -167,6 +171,25 @@ def test_filters_find_the_rows_of_all_pages(
     write(rng, path, rows)
     table = table_of(catalog, rows.schema, path)
     for _ in range(12):
+        both(table, reads, row_filter(rng, columns))
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_pages_that_are_requested_are_those_of_all_wanted_rows(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "is_remote", lambda *_: True)
+    monkeypatch.setattr(page_index, "_SMALL", 0)
+    options = {**(OpenedFile.batches.__kwdefaults__ or {}), "batch_rows": 300}
+    monkeypatch.setattr(OpenedFile.batches, "__kwdefaults__", options)
+    monkeypatch.setattr(ParquetReader, "batches", None)  # of PyArrow
+    rng = random.Random(seed)
+    columns = values(rng)
+    rows = pa.table(columns)
+    path = tmp_path / "a.parquet"
+    write(rng, path, rows)
+    table = table_of(catalog, rows.schema, path)
+    for _ in range(6):
         both(table, reads, row_filter(rng, columns))
 
 
