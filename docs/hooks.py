@@ -29,8 +29,8 @@ EXECUTED = ROOT / "build" / "notebooks"
 UNSEARCHED = ("benchmarks/results/README.md",)
 """Documents for those who work on this package: the search does not find them."""
 
-FIRST_FOUND = ("tables.md", "delta.md")
-"""Pages that the search lists before others with the same words."""
+RANKED = {"tables.md": 3, "delta.md": 3, "faq.md": 0.3}
+"""Factors of pages in the search: guides come before the titles of questions that have the same words."""
 
 
 @cache
@@ -120,8 +120,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     name = page.file.src_uri
     if name in UNSEARCHED:
         page.meta["search"] = {"exclude": True}
-    elif name in FIRST_FOUND:
-        page.meta["search"] = {"boost": 3}
+    elif name in RANKED:
+        page.meta["search"] = {"boost": RANKED[name]}
     if name.startswith("tutorials/"):
         text = with_outputs(executed(ROOT / "docs" / name))
         return f"{text}\n[Download this page as a notebook with its outputs]({Path(name).stem}.ipynb)\n"
@@ -129,3 +129,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return re.sub(r"(?<=^::: )pf\.[\w.]+", lambda found: resolved(found[0]), markdown, flags=re.MULTILINE)
     # in the repository the pages are in docs/, on the site beside the added documents
     return re.sub(r"\]\((?:docs|\.\.)/(?!\.\.)", "](", markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Makes links of the pages that docstrings name by their path in the repository (``docs/filters.md#null``)."""
+
+    def link(found: re.Match[str]) -> str:
+        target = files.get_file_from_path(found[1])
+        if target is None or target.page is None:
+            return found[0]
+        return f'<a href="{target.url_relative_to(page.file)}{found[2] or ""}">{target.page.title}</a>'
+
+    return re.sub(r"\bdocs/([a-z-]+\.md)(#[a-z-]+)?", link, html)

@@ -154,7 +154,7 @@ def test_delta_tables_on_azure(tmp_path: Path) -> None:
         store.mkdir("lake")
         written = [put_if_absent("az://lake/once", bytes([at]), filesystem=store) for at in range(3)]
         assert (written, store.cat_file("lake/once")) == ([True, False, False], b"\0")
-        name = '"azure_storage_account_name": "name", "azure_storage_account_key": "key"'
+        name = '"azure_storage_account_key": "key"'
         other = name.replace('"key"', f'"{key}", "azure_endpoint": "{endpoint}"')
         run_blocks(DOCS / "delta.md", {name: other}, {"az"})
     finally:
