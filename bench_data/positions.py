@@ -100,7 +100,7 @@ WORKLOADS: dict[str, tuple[str, Callable[[int, int], Positions]]] = {
     "d": ("runs of 100 to 1000", clustered),
     "e": ("contiguous", lambda n, seed: np.arange(n, dtype=np.uint64) + np.uint64((seed - 1) * n // 2)),
     "f": ("64 keys of 32 bits, 10% each", many_keys),
-    "g": ("b shuffled", lambda n, seed: shuffled(bernoulli(n * 10, 0.1, seed), seed + 1)),
+    "g": ("random, 10%, shuffled", lambda n, seed: shuffled(bernoulli(n * 10, 0.1, seed), seed + 1)),
     "h": ("shuffled, sparse in 4G", lambda n, seed: draws(n, 1 << 32, seed)),
     "i": ("every fifth row", _fifth),
     "i-shuffled": ("every fifth row, shuffled", lambda n, seed: shuffled(_fifth(n, seed), seed)),

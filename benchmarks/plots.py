@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from bench_data.positions import WORKLOADS
 from benchmarks.rounds import OURS
 
 JOBS = (
@@ -39,7 +41,7 @@ def _ratios(report: dict[str, Any], path: Path) -> Path | None:
     jobs = {job: _largest(rows) for job, rows in jobs.items() if rows}
     if not jobs:
         return None
-    figure, axes = plt.subplots(len(jobs), 1, figsize=(11, 2.1 * len(jobs)), squeeze=False)
+    figure, axes = plt.subplots(len(jobs), 1, figsize=(12, 2.6 * len(jobs)), squeeze=False)
     for axis, (job, all_rows) in zip(axes[:, 0], jobs.items(), strict=True):
         names = [peer for peer in all_rows[0]["ns_per_unit"] if peer != OURS]
         rows = [row for row in all_rows if any(peer in row["ratios"] for peer in names)]
@@ -52,8 +54,8 @@ def _ratios(report: dict[str, Any], path: Path) -> Path | None:
                 axis.plot([x - 0.4, x + 0.4], [target["target"]] * 2, color="black", linewidth=1)
         axis.axhline(1, color="grey", linewidth=0.8)
         axis.set_yscale("log")
-        labels = [row["workload"].replace(" ", "\n", 1) for row in rows]
-        axis.set_xticks(range(len(rows)), labels, fontsize=7)
+        labels = [_label(row["workload"]) for row in rows]
+        axis.set_xticks(range(len(rows)), labels, fontsize=6)
         axis.set_ylabel("times faster", fontsize=8)
         axis.set_title(f"{job} (black: the target)", fontsize=9, loc="left")
         axis.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1, 1))
@@ -61,6 +63,13 @@ def _ratios(report: dict[str, Any], path: Path) -> Path | None:
     machine = f"{about['cpu']} ({about.get('simd', '')}), {about['cores']} cores, commit {about['commit']}"
     figure.suptitle(machine, fontsize=8)
     return _save(figure, path)
+
+
+def _label(workload: str) -> str:
+    """The name of a workload in words: results have its letter."""
+    letter, _, size = workload.partition(" ")
+    what = WORKLOADS[letter][0] if letter in WORKLOADS else letter
+    return textwrap.fill(f"{what} {size}", 14)
 
 
 def _largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
