@@ -259,11 +259,10 @@ def indexed_columns(properties: Mapping[str, str], schema: Schema) -> list[list[
 
 
 def _named_indexes(properties: Mapping[str, str]) -> list[list[str]]:
-    """The names of columns in the property `KEY_INDEXES`, for each index."""
-    named = [
-        [name.strip() for name in index.split(",")] for index in properties.get(KEY_INDEXES, "").split(";")
-    ]
-    return [names for names in named if names != [""]]
+    """The names of columns in the property `KEY_INDEXES`, for each index; nothing between separators is no name."""
+    indexes = properties.get(KEY_INDEXES, "").split(";")
+    named = [[name for part in index.split(",") if (name := part.strip())] for index in indexes]
+    return [names for names in named if names]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import And, EqualTo, GreaterThan, In
 from pyiceberg.schema import Schema
-from pyiceberg.types import DecimalType, LongType, StringType
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from puffin_fast import errors, iceberg, key_index
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
@@ -837,6 +837,12 @@ def test_a_cancelled_index_says_that_the_rewrite_is_committed(
         f"the rewritten data files are committed up to snapshot {head.snapshot_id}; "
         "the key indexes do not have them, because Spark's job was cancelled"
     )
+
+
+@pytest.mark.parametrize("named", ["n,", " n ; ", ";n;;", "n, ,"])
+def test_separators_of_the_property_name_no_column(named: str) -> None:
+    schema = Schema(NestedField(1, "n", LongType()))
+    assert build.indexed_columns({build.KEY_INDEXES: named}, schema) == [["n"]]
 
 
 def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog) -> None:
