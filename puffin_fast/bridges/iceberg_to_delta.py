@@ -37,7 +37,7 @@ from puffin_fast.delta.log.protocol import (
 )
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.log.version_file import may_have_happened, put_version
+from puffin_fast.delta.log.version_file import may_have_happened, put_first_version
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_files
@@ -136,7 +136,7 @@ def from_iceberg(
             if vector is not None:
                 lines.append(_add(task, storage, partition, names, vector))
         text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines) + "\n"
-        if not put_version(storage, 0, text.encode(), f"txnId {commit}"):
+        if not put_first_version(storage, text.encode(), f"txnId {commit}"):
             raise InvalidInputError(f"{storage.root}: a Delta table already exists")
     except BaseException as error:
         if not may_have_happened(storage, 0, error):

@@ -22,6 +22,7 @@ from puffin_fast._io import sink
 from puffin_fast._io.rename import rename_new
 from puffin_fast._io.sink import put_if_absent
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.delta.log.storage import TableStorage
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN
 
@@ -232,3 +233,24 @@ def test_a_table_in_memory_needs_no_filesystem() -> None:
     assert delta.scan(table).to_arrow()["id"].to_pylist() == [2]
     assert not delta.verify(table)
     assert not delta.orphan_files(table, older_than=timedelta(0))
+
+
+def test_a_table_without_its_first_version_is_not_created_again(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    delta.create_table(tmp_path, schema)
+    log = tmp_path / "_delta_log"
+    (log / f"{0:020}.json").rename(log / f"{12:020}.json")
+    with pytest.raises(errors.InvalidInputError, match="a Delta table already exists"):
+        delta.create_table(tmp_path, schema)
+    assert [path.name for path in log.iterdir()] == [f"{12:020}.json"]
+
+
+def test_nothing_is_sent_to_a_storage_that_cannot_be_listed(tmp_path: Path) -> None:
+    class Unreachable(TableStorage):
+        def names(self, folder: str) -> list[str]:
+            raise errors.PuffinFastError(f"{self.root}/{folder}: the storage failed: connection refused")
+
+    with pytest.raises(errors.PuffinFastError, match="connection refused") as caught:
+        delta.create_table(Unreachable(str(tmp_path)), pa.schema([("id", pa.int64())]))
+    assert type(caught.value) is errors.PuffinFastError
+    assert list(tmp_path.iterdir()) == []

@@ -26,7 +26,7 @@ from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.log.version_file import put_version
+from puffin_fast.delta.log.version_file import put_first_version
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
 from puffin_fast.verbs.arrow_schema import new_schema
@@ -128,7 +128,7 @@ def create_table(
     info = {"operation": "CREATE TABLE", "operationParameters": parameters, "txnId": commit}
     lines = first_actions(columns, partition, configuration, features, info)
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    if not put_version(storage, 0, text.encode(), f"txnId {commit}"):
+    if not put_first_version(storage, text.encode(), f"txnId {commit}"):
         raise InvalidInputError(f"{storage.root}: a Delta table already exists")
     return snapshot(storage, version=0)
 

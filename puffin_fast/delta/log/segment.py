@@ -36,6 +36,11 @@ def commit_path(version: int) -> str:
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 
+def has_versions(storage: TableStorage) -> bool:
+    """Whether the log of a table has a commit or a checkpoint."""
+    return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in storage.names(LOG_FOLDER))
+
+
 def read_commit(storage: TableStorage, version: int) -> bytes:
     """Reads the file of a commit that must not be empty.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast.delta.log.segment import commit_path
+from puffin_fast.delta.log.segment import commit_path, has_versions
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
 
@@ -58,6 +58,15 @@ def put_version(storage: TableStorage, version: int, data: bytes, known_by: str)
             cause = cause or error
     assert cause is not None
     raise _unknown(storage, path, cause, known_by) from cause
+
+
+def put_first_version(storage: TableStorage, data: bytes, known_by: str) -> bool:
+    """Writes the file of version 0 of a new table; returns False if there is a table. Raises as `put_version`.
+
+    The log is listed first: a table whose first versions were removed has no file of version 0. And if the storage
+    cannot be reached, nothing was sent.
+    """
+    return not has_versions(storage) and put_version(storage, 0, data, known_by)
 
 
 def _put_locally(storage: TableStorage, path: str, data: bytes, known_by: str) -> bool:
