@@ -15,6 +15,7 @@ import io
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
@@ -192,6 +193,17 @@ def _csv(answer: Answer) -> str:
     return text.getvalue()
 
 
+@contextmanager
+def shown_warnings(*kinds: type[Warning]) -> Iterator[None]:
+    """Prints the warnings of a block as lines of the command, without places in the code."""
+    with warnings.catch_warnings(record=True) as caught:
+        for kind in kinds:
+            warnings.simplefilter("always", kind)
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        click.echo(f"puffin-fast: warning: {printable(message)}", err=True)
+
+
 def tracked(change: Callable[..., Any]) -> Callable[..., Any]:
     """A function that changes a table; an interrupt of the command says how many of these began and ended."""
 
@@ -245,10 +257,11 @@ def _json(answer: Answer, stdout: TextIO) -> str:
 
 def _text(answer: Answer, stdout: TextIO, *, wide: bool) -> str:
     """What is printed. It is rendered first: the library for it ends the process if a pipe is closed."""
-    console = Console() if stdout.isatty() and not wide else Console(width=WIDE, height=25)
+    is_narrow = stdout.isatty() and not wide  # sentences are wrapped between words
+    console = Console() if is_narrow else Console(width=WIDE, height=25)
     with console.capture() as captured:
         for part in answer.text:
-            console.print(Text(printable(part)) if isinstance(part, str) else part, soft_wrap=True)
+            console.print(Text(printable(part)) if isinstance(part, str) else part, soft_wrap=not is_narrow)
     return captured.get()
 
 

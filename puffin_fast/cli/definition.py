@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import click
 
 from puffin_fast._run.packages import import_optional
-from puffin_fast._text import printable
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, rows_answer, tracked
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, rows_answer, shown_warnings, tracked
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import is_path, name_of, verb
@@ -93,8 +91,7 @@ def create(
         raise NotFoundError(f"{error}; --create-namespace creates it") from error
     if create_namespace and "." in table:
         opened.create_namespace_if_not_exists(table.rpartition(".")[0])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", EngineSupportWarning)
+    with shown_warnings(EngineSupportWarning):
         made = tracked(iceberg.create_table)(
             opened,
             table,
@@ -104,8 +101,6 @@ def create(
             location=location,
             properties=properties,
         )
-    for warning in caught:
-        click.echo(f"puffin-fast: warning: {printable(str(warning.message))}", err=True)
     return _created(table, data, len(columns), made.location())
 
 

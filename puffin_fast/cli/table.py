@@ -9,7 +9,7 @@ import click
 
 from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid, tracked
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid, shown_warnings, tracked
 from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._paimon_path import PaimonPath
 from puffin_fast.cli._path_table import PathTable
@@ -299,7 +299,8 @@ def update(
 
     commit["case_sensitive"] = not case_insensitive
     found = typed_values(values, table.schema(), case_sensitive=not case_insensitive)
-    result = verb(table, "update")(row_filter, found, **commit)
+    with shown_warnings(UserWarning):
+        result = verb(table, "update")(row_filter, found, **commit)
     facts = {"row_filter": row_filter, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 

@@ -74,3 +74,17 @@ def test_errors_say_what_was_given_without_causes(table: Table, catalog: SqlCata
 def test_keywords_of_other_libraries_name_the_right_one(table: Table, given: str, right: str) -> None:
     with pytest.raises(TypeError, match=f"write {right}="):
         pf.iceberg.changes(table, **{given: 1})
+
+
+def test_a_text_that_looks_like_sql_is_stored_with_a_warning(table: Table) -> None:
+    for text in ("upper(name)", "name || '!'", "concat(name, id)"):
+        with pytest.warns(
+            UserWarning, match=r"is stored as it is, not evaluated.*pc\.field\('name'\)"
+        ) as caught:
+            pf.iceberg.update(table, "id = 1", {"name": text})
+        assert caught[0].filename == __file__
+        assert pf.iceberg.scan(table, "id = 1").to_arrow()["name"].to_pylist() == [text]
+    for plain in ("name", "name (old)", "id-17", "f(x)", pa.scalar("upper(name)")):
+        pf.iceberg.update(table, "id = 1", {"name": plain})  # a warning would be an error
+    pf.iceberg.update(table, "id = 1", {"name": pc.utf8_upper(pc.field("name"))})
+    assert pf.iceberg.scan(table, "id = 1").to_arrow()["name"].to_pylist() == ["UPPER(NAME)"]

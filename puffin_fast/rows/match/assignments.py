@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
+import sys
 import uuid
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.schema import Schema
+from pyiceberg.types import StringType
 
 from puffin_fast._text import is_shown, no_column, shown_argument
 from puffin_fast.columns.plain_types import plain_type
@@ -82,6 +86,8 @@ class Assignments:
                     f"pc.field({name!r}) * 2, found {shown_argument(value)}"
                 )
             found[same[0]] = value
+            if isinstance(value, str):
+                _warn_of_expression(same[0], value, schema)
         return cls(schema, found)
 
     def apply(self, rows: pa.Table) -> pa.Table:
@@ -115,6 +121,28 @@ class Assignments:
             if not isinstance(value, NewColumn | pc.Expression):
                 one = pa.table({name: pa.repeat(_scalar(value, rows.field(name).type), 1)})
                 RowWriterSchema(Schema(self.schema.find_field(name)), one.schema).table(one)
+
+
+def _warn_of_expression(name: str, text: str, schema: Schema) -> None:
+    """Warns of a text that looks like SQL over columns of the table, because it is stored as it is."""
+    if not isinstance(schema.find_type(name), StringType) or not _SQL.fullmatch(text):
+        return
+    words = {*re.findall(r"\w+", text)} - {text.partition("(")[0].strip()}
+    if words.isdisjoint(schema.column_names):
+        return
+    caller, depth = sys._getframe(), 1
+    while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("puffin_fast."):
+        caller, depth = caller.f_back, depth + 1
+    warnings.warn(
+        f"values: column {name}: the text {shown_argument(text)} is stored as it is, not evaluated. An expression over "
+        f"the old row is one of PyArrow, such as pc.utf8_upper(pc.field({name!r})); pa.scalar(text) is a text without "
+        "this warning",
+        stacklevel=depth,
+    )
+
+
+_SQL = re.compile(r"\s*(?:\w+\(.*\)|\w+(?:\s+[-+*/]\s+|\s*\|\|\s*)\S.*)\s*", re.DOTALL)
+"""Texts of the forms ``name(…)``, ``a + b`` and ``a || b``."""
 
 
 def _column(value: Any, rows: pa.Table, kind: pa.DataType, name: str) -> pa.ChunkedArray:
