@@ -41,6 +41,15 @@ def as_count(text: str | None) -> int | None:
 MOST_DIGITS = 19
 
 
+def counted(n: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "data file"), counted(2000, "data file")
+    ('1 data file', '2,000 data files')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def middle_cut(text: str, length: int) -> str:
     """A text with at most a number of characters: of a longer one, its beginning and its end.
 

@@ -21,7 +21,8 @@ def check_integer(name: str, value: object, *, least: int | None = None, optiona
         return
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_integer or (least is not None and value < least):  # type: ignore[operator]
-        wanted = "an integer" if least is None else f"at least {least}"
+        whole = "" if is_integer else "an integer" if least is None else "an integer of "
+        wanted = whole if least is None else f"{whole}at least {least}"
         raise InvalidInputError(
             f"{name}: expected {wanted}{', or None' * optional}, found {shown_argument(value)}"
         )

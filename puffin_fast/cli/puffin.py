@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.console import RenderableType
 
+from puffin_fast._text import counted
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._common import Answer, answers, fields_grid, grid, rows_answer, without_zeros
@@ -23,7 +24,7 @@ from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.puffin import BlobMetadata, PuffinReader
 from puffin_fast.puffin.finding import CORRUPT, Finding
 from puffin_fast.puffin.vectors import check_vectors
-from puffin_fast.rows.findings import Level
+from puffin_fast.rows.findings import Level, sentence
 from puffin_fast.theta import BLOB_TYPE as THETA_BLOB_TYPE
 from puffin_fast.theta import ThetaSketch
 
@@ -190,21 +191,11 @@ def verify(target: str, level: Level | None, **options: Any) -> Answer:
     found = [asdict(finding) for finding in done]
     unchecked = ", ".join(done.unchecked).replace("level 'rows'", "--level rows")
     rest = f"; not checked: {unchecked}" if unchecked else ""
-    title = f"{target}: {len(found):,} {'finding' if len(found) == 1 else 'findings'}{rest}"
+    title = f"{target}: {counted(len(found), 'finding')}{rest}"
     failed = any(row["kind"] != "stale" for row in found)
-    shown = [{"kind": row["kind"], "finding": _sentence(row)} for row in found]
+    shown = [{"kind": finding.kind, "finding": sentence(finding)} for finding in done]
     text = grid(shown, title=title) if found else f"{target}: no errors found{rest}"
     return Answer(found, [text], failed)
-
-
-def _sentence(finding: Mapping[str, Any]) -> str:
-    """A finding on a terminal: the files that its message does not name come first."""
-    message, offset = str(finding["message"]), finding["offset"]
-    files = dict.fromkeys(name for name in (finding["data_file"], finding["path"]) if name)
-    where = [name for name in files if name.rpartition("/")[2] not in message]
-    if offset is not None and str(offset) not in message:
-        where.append(f"offset {offset}")
-    return ": ".join([*where, message])
 
 
 def _is_file(target: str) -> bool:

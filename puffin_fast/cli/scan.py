@@ -91,7 +91,8 @@ def scan(
     if to is not None:
         return written(name, found, to)
     if count:
-        return rows_answer([{"table": name, "row_filter": row_filter, "rows": found.count()}])
+        filtered = {} if row_filter == "true" else {"row_filter": row_filter}
+        return rows_answer([{"table": name, **filtered, "rows": found.count()}])
     reader = found.to_reader()
     rows = [row for batch in reader for row in rows_of(batch)]
     if not rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, get_args
 
-from puffin_fast._text import shown_argument
+from puffin_fast._text import counted, shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.puffin.finding import Finding
 
@@ -29,10 +29,20 @@ class Findings(list[Finding]):
         self.level, self.data_files, self.unchecked = level, data_files, tuple(unchecked)
 
     def __repr__(self) -> str:
-        found = "\n".join(f"- {finding!r}" for finding in self)
+        found = "\n".join(f"- {finding.kind}: {sentence(finding)}" for finding in self)
         unchecked = f"; not checked: {', '.join(self.unchecked)}" if self.unchecked else ""
-        head = f"{len(self):,} findings, {self.data_files:,} data files, level {self.level!r}{unchecked}"
+        counts = f"{counted(len(self), 'finding')}, {counted(self.data_files, 'data file')}"
+        head = f"{counts}, level {self.level!r}{unchecked}"
         return f"{head}\n{found}" if found else head
+
+
+def sentence(finding: Finding) -> str:
+    """A finding as one line: the files that its message does not name come first."""
+    files = dict.fromkeys(name for name in (finding.data_file, finding.path) if name)
+    where = [name for name in files if name.rpartition("/")[2] not in finding.message]
+    if finding.offset is not None and str(finding.offset) not in finding.message:
+        where.append(f"offset {finding.offset}")
+    return ": ".join([*where, finding.message])
 
 
 def check_level(level: object) -> None:

@@ -77,7 +77,7 @@ def test_report_names_what_to_do_and_draws(run: Run, many: Options, tmp_path: Pa
     require_module("matplotlib", "pip install 'puffin-fast[plot]'")
     picture, page = tmp_path / "p.svg", tmp_path / "p.html"
     answer = said(run("report", "ns.t", "--picture", picture, "--html", page, "--output", "json", *many))
-    assert answer["advice"] == ["compact: 2 vectors are in 2 small Puffin files"]
+    assert answer["advice"] == ["compact: 2 vectors in 2 small Puffin files"]
     assert len(answer["files"]) == 2
     assert [row["data_files"] for row in answer["partitions"]] == [2]
     assert answer["snapshots"][-1]["operation"] in ("delete", "overwrite")

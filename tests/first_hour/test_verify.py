@@ -121,5 +121,10 @@ def test_delta(tmp_path: Path) -> None:
     found = pf.delta.verify(folder, level="rows")
     assert [(one.kind, one.path) for one in found] == [("corrupt", str(first))]
     second.unlink()
-    assert [(one.kind, one.path) for one in pf.delta.verify(folder)] == [("missing", str(second))]
+    found = pf.delta.verify(folder)
+    assert [(one.kind, one.path) for one in found] == [("missing", str(second))]
+    assert repr(found).splitlines() == [
+        "1 finding, 2 data files, level 'files'; not checked: values of the rows (level 'rows' decodes them)",
+        f"- missing: {second}: no such file",
+    ]
     assert pf.delta.verify(folder, level="metadata") == []

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from puffin_fast._run.arguments import check_share
 from puffin_fast._show.report import FILES, Report
+from puffin_fast._text import counted
 from puffin_fast.delta.log.storage import INLINE
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.purge import MIN_DELETED
@@ -71,8 +72,8 @@ def report(
     }
     n_rewritten = sum(row["advice"] != "" for row in rows)
     advice = (
-        f"purge: {n_rewritten:,} data files have many deleted rows; {wasted:,} bytes of the table are rows that are "
-        "deleted"
+        f"purge: {counted(n_rewritten, 'data file')} with many deleted rows; deleted rows take {wasted:,} bytes of the "
+        "table"
     )
     files = pa.Table.from_pylist(rows, FILES)
     return Report(planned.snapshot.root, files, totals, (advice,) if n_rewritten else ())

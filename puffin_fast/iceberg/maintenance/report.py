@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from puffin_fast._run.arguments import check_share
 from puffin_fast._show.report import FILES, KEY_INDEXES, NDV, Report
+from puffin_fast._text import counted
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.compat.table_properties import target_file_size
@@ -90,7 +91,7 @@ def report(
         indexes = key_indexes(table.io, history, table.schema(), snapshot, data, notes)
         advice += [f"index_keys: a part of an index cannot be read: {note}" for note in notes]
         advice += [
-            f"index_keys: {left:,} data files came after the index of {row['columns']}"
+            f"index_keys: {counted(left, 'data file')} came after the index of {row['columns']}"
             for row in indexes.to_pylist()
             if (left := len(data) - row["data_files"])
         ]
@@ -170,19 +171,19 @@ def _advice(
 ) -> Iterator[str]:
     counts = Counter(row["advice"] for row in rows)
     if counts["repair"]:
-        yield f"repair: {counts['repair']:,} data files have several vectors, and no engine reads the table"
+        yield f"repair: several vectors for {counted(counts['repair'], 'data file')}; no engine reads the table"
     for kind in ("position", "equality"):
         if n := totals[f"{kind}_delete_files"]:
             first = "upgrade to format version 3, then " if version < 3 else ""
-            yield f"{first}convert: {n:,} {kind}-delete files"
+            yield f"{first}convert: {counted(n, f'{kind}-delete file')}"
     files, n_vectors = totals["puffin_files"], totals["vectors"]
     if files > 1 and totals["vector_bytes"] / files < 1 << 20:
-        yield f"compact: {n_vectors:,} vectors are in {files:,} small Puffin files"
+        yield f"compact: {counted(n_vectors, 'vector')} in {files:,} small Puffin files"
     elif n_dangling:
-        yield f"compact: {n_dangling:,} vectors apply to no live data file"
+        yield f"compact: {counted(n_dangling, 'vector')} of no live data file"
     if n_rewritten:
         first = "upgrade, then " if version < 2 else ""
         yield (
-            f"{first}rewrite_data_files: {n_rewritten:,} data files are small or have many deleted rows; "
-            f"{totals['wasted_bytes']:,} bytes of the table are rows that are deleted"
+            f"{first}rewrite_data_files: {counted(n_rewritten, 'data file')}, small or with many deleted rows; "
+            f"deleted rows take {totals['wasted_bytes']:,} bytes of the table"
         )

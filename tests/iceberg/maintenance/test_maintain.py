@@ -152,7 +152,7 @@ def test_dangling_vectors_are_dropped(racing: SqlCatalog) -> None:
     iceberg.delete(table, "id = 5 or id = 105")
     commit(table, Changes(removed=(tasks(table)[0].data,)), base=table.current_snapshot())
     assert kinds(table) == ["dangling"]
-    assert "compact: 1 vectors apply to no live data file" in iceberg.report(table).advice
+    assert "compact: 1 vector of no live data file" in iceberg.report(table).advice
     result = iceberg.compact(table)
     assert (result.vectors_removed, result.vectors_written) == (2, 1)  # the file's other vector moves along
     assert kinds(table) == []

@@ -67,7 +67,7 @@ def test_following_the_advice_of_a_report_ends_it(racing: SqlCatalog) -> None:
     assert found.advice == ("convert: 1 position-delete files",)
     iceberg.convert_position_deletes(table)
     iceberg.delete(table, "id = 250")
-    assert iceberg.report(table).advice == ("compact: 3 vectors are in 2 small Puffin files",)
+    assert iceberg.report(table).advice == ("compact: 3 vectors in 2 small Puffin files",)
     iceberg.compact(table)
     assert iceberg.report(table).advice == ()
 
