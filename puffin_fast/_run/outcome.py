@@ -1,4 +1,4 @@
-"""What became of the commit of a job that was interrupted: a note of the exception, which Python prints below it."""
+"""Whether the commit of a job that was interrupted happened: a note of the exception, which Python prints below it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def header(data):
     """Reads the header of a filter.
 
     Returns:
-        its bytes, and those of the blocks; None for a filter of another kind, or bytes that are none.
+        The numbers of bytes of the header and of the blocks; None if it is a filter of another kind, or not a header.
     """
     cdef Buffer source = buffer_of(data)
     cdef int64_t n_bytes = 0

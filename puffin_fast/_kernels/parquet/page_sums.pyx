@@ -28,7 +28,7 @@ cdef enum:
 
 
 cdef bint is_sound(const int64_t* header, const uint8_t* stored, uint32_t* found) noexcept nogil:
-    """Whether a page has its CRC-32, or none; the bytes stored after the header are checked for their number."""
+    """Whether the stored bytes of a page have the CRC-32 of its header, or the header has none. `found` is set to it."""
     found[0] = 0
     return header[PF_CHECKSUM] < 0 or (
         crc32(stored, <size_t>header[PF_STORED_BYTES], found) and found[0] == <uint32_t>header[PF_CHECKSUM]

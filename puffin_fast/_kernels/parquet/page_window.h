@@ -67,8 +67,9 @@ static int pf_move_window(pf_window *window, pf_grown *own, size_t from, size_t 
     return 0;
 }
 
-/* Where the bytes from `from` to `to` are in memory; NULL if they cannot be read. Pointers of earlier calls end.
- * If they have to be read, those up to `stop` are read along with them, as far as the chunk has them. */
+/* Where the bytes from `from` to `to` are in memory; NULL if they cannot be read. The pointers of earlier calls are
+ * invalid afterwards. If they have to be read, those up to `stop` are read along with them, as far as the chunk has
+ * them. */
 static const uint8_t *pf_reach(pf_window *window, pf_grown *own, size_t from, size_t to, size_t stop) {
     if (from > to || to > window->n_bytes) return NULL;
     if (window->first <= from && to <= window->stop) return window->data + (from - window->first);

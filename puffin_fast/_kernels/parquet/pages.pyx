@@ -2,8 +2,6 @@
 
 Each function raises ValueError for bytes that do not have the expected form.
 
-More than 400 lines because `PageDecoder`, which reads a column chunk, is one class.
-
 Source: Parquet format specification, "Data Pages", "Encodings" (plain, RLE / bit-packing hybrid, dictionary).
 """
 

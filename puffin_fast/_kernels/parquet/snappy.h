@@ -40,7 +40,7 @@ static inline uint64_t pf_snappy_load(const uint8_t *at) {
 
 static inline void pf_snappy_store(uint8_t *at, uint64_t word) { memcpy(at, &word, 8); }
 
-/* The decompressed length and its number of bytes; 0 bytes where there is none of 32 bits. */
+/* Reads the decompressed length; returns its number of bytes, 0 if it has more than 32 bits. */
 static inline size_t pf_snappy_length(const uint8_t *data, size_t size, uint32_t *length) {
     uint64_t found = 0;
     for (size_t at = 0; at < 5 && at < size; at++) {
@@ -163,7 +163,7 @@ static int pf_snappy(const uint8_t *data, size_t size, uint8_t *out, size_t capa
                     tail = step == 8 ? word >> turn | word << (-turn & 63) : pf_snappy_load(to + n - 8);
                 }
             } else {
-                /* without branches on n, which nothing predicts in texts */
+                /* without branches on n: in texts they would be mispredicted */
                 const uint8_t *source = to - offset;
                 const uint64_t few = 0 - (uint64_t)(n < 8);
                 pf_snappy_store(to, pf_snappy_load(source));

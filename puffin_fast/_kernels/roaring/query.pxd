@@ -1,4 +1,4 @@
-"""Questions to one checked bitmap."""
+"""Queries of one checked bitmap."""
 
 from libc.stdint cimport uint32_t
 

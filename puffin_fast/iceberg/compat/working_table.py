@@ -183,7 +183,7 @@ class WorkingTable(Table):
         self.remove(self.created)
 
     def note_outcome(self, error: BaseException) -> None:
-        """Adds to an exception from outside what became of the commit. Call it after `remove_created`."""
+        """Adds to an exception from outside whether the commit happened. Call it after `remove_created`."""
         if self._sent == "nothing":
             note_outcome(error, nothing_committed(self._n_removed))
         elif self._sent == "committed":

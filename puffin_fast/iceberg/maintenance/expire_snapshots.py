@@ -72,9 +72,9 @@ def expire_snapshots(
     A file is removed only if no remaining snapshot needs it, in any spelling of its location, and if it is below the
     table's location, ``write.data.path`` or ``write.metadata.path``: data files of other places may be another table's.
     Files in the folder of another table, also of Delta, Hudi, Lance or Paimon, below or at the table's location are not
-    removed either: they were registered by ``add_files``, or the other table shares them. Nor are files that metadata
-    of the table needs which the catalog does not have (see `orphan_files`). The location is listed for it, if the
-    table's FileIO can do that.
+    removed either: they were registered by ``add_files``, or the other table shares them. Metadata files of the table
+    that its catalog does not have protect the files that they need (see `orphan_files`): the location is listed for
+    them, if the table's FileIO can do that.
     If the process is killed between commit and removal, `orphan_files` lists what is left.
 
     A time travel to an expired snapshot, and the repetition of a job by the job id that only an expired snapshot holds,

@@ -83,8 +83,8 @@ def orphan_files(
     table's location (``write.data.path``) are not listed.
 
     A file of another table whose metadata is somewhere else, and whose ``write.data.path`` points below this
-    table's location, cannot be recognised: give such tables folders of their own. Nor can metadata of this table that
-    another catalog writes to a folder outside of the location which this catalog does not name.
+    table's location, cannot be recognised: give such tables folders of their own. If another catalog writes metadata of
+    this table to a folder outside of its location, and this catalog does not name that folder, it is not found either.
 
     Args:
         table: a PyIceberg table. It is refreshed first.

@@ -34,7 +34,7 @@ def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
 
     Args:
         io: PyIceberg's file access.
-        vectors: all of one file. A file that is no Puffin file is a finding.
+        vectors: all of one file. A file that is not a Puffin file is a finding.
     """
     path = vectors[0].file_path
     found = list(_check_overlap(vectors))

@@ -100,7 +100,7 @@ def both_filters(first: Filter, second: Filter) -> Filter:
 def column_names(row_filter: object) -> set[str] | None:
     """Returns the names of the columns in a filter, as they are written; None if they are not known without a schema.
 
-    A text is parsed twice then, so the names of a long one are not known. Nor are those of a wrong filter.
+    A text is parsed twice then, so the names of a long one are not known. Those of a wrong filter are not known either.
     """
     if isinstance(row_filter, str) and len(row_filter) <= SHORT_TEXT:
         try:

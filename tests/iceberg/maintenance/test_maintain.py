@@ -183,7 +183,7 @@ def test_position_deletes_that_outlive_their_data_files_are_no_error_and_are_rem
     assert iceberg.delete(table, "p = 0").data_files_dropped == 2
     assert iceberg.deletes(table)["state"].unique().to_pylist() == ["dangling"]
     assert kinds(table) == []
-    assert iceberg.report(table).advice[0] == "convert: 1 position-delete files"
+    assert iceberg.report(table).advice[0] == "convert: 1 position-delete file"
     assert not [sentence for sentence in iceberg.report(table).advice if sentence.startswith("compact")]
     assert iceberg.convert_position_deletes(table).position_delete_files_removed == 1
     assert iceberg.deletes(table).num_rows == 0
