@@ -80,6 +80,12 @@ def test_python_blocks_run(
     run_blocks(document)
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_lines_of_code_fit_the_column_of_the_site(document: Path) -> None:
+    code = re.findall(r"^```(?:python|sh)\n(.*?)^```", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in "".join(code).splitlines() if len(line) > 79] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     assert set((ROOT / "docs").rglob("*.md")) <= set(NAVIGATION)
 
