@@ -116,13 +116,14 @@ class PositionBitmap(stored.StoredBitmap):
 
     Source: the Puffin specification, `deletion-vector-v1`; the Roaring format specification, "portable".
 
-    >>> bitmap = PositionBitmap.from_positions([5, 0, 70_000, 5])
-    >>> bitmap
-    PositionBitmap([0, 5, 70000])
-    >>> bitmap | PositionBitmap.from_range(3, 6), 5 in bitmap, bitmap.rank(5), bitmap.select(2)
-    (PositionBitmap([0, 3, 4, 5, 70000]), True, 2, 70000)
-    >>> bitmap.mask(6).tolist()
-    [True, False, False, False, False, True]
+    Examples:
+        >>> bitmap = PositionBitmap.from_positions([5, 0, 70_000, 5])
+        >>> bitmap
+        PositionBitmap([0, 5, 70000])
+        >>> bitmap | PositionBitmap.from_range(3, 6), 5 in bitmap, bitmap.rank(5), bitmap.select(2)
+        (PositionBitmap([0, 3, 4, 5, 70000]), True, 2, 70000)
+        >>> bitmap.mask(6).tolist()
+        [True, False, False, False, False, True]
     """
 
     __slots__ = ()

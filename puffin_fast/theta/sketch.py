@@ -40,9 +40,10 @@ class ThetaSketch:
     Up to 4096 distinct values the count is exact. Above, its relative standard error is 1.56%. Sketches can be
     combined when their values were hashed as the same Iceberg type.
 
-    >>> a, b = ThetaSketch.from_arrow(range(1000), "long"), ThetaSketch.from_arrow(range(500, 1500), "long")
-    >>> (a | b).estimate, (a & b).estimate, (a - b).estimate, round(a.jaccard(b).estimate, 3)
-    (1500.0, 500.0, 500.0, 0.333)
+    Examples:
+        >>> a, b = ThetaSketch.from_arrow(range(1000), "long"), ThetaSketch.from_arrow(range(500, 1500), "long")
+        >>> (a | b).estimate, (a & b).estimate, (a - b).estimate, round(a.jaccard(b).estimate, 3)
+        (1500.0, 500.0, 500.0, 0.333)
     """
 
     __slots__ = ("_count", "_data", "_start", "_theta")
