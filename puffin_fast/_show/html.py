@@ -24,25 +24,22 @@ SHOWN = 20
 
 
 class HtmlFields:
-    """A dataclass that notebooks show as a table of its fields, and `repr` without those that are 0, None or empty."""
+    """A dataclass whose `repr`, and table in notebooks, has its fields without those that are 0, None or empty."""
 
     def __init_subclass__(cls) -> None:
         cls.__repr__ = HtmlFields.__repr__  # type: ignore[method-assign]  # a dataclass keeps what the class has
 
+    def _shown(self) -> dict[str, Any]:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields if field.repr}
+        return {name: value for name, value in values.items() if _says(value)}
+
     def __repr__(self) -> str:
-        values = (
-            (field.name, getattr(self, field.name))
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if field.repr
-        )
-        shown = ", ".join(f"{name}={_short(value)}" for name, value in values if _says(value))
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in self._shown().items())
         return f"{type(self).__name__}({shown})"
 
     def _repr_html_(self) -> str:
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return html_fields(
-            type(self).__name__, {field.name: getattr(self, field.name) for field in fields if field.repr}
-        )
+        return html_fields(type(self).__name__, self._shown())
 
 
 def _says(value: object) -> bool:

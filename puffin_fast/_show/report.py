@@ -196,7 +196,8 @@ class Report:
 
     def _html(self) -> Iterator[str]:
         texts = (*self._snapshot(), *self.advice)
-        yield html_fields(self.name, self.totals) + "".join(f"<p>{escape(text)}</p>" for text in texts)
+        totals = {name: value for name, value in self.totals.items() if value}
+        yield html_fields(self.name, totals) + "".join(f"<p>{escape(text)}</p>" for text in texts)
         tables = [(self.files, "Data files with deletes"), (self._ndv_counts(), "Distinct values")]
         tables.append((self.key_indexes, "Key indexes"))
         if self._is_partitioned():

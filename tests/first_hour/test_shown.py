@@ -93,3 +93,13 @@ def test_errors_of_filters_have_no_chain_of_causes(table: Table) -> None:
         with pytest.raises(pf.PuffinFastError) as raised:
             pf.iceberg.scan(table, row_filter)
         assert "direct cause" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_notebooks_show_no_zeros(table: Table) -> None:
+    for shown in (
+        pf.iceberg.maintain(table, dry_run=True),
+        pf.iceberg.delete(table, "id = 1"),
+        pf.iceberg.scan(table),
+    ):
+        html = shown._repr_html_()
+        assert not re.search(r"<td[^>]*>(0|None|)</td>", html), html

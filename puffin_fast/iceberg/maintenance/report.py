@@ -173,10 +173,10 @@ def _advice(
     if counts["repair"]:
         yield f"repair: several vectors for {counted(counts['repair'], 'data file')}; no engine reads the table"
     for kind in ("position", "equality"):
-        if n := totals[f"{kind}_delete_files"]:
+        if n := int(totals[f"{kind}_delete_files"]):
             first = "upgrade to format version 3, then " if version < 3 else ""
             yield f"{first}convert: {counted(n, f'{kind}-delete file')}"
-    files, n_vectors = totals["puffin_files"], totals["vectors"]
+    files, n_vectors = totals["puffin_files"], int(totals["vectors"])
     if files > 1 and totals["vector_bytes"] / files < 1 << 20:
         yield f"compact: {counted(n_vectors, 'vector')} in {files:,} small Puffin files"
     elif n_dangling:

@@ -122,11 +122,9 @@ class RowScan:
         return ""
 
     def _repr_html_(self) -> str:
-        fields = {
-            "row_filter": filter_text(self._given_filter),
-            "limit": self._limit,
-            "threads": self._threads,
-        }
+        given = None if self._row_filter.always_true else filter_text(self._given_filter)
+        settings = {"row_filter": given, "limit": self._limit, "threads": self._threads}
+        fields = {name: value for name, value in settings.items() if value is not None}
         columns = [f"{field.name}: {field.type}" for field in self.schema]
         return html_fields(type(self).__name__, fields | {"columns": columns})
 

@@ -64,7 +64,7 @@ def test_following_the_advice_of_a_report_ends_it(racing: SqlCatalog) -> None:
     iceberg.upgrade(table)
     found = iceberg.report(table)
     assert set(found.files["advice"].to_pylist()) == {"convert"}
-    assert found.advice == ("convert: 1 position-delete files",)
+    assert found.advice == ("convert: 1 position-delete file",)
     iceberg.convert_position_deletes(table)
     iceberg.delete(table, "id = 250")
     assert iceberg.report(table).advice == ("compact: 3 vectors in 2 small Puffin files",)
@@ -249,7 +249,7 @@ def test_key_indexes_are_reported_with_age_size_and_what_they_cover(racing: SqlC
     (part,) = found.key_indexes.to_pylist()
     assert (part["rows"], part["share_of_rows"], part["snapshots_since"]) == (n_rows, 0.5, 2)
     assert part["share_of_files"] == built.data_files / found.totals["data_files"]
-    assert [sentence for sentence in found.advice if "index_keys: 1 data files came after" in sentence]
+    assert [sentence for sentence in found.advice if "index_keys: 1 data file came after" in sentence]
     text = io.StringIO()
     Console(file=text, width=240).print(found)
     assert "share_of_rows" in text.getvalue()
