@@ -360,3 +360,19 @@ def test_a_killed_driver_leaves_all_or_nothing(step: str, died: Path) -> None:
     assert ids(table) == ([i for i in before if i >= 30] if happened else before)
     left = 0 if happened else sum(i < 30 for i in before)
     assert delta.delete(table, "id < 30").rows_deleted == left
+
+
+def test_some_columns_are_read_and_no_others(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.sql import functions as f
+
+    table = tmp_path / "t"
+    rows = pa.table({"id": range(12), "customer": [i % 3 for i in range(12)], "price": range(100, 112)})
+    delta.create_table(table, rows.schema)
+    delta.append(table, rows)
+    found = on_spark.scan(spark, table, "customer = 2", ["price"]).toArrow()
+    assert sorted(found["price"].to_pylist()) == [102, 105, 108, 111]
+    assert on_spark.delete(spark, table, f.sqrt("price") > f.sqrt(f.lit(109.5))).rows_deleted == 2
+    assert on_spark.update(spark, table, "customer = 1", {"price": f.col("price") + 1}).rows_updated == 3
+    left = delta.scan(table).to_arrow().sort_by("id")
+    assert left["id"].to_pylist() == [*range(10)]
+    assert left["price"].to_pylist() == [100 + i + (i % 3 == 1) for i in range(10)]

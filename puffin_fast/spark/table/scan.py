@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable
 from puffin_fast.delta.read.scan import scan as delta_scan
-from puffin_fast.delta.read.widening import widened
-from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.read.scan import scan as scan_here
 from puffin_fast.rows.filters.filters import Filter
@@ -37,8 +34,6 @@ from puffin_fast.spark.worker.tasks import pack
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from puffin_fast.rows.scan.file_reader import FileReader
 
 
 def scan(
@@ -126,7 +121,7 @@ def scan(
     body = over_batches(
         "puffin_fast.spark.worker.scan",
         "rows",
-        reader=pack(_reader(found, table)),
+        reader=pack(found.file_reader()),
         schema=pack(found.schema),
     )
     tasks = spread(session, bins_of_tasks(shares, lambda share: (share[0],), share_bytes))
@@ -152,13 +147,3 @@ def refuse(table: object, kind: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise UnsupportedError(f"{table}: a table of {kind} has no {name}, found {name}={value!r}")
-
-
-def _reader(found: Any, table: Any) -> Callable[..., FileReader]:
-    """Returns a factory of readers of a scan's data files, for executors."""
-    if not isinstance(table, Snapshot):
-        return found.reader(without_history(table.metadata))  # type: ignore[no-any-return]
-    base = DeltaTable.of(table)
-    metadata = without_history(base.metadata)
-    options = {"by_name": base.schema.by_name, "cast": widened, "decode": codec.decode}
-    return found.reader_of(table.storage, metadata, **options)  # type: ignore[no-any-return]

@@ -24,10 +24,10 @@ def rows(batches: Iterator[pa.RecordBatch], *, reader: bytes, schema: bytes) -> 
     Args:
         batches: one binary column: packed lists of a `FileTask`, the number of a share of it and the number of
             shares.
-        reader: packed maker of the scan's `FileReader`.
+        reader: packed `FileReader` of the scan.
         schema: packed Arrow schema of the scan.
     """
-    files: FileReader = unpack(reader)()
+    files: FileReader = unpack(reader)
     wanted: pa.Schema = unpack(schema)
     steps = [converter(field.type) for field in wanted]
     for task, number, count in items_of(batches):
