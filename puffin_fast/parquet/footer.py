@@ -317,8 +317,11 @@ class Footer:
     @cached_property
     def has_bloom_filters(self) -> bool:
         """Whether a column chunk has a Bloom filter."""
-        words = np.frombuffer(self._words, np.int64).reshape(max(len(self.group_rows), 1), -1)[:, 1:]
-        return self.status == 0 and bool((words.reshape(-1, footers.CHUNK_WORDS)[:, _BLOOM] > 0).any())
+        words = self._words
+        return self.status == 0 and any(
+            max(words[at + 1 + _BLOOM : at + self._step : footers.CHUNK_WORDS].tolist(), default=0) > 0
+            for at in range(0, len(words), self._step)
+        )
 
     def chunk(self, group: int, leaf: int) -> Chunk:
         """Returns a column chunk; the status must be 0.

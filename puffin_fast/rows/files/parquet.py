@@ -382,6 +382,8 @@ class ParquetReader:
     def _pages_of(self, chunks: Iterable[tuple[str, Layout, Chunk]], n_rows: int) -> dict[str, Pages]:
         """The pages of those column chunks that have an offset index of several pages."""
         several = [(name, chunk) for name, _, chunk in chunks if has_several(chunk)]
+        if not several:
+            return {}
         indexes = self._indexes((chunk.offsets, chunk.offsets_bytes) for _, chunk in several)
         found = {
             name: Pages.of(data, chunk, n_rows)
@@ -418,6 +420,8 @@ class ParquetReader:
             for item in self._chunks_of(group, names)
             if item[2].n_bytes >= self._least_picked and item[2].bounds > 0 and item[2].bounds_bytes > 0
         ]
+        if not chunks:
+            return None
         pages = self._pages_of(chunks, n_rows)
         chunks = [item for item in chunks if item[0] in pages]
         indexes = self._indexes((chunk.bounds, chunk.bounds_bytes) for _, _, chunk in chunks)

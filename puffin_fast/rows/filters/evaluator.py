@@ -219,7 +219,9 @@ def _compare_wide(
     return found | (high < other_high if name.startswith("less") else high > other_high)
 
 
+@lru_cache(maxsize=256)
 def _scalar_array(value: Any, field_type: IcebergType) -> pa.Array:
+    """A literal as an array; made once for all batches of all files."""
     plain = _plain_type(field_type)
     return pa.array([_plain_value(value, plain)], plain)
 
