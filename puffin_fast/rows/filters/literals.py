@@ -126,6 +126,31 @@ class NanosecondLiteral(TimestampLiteral):
         raise TypeError(f"Cannot convert NanosecondLiteral into {type_var}")
 
 
+class IntegerLiteral(LongLiteral):
+    """An integer. PyIceberg converts the literals of IN each time that it binds the predicate, and slowly."""
+
+    def to(self, type_var: IcebergType) -> Literal[Any]:
+        ends = _INTEGERS.get(type(type_var))
+        if ends is not None and ends[2] is IntegerLiteral and ends[0] <= self.value <= ends[1]:
+            return self
+        found: Literal[Any] = super().to(type_var)
+        return found
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+
+class TextLiteral(StringLiteral):
+    """A text; as `IntegerLiteral`."""
+
+    def to(self, type_var: IcebergType) -> Literal[Any]:
+        found: Literal[Any] = self if isinstance(type_var, StringType) else super().to(type_var)
+        return found
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+
 def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression:
     """Converts the literals of a predicate to the type of its column, in the context of `exact_decimals`.
 
@@ -150,7 +175,12 @@ def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanE
     if not isinstance(predicate, SetPredicate):
         return predicate
     within: list[Literal[Any]] = []
+    low, high, _ = _INTEGERS[type(kind)] if isinstance(kind, IntegerType | LongType) else (0, -1, None)
     for literal in predicate.literals:
+        value = literal.value if type(literal) in (LongLiteral, IntegerLiteral) else None
+        if type(value) is int and low <= value <= high:
+            within.append(literal if isinstance(literal, IntegerLiteral) else IntegerLiteral(value))
+            continue
         value = None if grid is None else _exact(literal, kind)
         if grid is not None and value is not None:
             within += grid.same(value)
@@ -239,8 +269,8 @@ class _Grid:
 
 _INT64 = (-(2**63), 2**63 - 1)
 _INTEGERS: dict[type[IcebergType], tuple[int, int, Callable[[int], Literal[Any]]]] = {
-    IntegerType: (-(2**31), 2**31 - 1, LongLiteral),
-    LongType: (*_INT64, LongLiteral),
+    IntegerType: (-(2**31), 2**31 - 1, IntegerLiteral),
+    LongType: (*_INT64, IntegerLiteral),
     TimeType: (0, MICROS_PER_DAY - 1, TimeLiteral),
     TimestampType: (*_INT64, TimestampLiteral),
     TimestamptzType: (*_INT64, TimestampLiteral),
@@ -329,6 +359,8 @@ def _since_1970(second: str, fraction: str | None) -> int:
 
 def _convert_literal(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
     value = literal.value
+    if isinstance(literal, TextLiteral) and isinstance(kind, StringType):
+        return literal
     try:
         found = literal.to(kind)
     except (TypeError, ValueError):
@@ -346,7 +378,9 @@ def _convert_literal(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
         same = False
     if not same:
         raise ValueError(f"{value!r} is not a value of type {kind}")
-    return found
+    return (
+        TextLiteral(found.value) if type(found) is StringLiteral and isinstance(kind, StringType) else found
+    )
 
 
 def _infinity_before(literal: Literal[Any], kind: IcebergType) -> Literal[float] | None:
