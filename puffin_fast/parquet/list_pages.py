@@ -88,20 +88,22 @@ class ListPages:
         found = [leaf.read(first, n_rows, rows) for leaf in self._leaves]
         _, levels, starts = found[0]
         n, of_lists = len(starts), levels[starts]
-        is_item, counts = levels > layout.level, np.diff(np.append(starts, len(levels)))
-        has_items = of_lists > layout.level
-        if not np.array_equal(is_item, np.repeat(has_items, counts)) or (counts[~has_items] != 1).any():
-            raise PageError("an item in a list that has none")
-        counts[~has_items] = 0
-        kinds = np.minimum(levels, layout.level + 1)  # null, empty or item
-        for _, others, others_starts in found[1:]:
-            same = np.array_equal(starts, others_starts)
-            if not same or not np.array_equal(kinds, np.minimum(others, layout.level + 1)):
-                raise PageError("leaves of a column with different lists")
+        counts = np.diff(np.append(starts, len(levels)))
         arrays = [array for array, *_ in found]
-        if not is_item.all():
-            chosen = pa.array(is_item)
-            arrays = [array.filter(chosen) for array in arrays]
+        are_items = all(int(others.min(initial=layout.level + 1)) > layout.level for _, others, _ in found)
+        for _, others, begins in found[1:]:
+            if len(others) != len(levels) or not np.array_equal(starts, begins):
+                raise PageError("leaves of a column with different lists")
+        if not are_items:
+            is_item, has_items = levels > layout.level, of_lists > layout.level
+            if not np.array_equal(is_item, np.repeat(has_items, counts)) or (counts[~has_items] != 1).any():
+                raise PageError("an item in a list that has none")
+            kinds = np.minimum(levels, layout.level + 1)  # null, empty or item
+            for _, others, _ in found[1:]:
+                if not np.array_equal(kinds, np.minimum(others, layout.level + 1)):
+                    raise PageError("leaves of a column with different lists")
+            counts[~has_items] = 0
+            arrays = [array.filter(pa.array(is_item)) for array in arrays]
         kind, offsets = layout.type, np.concatenate([[0], np.cumsum(counts)])
         is_large = pa.types.is_large_list(kind)
         if not is_large and offsets[-1] >= 1 << 31:

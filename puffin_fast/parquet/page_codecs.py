@@ -76,12 +76,18 @@ def _lz4(data: Any, n_bytes: int) -> Any:
     return lz4.block.decompress(data, uncompressed_size=n_bytes)
 
 
+def _brotli(data: Any, n_bytes: int) -> Any:
+    # `pa.Codec` does not say how many bytes it has decompressed
+    return pa.CompressedInputStream(pa.BufferReader(data), "brotli").read(n_bytes + 1)
+
+
 CODECS: dict[str, Callable[[Any, int], Any]] = {
     "UNCOMPRESSED": lambda data, n_bytes: data,
     "SNAPPY": _snappy,
     "ZSTD": _zstd,
     "GZIP": _gzip,
     "LZ4": _lz4,
+    "BROTLI": _brotli,
 }
 """How a page is decompressed to its declared number of bytes, or more or fewer if that is wrong; by compression."""
 

@@ -176,6 +176,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "row groups": {"row_group_size": 1300, "compression": "none"},
     "lz4": {"compression": "lz4"},
     "zstd": {"compression": "zstd", "data_page_size": 2000},
+    "brotli": {"compression": "brotli", "data_page_size": 2000},
     "version 1.0": {"version": "1.0"},
     "without Arrow's schema": {"store_schema": False},
     "decimals as integers": {"store_decimal_as_integer": True},

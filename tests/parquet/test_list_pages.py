@@ -14,7 +14,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.parquet import column_pages
-from puffin_fast.parquet.list_pages import ListPages
+from puffin_fast.parquet.list_pages import ListLayout, ListPages
+from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests.seeds import seeds
 
@@ -135,3 +136,38 @@ def test_lists_of_lists_are_left_to_pyarrow(tmp_path: Path) -> None:
     reader = ParquetReader(PyArrowFileIO(), str(path))
     assert reader.pages_of(0, ["l"]) == {}
     assert reader.columns(0, ["l"], 10, use_threads=False).read(0, 3, None)["l"].equals(column)
+
+
+def test_leaves_with_different_lists_are_refused() -> None:
+    class Pages:
+        """The levels of one page."""
+
+        def __init__(self, starts: list[int], levels: list[int]) -> None:
+            self.starts, self.levels = np.array(starts, np.int32), np.array(levels, np.uint8)
+
+        def lists_at(self, row: int) -> tuple[int, int, Any]:
+            return 0, len(self.levels), self.starts
+
+        def decode(self, first: int, n_rows: int, rows: Any) -> tuple[pa.Array, Any]:
+            chosen = slice(first, first + n_rows) if rows is None else rows
+            return pa.array(np.arange(len(self.levels))[chosen]), self.levels[chosen]
+
+    layout = ListLayout(pa.map_(pa.int64(), pa.int64()), 1, (0, 1), (), ())
+    good = [0, 2, 3], [2, 2, 2, 0]
+    bad: list[tuple[list[int], list[int]]] = [
+        ([0, 2, 3], [2, 2, 2, 1]),  # empty, not null
+        ([0, 2, 3], [2, 2, 2, 2]),
+        ([0, 1, 3], [2, 2, 2, 0]),
+        ([0, 2, 3], [2, 2, 2, 0, 2]),
+        ([0, 2, 3], [2, 0, 2, 0]),
+    ]
+    leaves: list[Any] = [Pages(*good), Pages(*good)]
+    assert ListPages(layout, leaves).read(0, 3, None).to_pylist() == [[(0, 0), (1, 1)], [(2, 2)], None]
+    for other in bad:
+        for pair in ([Pages(*good), Pages(*other)], [Pages(*other), Pages(*good)]):
+            mixed: list[Any] = pair
+            with pytest.raises(PageError):
+                ListPages(layout, mixed).read(0, 3, None)
+    longer: list[Any] = [Pages([0, 1], [2, 2]), Pages([0, 1], [2, 2, 2])]
+    with pytest.raises(PageError):
+        ListPages(layout, longer).read(0, 2, None)
