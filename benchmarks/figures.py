@@ -243,6 +243,30 @@ def table(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+SHAPES = "shapes: "
+"""The cases of `bench_shapes`: the shape, a comma, and the job."""
+
+
+def shapes() -> str:
+    """A table of the shapes: CPU time of ours, and that of each peer as a multiple; what is below 1 is bold."""
+    cases: dict[str, dict[str, Any]] = json.loads((RESULTS / "tables.json").read_text())
+    peers = ("DuckDB", "PyIceberg", "Polars", "deltalake")
+    lines = [f"| shape | job | CPU ms | {' | '.join(peers)} |", f"|---|---|---:|{'---:|' * len(peers)}"]
+    for case in sorted(name for name in cases if name.startswith(SHAPES)):
+        shape, _, job = case.removeprefix(SHAPES).rpartition(", ")
+        contenders = cases[case]["contenders"]
+        ours, cells = contenders[OURS]["cpu"], []
+        for peer in peers:
+            ratio = contenders[peer]["cpu"] / ours if peer in contenders else None
+            cells.append(
+                "-" if ratio is None else shown(ratio) if float(shown(ratio)) >= 1 else f"**{shown(ratio)}**"
+            )
+        lines.append(
+            f"| {shape} | {job} | {1000 * ours:.{0 if ours >= 0.01 else 1}f} | {' | '.join(cells)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 WIDTH, ROW, TOP = 520, 46, 34
 
 

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 PART = re.compile(r"(?<=<!-- begin )([a-z-]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 PARTS: dict[str, Callable[[], str]] = {
     **{f"figures-{name}": partial(figures.table, name) for name in figures.TABLES},
+    "figures-shapes": figures.shapes,
     "engines": engines.table,
 }
 DOCUMENTS = ("README.md", "docs/performance.md", "docs/compatibility.md")

@@ -1,0 +1,509 @@
+"""Benchmarks of tables of many shapes: nested, wide, long lists of values, tiny files, codecs. Run as a script.
+
+    python -m benchmarks.bench_shapes                       all shapes and jobs
+    python -m benchmarks.bench_shapes --only vectors        the jobs whose name holds this; given twice, both
+    python -m benchmarks.bench_shapes --share 0.1           a tenth of the rows
+    python -m benchmarks.bench_shapes --memory              each job once more in a process of its own: peak memory
+
+Each shape is made from a seed, once, and kept. Its jobs: count the rows of a filter, read them, read some columns of
+all rows, read all. Contenders take turns in one process of one thread; each result is compared with DuckDB's number of
+rows and sum of ids before anything is timed. What is behind the best peer is printed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.engines import duckdb_with_delta, duckdb_with_iceberg
+from benchmarks.jobs import Contenders, measure_job
+from benchmarks.machine import report
+from benchmarks.rounds import OURS
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+DUCKDB, PYICEBERG, POLARS, DELTALAKE = "DuckDB", "PyIceberg", "Polars", "deltalake"
+COUNT, FILTER, COLUMNS, WHOLE = "count", "filter", "columns", "whole"
+JOBS = (COUNT, FILTER, COLUMNS, WHOLE)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table and what is asked of it.
+
+    Attributes:
+        rows: makes the rows of some number.
+        n_rows: their number at full size.
+        where: the filter, as our library and PyIceberg take it.
+        columns: the columns that are read alone; those of structs with a dot.
+        sql: the filter for DuckDB and Polars, if it differs.
+        format: of the data files: parquet, avro; or delta for a Delta table of Parquet files.
+        n_files: number of data files.
+        group_rows: rows of a row group; 0: all.
+        codec: of Parquet's pages.
+    """
+
+    rows: Callable[[np.random.Generator, int], pa.Table]
+    n_rows: int
+    where: str
+    columns: Sequence[str]
+    sql: str = ""
+    format: str = "parquet"
+    n_files: int = 1
+    group_rows: int = 0
+    codec: str = "zstd"
+
+
+# Rows --------------------------------------------------------------------------------------------------------
+
+
+def flat(rng: np.random.Generator, n: int) -> pa.Table:
+    words = pa.array([f"word {at}" for at in range(5000)]).take(pa.array(rng.integers(0, 5000, n)))
+    return pa.table(
+        {
+            "id": pa.array(np.arange(n)),
+            "k": pa.array(rng.integers(0, 1000, n, dtype=np.int32)),
+            "x": pa.array(rng.random(n)),
+            "day": pa.array(rng.integers(0, 9000, n).astype(np.int32), pa.date32()),
+            "word": words,
+            "text": pa.array([f"{value:x}" for value in rng.integers(0, 1 << 60, n)]),
+        }
+    )
+
+
+def struct(rng: np.random.Generator, n: int, *, share: float = 0) -> pa.Table:
+    leaves = [pa.array(rng.random(n), mask=rng.random(n) < share) for _ in range(20)]
+    mask = pa.array(rng.random(n) < share) if share else None
+    whole = pa.StructArray.from_arrays(leaves, [f"f{at}" for at in range(20)], mask=mask)
+    return pa.table({"id": pa.array(np.arange(n)), "s": whole})
+
+
+def events(rng: np.random.Generator, n: int) -> pa.Table:
+    base = flat(rng, n)
+    place = pa.StructArray.from_arrays([base["x"].combine_chunks(), pa.array(rng.random(n))], ["lat", "lon"])
+    user = pa.StructArray.from_arrays(
+        [base["k"].combine_chunks(), base["word"].combine_chunks(), place], ["number", "name", "place"]
+    )
+    return pa.table({"id": base["id"], "day": base["day"], "user": user, "text": base["text"]})
+
+
+def _offsets(lengths: np.ndarray[Any, Any]) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+
+
+def lists(rng: np.random.Generator, n: int) -> pa.Table:
+    lengths = rng.integers(0, 11, n)
+    values = pa.array(rng.integers(0, 1000, int(lengths.sum())))
+    return pa.table(
+        {
+            "id": np.arange(n),
+            "k": rng.integers(0, 1000, n),
+            "l": pa.ListArray.from_arrays(_offsets(lengths), values),
+        }
+    )
+
+
+def maps(rng: np.random.Generator, n: int) -> pa.Table:
+    lengths = rng.integers(0, 6, n)
+    numbers = np.concatenate([np.arange(length) for length in lengths]) if n else np.array([], np.int64)
+    keys = pa.array([f"key {at}" for at in range(6)]).take(pa.array(numbers))
+    made = pa.MapArray.from_arrays(_offsets(lengths), keys, pa.array(rng.random(len(numbers))))
+    return pa.table({"id": np.arange(n), "k": rng.integers(0, 1000, n), "m": made})
+
+
+def records(rng: np.random.Generator, n: int) -> pa.Table:
+    lengths = rng.integers(0, 5, n)
+    n_values = int(lengths.sum())
+    inner = pa.StructArray.from_arrays(
+        [pa.array(rng.random(n_values)), pa.array(rng.integers(0, 100, n_values)).cast(pa.string())],
+        ["price", "sku"],
+    )
+    return pa.table(
+        {
+            "id": np.arange(n),
+            "k": rng.integers(0, 1000, n),
+            "items": pa.ListArray.from_arrays(_offsets(lengths), inner),
+        }
+    )
+
+
+def vectors(rng: np.random.Generator, n: int) -> pa.Table:
+    values = pa.array(rng.standard_normal(n * 768).astype(np.float32))
+    return pa.table(
+        {
+            "id": np.arange(n),
+            "k": rng.integers(0, 1000, n),
+            "v": pa.ListArray.from_arrays(_offsets(np.full(n, 768)), values),
+        }
+    )
+
+
+def wide(rng: np.random.Generator, n: int, *, n_columns: int) -> pa.Table:
+    return pa.table({"id": np.arange(n), **{f"c{at}": rng.random(n) for at in range(n_columns - 1)}})
+
+
+def _in(values: Sequence[Any]) -> str:
+    return ", ".join(repr(value) for value in values)
+
+
+_KEYS = np.random.default_rng(1).integers(0, 4_000_000, 10_000).tolist()
+_FLAT = ("id", "x", "word")
+
+SHAPES: dict[str, Shape] = {
+    "struct of 20": Shape(struct, 200_000, "s.f3 < 0.01", ("id", "s.f1", "s.f2", "s.f5")),
+    "struct of 20, nulls": Shape(
+        partial(struct, share=0.1), 200_000, "s.f3 < 0.01", ("id", "s.f1", "s.f2", "s.f5")
+    ),
+    "events": Shape(events, 200_000, "user.place.lat < 0.01", ("id", "user.name", "user.place.lon")),
+    "lists": Shape(lists, 200_000, "k < 10", ("id", "l")),
+    "maps": Shape(maps, 100_000, "k < 10", ("id", "m")),
+    "lists of structs": Shape(records, 100_000, "k < 10", ("id", "items")),
+    "vectors of 768 floats": Shape(vectors, 20_000, "k < 10", ("id", "v")),
+    "500 columns": Shape(partial(wide, n_columns=500), 20_000, "c7 < 0.01", ("id", "c1", "c400"), n_files=4),
+    "5,000 columns": Shape(
+        partial(wide, n_columns=5000), 2_000, "c7 < 0.01", ("id", "c1", "c4000"), n_files=2
+    ),
+    "IN of 1,000": Shape(flat, 400_000, f"id in ({_in(_KEYS[:1000])})", _FLAT),
+    "IN of 10,000": Shape(flat, 400_000, f"id in ({_in(_KEYS)})", _FLAT),
+    "IN of 1,000 texts": Shape(
+        flat, 400_000, f"word in ({_in([f'word {at}' for at in range(0, 5000, 5)])})", _FLAT
+    ),
+    "Avro": Shape(flat, 100_000, "k < 10", _FLAT, format="avro"),
+    "2,000 tiny files": Shape(flat, 200_000, "k < 10", _FLAT, n_files=2000),
+    "2,000 row groups": Shape(flat, 200_000, "k < 10", _FLAT, group_rows=100),
+    "brotli": Shape(flat, 200_000, "k < 10", _FLAT, codec="brotli"),
+    "snappy": Shape(flat, 200_000, "k < 10", _FLAT, codec="snappy"),
+    "gzip": Shape(flat, 200_000, "k < 10", _FLAT, codec="gzip"),
+    "Delta, struct of 20": Shape(
+        struct, 200_000, "s.f3 < 0.01", ("id", "s.f1", "s.f2", "s.f5"), format="delta"
+    ),
+    "Delta, events": Shape(
+        events, 200_000, "user.place.lat < 0.01", ("id", "user.name", "user.place.lon"), format="delta"
+    ),
+}
+
+
+# Tables ------------------------------------------------------------------------------------------------------
+
+
+def table_of(folder: Path, name: str, share: float) -> Any:
+    """The table of a shape: of PyIceberg, or the path of a Delta table; made once, then kept."""
+    shape, root = SHAPES[name], folder / f"{name.replace(' ', '-').replace(',', '')}-{share:g}"
+    new = not (root / "done").exists()
+    if shape.format == "delta":
+        if new:
+            import deltalake
+
+            rows = shape.rows(np.random.default_rng(0), int(shape.n_rows * share))
+            deltalake.write_deltalake(str(root / "table"), rows, mode="overwrite")
+            (root / "done").touch()
+        return root / "table"
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    root.mkdir(parents=True, exist_ok=True)
+    catalog = SqlCatalog("bench", uri=f"sqlite:///{root}/catalog.db", warehouse=f"file://{root}/wh")
+    if new:
+        _make(catalog, shape, share)
+        (root / "done").touch()
+    return catalog.load_table("n.t")
+
+
+def _make(catalog: Any, shape: Shape, share: float) -> None:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    from puffin_fast import iceberg
+    from puffin_fast.iceberg.commit.changes import Changes
+    from puffin_fast.iceberg.commit.protocol import commit
+
+    catalog.create_namespace_if_not_exists("n")
+    if catalog.table_exists("n.t"):
+        catalog.drop_table("n.t")
+    n_rows = int(shape.n_rows * share)
+    rows = shape.rows(np.random.default_rng(0), n_rows)
+    table = iceberg.create_table(catalog, "n.t", rows.schema)
+    data = Path(table.location().removeprefix("file://"), "data")
+    data.mkdir(parents=True)
+    arrow = schema_to_pyarrow(table.schema(), include_field_ids=True)
+    entries = []
+    for number in range(shape.n_files):
+        first, stop = (n_rows * at // shape.n_files for at in (number, number + 1))
+        some, path = rows.slice(first, stop - first).cast(arrow), data / f"{number:05d}.{shape.format}"
+        if shape.format == "avro":
+            _write_avro(some, table, path)
+        else:
+            pq.write_table(
+                some,
+                path,
+                row_group_size=shape.group_rows or None,
+                compression=shape.codec,
+                store_schema=False,
+            )
+        entries.append(_entry(f"file://{path}", shape.format.upper(), len(some), path.stat().st_size))
+    commit(table, Changes(added=tuple(entries)), base=None)
+
+
+def _write_avro(rows: pa.Table, table: Table, path: Path) -> None:
+    import fastavro
+    from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+    schema = AvroSchemaConversion().iceberg_to_avro(table.schema(), schema_name="row")
+    with path.open("wb") as file:
+        fastavro.writer(
+            file,
+            schema,
+            rows.to_pylist(),
+            codec="deflate",
+            metadata={"iceberg.schema": table.schema().model_dump_json()},
+        )
+
+
+def _entry(path: str, format: str, n_rows: int, size: int) -> Any:
+    from puffin_fast.iceberg.manifest import ADDED, ManifestEntry
+
+    return ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=0,
+        file_path=path,
+        file_format=format,
+        spec_id=0,
+        partition=(),
+        record_count=n_rows,
+        file_size_in_bytes=size,
+    )
+
+
+# Contenders --------------------------------------------------------------------------------------------------
+
+
+def calls_of(duckdb: Any, table: Any, shape: Shape, job: str) -> dict[str, Callable[[], Any]]:
+    """What each contender does; the result is a number of rows, or a table."""
+    where = shape.where if job in (COUNT, FILTER) else None
+    columns = shape.columns if job == COLUMNS else None
+    is_delta = shape.format == "delta"
+    source = f"delta_scan('{table}')" if is_delta else f"iceberg_scan('{table.metadata_location}')"
+    if shape.format == "avro":  # DuckDB's scan of a table reads Parquet only
+        source = f"read_avro({_files(table)})"
+    query = f"FROM {source}" + (f" WHERE {shape.sql or where}" if where else "")
+    found: dict[str, Callable[[], Any]] = {}
+    found[DUCKDB] = (
+        (lambda: duckdb.sql(f"SELECT count(*) {query}").fetchone()[0])
+        if job == COUNT
+        else (lambda: duckdb.sql(f"SELECT {', '.join(columns or '*')} {query}").to_arrow_table())
+    )
+    options: dict[str, Any] = {"threads": 1}
+    if where is not None:
+        options["row_filter"] = where
+    if columns is not None:
+        options["selected_fields"] = tuple(columns)
+    if is_delta:
+        from puffin_fast import delta
+
+        scan: Callable[..., Any] = partial(delta.scan, str(table))
+    else:
+        from puffin_fast import iceberg
+
+        scan = partial(iceberg.scan, table)
+    found[OURS] = (lambda: scan(**options).count()) if job == COUNT else (lambda: scan(**options).to_arrow())
+    found |= _with_polars(table, shape, job, where, columns)
+    if is_delta:
+        import deltalake
+
+        def by_deltalake() -> Any:
+            rows = deltalake.DeltaTable(str(table)).to_pyarrow_dataset()
+            chosen = None if where is None else _expression(where)
+            if job == COUNT:
+                return rows.count_rows(filter=chosen)
+            names = (
+                None
+                if columns is None
+                else {name.replace(".", "_"): pc.field(*name.split(".")) for name in columns}
+            )
+            return rows.to_table(filter=chosen, columns=names)
+
+        found[DELTALAKE] = by_deltalake
+    elif shape.format == "parquet":
+        chosen = {"row_filter": where} if where else {}
+        fields = {"selected_fields": tuple(columns)} if columns else {}
+        found[PYICEBERG] = lambda: (
+            table.scan(**chosen, **fields).count()
+            if job == COUNT
+            else table.scan(**chosen, **fields).to_arrow()
+        )
+    return found
+
+
+def _files(table: Any) -> list[str]:
+    from puffin_fast import iceberg
+
+    return [task.data.file_path.removeprefix("file://") for task in iceberg.plan_files(table).tasks]
+
+
+def _expression(where: str) -> pc.Expression:
+    name, value = where.split(" < ")
+    return pc.field(*name.split(".")) < float(value)
+
+
+def _with_polars(
+    table: Any, shape: Shape, job: str, where: str | None, columns: Sequence[str] | None
+) -> dict[str, Callable[[], Any]]:
+    """Polars' scan, or its reader of Avro files."""
+    import polars as pl
+
+    def column(name: str) -> Any:
+        first, *rest = name.split(".")
+        found = pl.col(first)
+        for inner in rest:
+            found = found.struct.field(inner)
+        return found
+
+    def run() -> Any:
+        frame = (
+            pl.scan_delta(str(table))
+            if shape.format == "delta"
+            else pl.concat([pl.read_avro(path) for path in _files(table)]).lazy()
+            if shape.format == "avro"
+            else pl.scan_iceberg(table, reader_override="native")
+        )
+        if where is not None and " in (" in where:
+            name, _, values = where.partition(" in ")
+            frame = frame.filter(column(name).is_in(list(eval(values))))
+        elif where is not None:
+            name, value = where.split(" < ")
+            frame = frame.filter(column(name) < float(value))
+        if job == COUNT:
+            return frame.select(pl.len()).collect().item()
+        if columns is not None:
+            frame = frame.select([column(name).alias(name.replace(".", "_")) for name in columns])
+        return frame.collect().to_arrow()
+
+    return {POLARS: run}
+
+
+def checked(calls: dict[str, Callable[[], Any]]) -> Contenders:
+    """The contenders whose result is DuckDB's: the number of rows, and the sum of the ids."""
+
+    def digest(found: Any) -> tuple[int, int | None]:
+        if isinstance(found, int):
+            return found, None
+        return found.num_rows, pc.sum(found["id"]).as_py()
+
+    expected = digest(calls[DUCKDB]())
+    if OURS in calls:
+        assert digest(calls[OURS]()) == expected, (digest(calls[OURS]()), expected)
+
+    def once(call: Callable[[], Any]) -> Callable[[], None]:
+        found = call()
+
+        def check() -> None:
+            assert digest(found) == expected, (digest(found), expected)
+
+        return check
+
+    result: Contenders = {}
+    for name, call in calls.items():
+        try:
+            same = digest(call()) == expected
+        except Exception as error:
+            print(f"{name}: left out, {type(error).__name__}: {str(error)[:100]}", file=sys.stderr)
+            continue
+        if same:
+            result[name] = partial(once, call)
+        else:
+            print(f"{name}: left out, its rows differ", file=sys.stderr)
+    return result
+
+
+def peak(folder: Path, shape: str, job: str, contender: str, share: float) -> float:
+    """The peak memory in MB that a contender's job adds to a process of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.bench_shapes",
+        "--folder",
+        str(folder),
+        "--share",
+        str(share),
+    ]
+    run = subprocess.run(
+        [*command, "--one", shape, job, contender], capture_output=True, text=True, check=True
+    )
+    return float(run.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, default=Path("build/bench/shapes"))
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", action="append", default=[], help="jobs whose name holds this")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    with ExitStack() as stack:
+        engines = {
+            "delta": stack.enter_context(duckdb_with_delta()),
+            "iceberg": stack.enter_context(duckdb_with_iceberg()),
+        }
+        for engine in engines.values():
+            engine.execute("SET threads = 1")
+
+        def prepared(shape: str, job: str) -> dict[str, Callable[[], Any]]:
+            kind = "delta" if SHAPES[shape].format == "delta" else "iceberg"
+            return calls_of(engines[kind], table_of(folder, shape, options.share), SHAPES[shape], job)
+
+        if options.one:
+            shape, job, contender = options.one
+            call = prepared(shape, job)[contender]
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            kept = call()
+            print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+            del kept
+            return
+        found, behind = {}, []
+        for shape, job in ((shape, job) for shape in SHAPES for job in JOBS):
+            name = f"shapes: {shape}, {job}"
+            if not all(word in name for word in options.only):
+                continue
+            those = checked(prepared(shape, job))
+            result = measure_job(name, those, options.rounds, dict.fromkeys(set(those) - {OURS}, 1.0))
+            if options.memory:
+                for contender, figures in result["contenders"].items():
+                    figures["peak_mb"] = peak(folder, shape, job, contender, options.share)
+            found[name] = result
+            behind += [
+                (verdict["ratio"], name, verdict["peer"])
+                for verdict in result["targets"]
+                if not verdict["met"]
+            ]
+    report(found, options.into)
+    for ratio, name, peer in sorted(behind):
+        print(f"behind: {name}: {ratio:.2f}x {peer}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
