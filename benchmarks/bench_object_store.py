@@ -36,12 +36,16 @@ DELETED = "c0 < 100"
 """A tenth of the rows."""
 LIKE_FSSPEC, PYICEBERG, DUCKDB = f"{OURS}, s3fs", "PyIceberg", "DuckDB"
 
-JOBS: dict[str, tuple[Sequence[str], str | None, dict[str, float]]] = {
-    "all columns": ((), None, {PYICEBERG: 1.0, DUCKDB: 1.0}),
-    "2 of 8 columns": (("id", "c5"), None, {PYICEBERG: 1.0, DUCKDB: 1.0}),
-    "filter for 10 rows": ((), "id >= 90000 and id < 90010", {PYICEBERG: 1.0, DUCKDB: 1.0}),
+PARTS, WHOLE = "n.t", "n.whole"
+"""Tables of several files, and of one file with the rows of 16: its pages are left out by its page index."""
+
+JOBS: dict[str, tuple[str, Sequence[str], str | None, dict[str, float]]] = {
+    "all columns": (PARTS, (), None, {PYICEBERG: 1.0, DUCKDB: 1.0}),
+    "2 of 8 columns": (PARTS, ("id", "c5"), None, {PYICEBERG: 1.0, DUCKDB: 1.0}),
+    "filter for 10 rows": (PARTS, (), "id >= 90000 and id < 90010", {PYICEBERG: 1.0, DUCKDB: 1.0}),
+    "10 rows of a large file": (WHOLE, (), "id >= 190000 and id < 190010", {PYICEBERG: 5.0, DUCKDB: 5.0}),
 }
-"""The columns (none: all), the filter, and the targets: peers and the ratio of their seconds to ours."""
+"""The table, the columns (none: all), the filter, and the targets: peers and the ratio of their seconds to ours."""
 
 
 DELAY_MS = 20.0
@@ -80,17 +84,22 @@ def make(store: ObjectStore, folder: Path, n_files: int, n_rows: int) -> None:
     types = [("id", pa.int64()), *((name, pa.int64()) for name in names), ("text", pa.string())]
     with catalog(store, folder, ARROW) as made:
         made.create_namespace("n")
-        table = iceberg.create_table(made, "n.t", pa.schema(types))
-        for first in range(0, n_files * n_rows, n_rows):
-            ids = np.arange(first, first + n_rows)
-            some = [rng.integers(0, 1000 if name == "c0" else 1 << 40, n_rows) for name in names]
+        table = iceberg.create_table(made, PARTS, pa.schema(types))
+
+        def rows(first: int, n: int) -> pa.Table:
+            ids = np.arange(first, first + n)
+            some = [rng.integers(0, 1000 if name == "c0" else 1 << 40, n) for name in names]
             texts = [f"text {id * 7919}" for id in ids.tolist()]
-            iceberg.append(table, pa.table([ids, *some, texts], schema=table.schema().as_arrow()))
+            return pa.table([ids, *some, texts], schema=table.schema().as_arrow())
+
+        for first in range(0, n_files * n_rows, n_rows):
+            iceberg.append(table, rows(first, n_rows))
         iceberg.delete(table, DELETED)
+        iceberg.append(iceberg.create_table(made, WHOLE, pa.schema(types)), rows(0, 16 * n_rows))
 
 
 def scans(
-    store: ObjectStore, folder: Path, columns: Sequence[str], where: str | None
+    store: ObjectStore, folder: Path, name: str, columns: Sequence[str], where: str | None
 ) -> dict[str, Callable[[], int]]:
     """The contenders; each returns the number of rows."""
     from puffin_fast import iceberg
@@ -101,15 +110,15 @@ def scans(
 
     def ours(file_io: str) -> int:
         with catalog(store, folder, file_io) as made:
-            return iceberg.scan(made.load_table("n.t"), **options).to_arrow().num_rows
+            return iceberg.scan(made.load_table(name), **options).to_arrow().num_rows
 
     def pyiceberg() -> int:
         with catalog(store, folder, ARROW) as made:
-            return made.load_table("n.t").scan(**options).to_arrow().num_rows
+            return made.load_table(name).scan(**options).to_arrow().num_rows
 
     def duckdb() -> int:
         with catalog(store, folder, ARROW) as made:
-            location = made.load_table("n.t").metadata_location
+            location = made.load_table(name).metadata_location
         with duckdb_with_iceberg() as connection:
             connection.execute(
                 f"CREATE SECRET (TYPE s3, KEY_ID '{KEYS['access-key-id']}', SECRET '{KEYS['secret-access-key']}', "
@@ -169,10 +178,10 @@ def main() -> None:
     with object_store() as store, tempfile.TemporaryDirectory() as folder:
         make(store, Path(folder), options.files, options.rows)
         store.delay(options.milliseconds / 1000)
-        for name, (columns, where, targets) in JOBS.items():
+        for name, (table, columns, where, targets) in JOBS.items():
             job = job_name(name, options.milliseconds)
             if all(word in job for word in options.only):
-                contenders = scans(store, Path(folder), columns, where)
+                contenders = scans(store, Path(folder), table, columns, where)
                 found[job] = run_job(job, store, contenders, options.rounds, targets)
     report(found, options.into)
 
