@@ -40,6 +40,13 @@ _SMALL = 1 << 18
 """Fewer bytes are requested at once: another request costs more."""
 
 
+_SMALL_DICTIONARY = 1 << 16
+"""Fewer bytes of a dictionary are requested along with pages; more only if a page needs it, which its header says."""
+
+_DICTIONARY = 2, 8
+"""The encodings of the format that need the dictionary."""
+
+
 class Spans(NamedTuple):
     """Rows of a row group in ascending, disjoint spans, neither of them empty.
 
@@ -229,7 +236,7 @@ class RequestedPages:
         self._open = [
             np.ones(len(pages), np.bool_) if spans is None else pages.touched(spans) for _, pages in chunks
         ]
-        self._is_first = True
+        self._with_dictionary: set[int] = set()
 
     def request(self, rows: Spans, stop: int) -> None:
         """Requests the pages of rows, those that were not requested before.
@@ -260,14 +267,37 @@ class RequestedPages:
         places: list[tuple[int, int, int]] = []  # column chunk, start and stop in it
         for number, (flags, pages) in enumerate(zip(needed, every, strict=True)):
             starts, stops = pages.words[:, 0][flags], pages.stops[flags]
-            if self._is_first and pages.start:
+            if 0 < pages.start <= _SMALL_DICTIONARY and number not in self._with_dictionary:
+                self._with_dictionary.add(number)
                 starts, stops = np.insert(starts, 0, 0), np.insert(stops, 0, pages.start)
             if len(starts):
                 ends = np.flatnonzero(starts[1:] > stops[:-1])
                 firsts, lasts = np.insert(ends + 1, 0, 0), np.append(ends, len(starts) - 1)
                 joined = zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True)
                 places += [(number, *place) for place in joined]
-        self._is_first = False
+        self._read(places)
+        self._read(
+            [
+                (number, 0, self._chunks[number][1].start)
+                for number in {number for number, *_ in places} - self._with_dictionary
+                if self._chunks[number][1].start and self._needs_dictionary(number, needed[number])
+            ]
+        )
+
+    def _needs_dictionary(self, number: int, flags: Flags) -> bool:
+        """Whether one of some pages that were read needs the dictionary of its column chunk."""
+        for start in self._chunks[number][1].words[:, 0][flags].tolist():
+            try:
+                encoding = self.parts[number].header(start)[4]
+            except ValueError:  # `ColumnPages` says what is wrong
+                encoding = _DICTIONARY[0]
+            if encoding in _DICTIONARY:
+                self._with_dictionary.add(number)
+                return True
+        return False
+
+    def _read(self, places: Sequence[tuple[int, int, int]]) -> None:
+        """Reads parts of column chunks: number of the chunk, start and stop in it."""
         ranges = [(self._chunks[number][0].start + start, stop - start) for number, start, stop in places]
         for at, data in self._source.read_ranges(ranges):
             number, start, _ = places[at]

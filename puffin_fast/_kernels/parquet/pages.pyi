@@ -26,6 +26,7 @@ class LocalFile:
 @final
 class ChunkParts:
     def add(self, first: int, data: Any) -> None: ...
+    def header(self, start: int) -> tuple[int, ...]: ...
 
 @final
 class TextBuffers:

@@ -80,6 +80,7 @@ cdef extern from "column_page.h" nogil:
         PF_VIEW_BYTES
         PF_PLAIN
         PF_PLAIN_DICTIONARY
+        PF_RLE_DICTIONARY
         PF_RLE
         PF_BIG_ENDIAN_TO_INT128
     ctypedef struct pf_dictionary:
@@ -209,6 +210,13 @@ cdef class ChunkParts:
                 return self._held[i][1][start - self.parts[i].first:stop - self.parts[i].first]
         raise ValueError(f"no part has the bytes {start} to {stop} of the column chunk")
 
+    def header(self, size_t start):
+        """The header of a page, as `page_header` returns it."""
+        for i in range(self.count):
+            if self.parts[i].first <= start < self.parts[i].stop:
+                return page_header(self._held[i][1], start - self.parts[i].first)
+        raise ValueError(f"no part has the page at {start} of the column chunk")
+
 
 cdef list idle = []  # page memories that no decoder uses
 
@@ -281,7 +289,8 @@ cdef class PageDecoder:
         path, column, start: as for `PageSums`.
         n_bytes: of the column chunk, if `data` is not the whole of it.
         pages: where the pages of wanted rows are, as int64: of each its offset in the chunk, first row and number of
-            rows, in the order of the rows. Other pages are then not looked at. None: each page follows the one before.
+            rows, in the order of the rows. Other pages are then not looked at, and the dictionary, the first page of
+            the chunk, only if one of them needs it. None: each page follows the one before.
 
     What `decompress` raises is passed on. A page with another CRC-32 than its header states is a CorruptDataError, and
     everything else that is wrong another ValueError.
@@ -303,7 +312,6 @@ cdef class PageDecoder:
     cdef Buffer _pages                # the words of the given pages
     cdef const int64_t* _given        # they; NULL: none are given
     cdef size_t _n_given, _next       # their number, and that of the page that was sought
-    cdef bint _is_looked              # whether the chunk's first page was looked at: it may be a dictionary
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
                   int conversion, int most_level, bint repeats=False, int codec=0, path=None, column=None, int64_t start=0,
@@ -348,8 +356,6 @@ cdef class PageDecoder:
         cdef size_t low = 0, high = self._n_given, middle
         if self._pages is None:
             return True
-        if not self._is_looked and (self._n_given == 0 or self._given[0] > 0):
-            return True  # the page before the first one
         while low < high:
             middle = (low + high) // 2
             if self._given[PAGE_WORDS * middle + 1] <= row:
@@ -504,17 +510,32 @@ cdef class PageDecoder:
             if header[PF_TYPE] == 2:
                 if not self.try_load_dictionary(header, body):
                     return False
-                self._is_looked = True
-            elif header[PF_TYPE] not in (0, 3):
-                return False
-            elif self.is_before(header):
-                continue
-            else:
+            elif header[PF_TYPE] in (0, 3):
                 self.enter(header, body)
                 if not self.is_sought():
                     self._page.n_rows = 0
                     return False
-        return self._is_loaded or self.try_load_values()
+            else:
+                return False
+        return self._is_loaded or ((not self.lacks_dictionary() or self.try_load_first()) and self.try_load_values())
+
+    cdef bint lacks_dictionary(self) noexcept nogil:
+        """Whether the page needs a dictionary that was not loaded, because the page was sought."""
+        return (self._pages is not None and self._column.entries.data == NULL
+                and self._header[PF_ENCODING] in (PF_PLAIN_DICTIONARY, PF_RLE_DICTIONARY))
+
+    cdef bint try_load_first(self) noexcept nogil:
+        """Loads the dictionary, which is the first page of the chunk; False leaves it to `load_page_of`."""
+        cdef int64_t header[PF_HEADER_WORDS]
+        cdef const uint8_t* data = pf_reach_header(&self._chunk, &self._memory.of.window, 0)
+        cdef size_t body, after = self._at
+        cdef bint is_loaded
+        if data == NULL or pf_page_header(data, self._chunk.stop, header) < 0 or header[PF_TYPE] != 2:
+            return False
+        body = <size_t>header[PF_HEADER_BYTES]
+        is_loaded = self.fits(header, body) and self.try_load_dictionary(header, body)
+        self._at = after
+        return is_loaded
 
     cdef bint try_load_dictionary(self, const int64_t* header, size_t body) noexcept nogil:
         """Loads a dictionary of numbers as `load_dictionary` does; False if that has to do it."""
@@ -547,7 +568,7 @@ cdef class PageDecoder:
 
     cdef bint may_have_dictionary(self) noexcept nogil:
         """Whether the next page may be a dictionary: the first one only."""
-        return self._column.entries.data == NULL and self._first + self._page.n_rows == 0
+        return self._column.entries.data == NULL and (self._pages is not None or self._first + self._page.n_rows == 0)
 
     cdef bint fits(self, const int64_t* header, size_t body) noexcept nogil:
         """Whether the numbers of bytes and of values of a page do not exceed those of the column chunk."""
@@ -607,25 +628,35 @@ cdef class PageDecoder:
                 memcpy(self._header, header, sizeof(self._header))
                 self._body, self._at = body, body + <size_t>header[PF_STORED_BYTES]
                 self.load_dictionary()
-                self._is_looked = True
-            elif kind not in (0, 3):
-                raise ValueError(f"page type {kind}")
-            elif self.is_before(header):
-                continue
-            else:
+            elif kind in (0, 3):
                 self.enter(header, body)
                 if not self.is_sought():
                     raise self.other_rows()
+            else:
+                raise ValueError(f"page type {kind}")
         if not self._is_loaded:
+            if self.lacks_dictionary():
+                self.load_first()
             self.load()
         return 0
 
-    cdef bint is_before(self, const int64_t* header) noexcept nogil:
-        """Whether a data page is the first one of the chunk, which is looked at before the given pages."""
-        if self._pages is None or self._is_looked or (self._n_given and self._given[0] == 0):
-            return False
-        self._is_looked = True
-        return True
+    cdef int load_first(self) except -1:
+        """Loads the dictionary, which is the first page of the chunk."""
+        cdef int64_t header[PF_HEADER_WORDS]
+        cdef size_t body = self._body, after = self._at
+        cdef const uint8_t* data = pf_reach_header(&self._chunk, &self._memory.of.window, 0)
+        if data == NULL:
+            raise ValueError("no dictionary")
+        memcpy(header, self._header, sizeof(header))
+        checked(pf_page_header(data, self._chunk.stop, self._header))
+        self._body = <size_t>self._header[PF_HEADER_BYTES]
+        if self._header[PF_TYPE] != 2 or not self.fits(self._header, self._body):
+            raise ValueError(f"page type {self._header[PF_TYPE]} of a dictionary")
+        self._at = self._body + <size_t>self._header[PF_STORED_BYTES]
+        self.load_dictionary()
+        memcpy(self._header, header, sizeof(header))
+        self._body, self._at = body, after
+        return 0
 
     cdef object other_rows(self):
         return CorruptDataError(
