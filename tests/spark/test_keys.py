@@ -243,3 +243,21 @@ def test_few_keys_of_many_bytes_are_joined(
     table = made(racing, "n")
     done = ps.delete_keys(frame(spark, ROWS.select(["word"])), table, ["word"], broadcast_keys=SENT)
     assert done.rows_deleted == ROWS.num_rows - ROWS["word"].null_count
+
+
+def test_names_may_differ_in_case_unless_spark_is_case_sensitive(
+    spark: SparkSession, racing: RacingCatalog
+) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("Id", pa.int64()), ("x", pa.int64())]))
+    given = spark.range(10).selectExpr("id AS ID", "0L AS X")
+    ps.append(given, table)
+    assert ps.delete_keys(given.limit(1), table, "id").rows_deleted == 1
+    assert ps.upsert(given, table, ["iD"]).rows_inserted == 1
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(NotFoundError, match="no column id"):
+            ps.delete_keys(given, table, "id")
+        with pytest.raises(InvalidInputError, match="ID"):
+            ps.append(given, table)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")

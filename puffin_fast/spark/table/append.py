@@ -26,6 +26,7 @@ from puffin_fast.spark.table.job import MAIN, Job, checked_id
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import searched
+from puffin_fast.spark.table.spelling import in_case_of
 from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
@@ -57,7 +58,8 @@ def append(
     without a sort order, and holds up to 128 MiB of rows otherwise.
 
     Args:
-        data_df: rows; columns are matched by name, and must fit the table's columns exactly. UUIDs may be text. Spark
+        data_df: rows; columns are matched by name (in any case, unless Spark is case-sensitive), and must fit the
+            table's columns exactly. UUIDs may be text. Spark
             has no values for times and nanoseconds.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
             session's catalogs; or a Delta table: its name, a path,
@@ -194,6 +196,7 @@ class _Given:
     def of(cls, data_df: DataFrame, job: AnyDeleteJob, *, dry_run: bool = False) -> _Given:
         """Checks the columns and the table's properties; raises as `check_rows` and `check_rows_fit` of the job."""
         job.check_rows()
+        data_df = in_case_of(data_df, job.schema())
         none = no_rows(data_df)
         job.check_rows_fit(none.schema)
         rows = data_df.toDF(*(f"c{at}" for at in range(len(none.column_names))))

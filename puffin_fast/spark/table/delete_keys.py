@@ -37,6 +37,7 @@ from puffin_fast.spark.table.job import (
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import MOST_BYTES, MOST_ROWS, cached, saved
 from puffin_fast.spark.table.search import searched
+from puffin_fast.spark.table.spelling import in_case_of, key_names
 from puffin_fast.spark.worker.keys import MORE, from_spark, spark_schema
 from puffin_fast.spark.worker.rows import MARKED, REPORT
 from puffin_fast.spark.worker.tasks import pack
@@ -84,7 +85,8 @@ def delete_keys(
     limits.
 
     Args:
-        keys_df: the keys, in columns named as in the table; other columns are ignored, and duplicates are allowed.
+        keys_df: the keys, in columns named as in the table (in any case, unless Spark is case-sensitive); other columns
+            are ignored, and duplicates are allowed.
         table: as in `delete`; a Delta table has no identifier fields, so `join_cols` is needed.
         join_cols, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as in
             `puffin_fast.iceberg.delete_keys`. A key of a uuid column is binary, or a string as in Spark.
@@ -112,8 +114,8 @@ def delete_keys(
         verb="delete_keys", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
     job = start(table, request)
-    fields = key_fields(job.schema(), join_cols)
-    rows = _selected(keys_df, fields, null_safe=null_safe)
+    fields = key_fields(job.schema(), key_names(session, job.schema(), join_cols))
+    rows = _selected(in_case_of(keys_df, job.schema()), fields, null_safe=null_safe)
     if job.is_done():
 
         def nothing(base: Any) -> Any:

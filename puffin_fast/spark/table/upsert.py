@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.on_executors import ManyRowsError, attempt_on
 from puffin_fast.spark.table.saved_rows import Saved, cached, saved
 from puffin_fast.spark.table.scan import is_delta
+from puffin_fast.spark.table.spelling import in_case_of, key_names
 from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
@@ -96,6 +98,7 @@ def upsert(
 
     Args:
         data_df: rows with all columns of the table, because whole rows are replaced (except with `update_columns`);
+            names may differ in case, unless Spark is case-sensitive;
             their values must fit the table's columns exactly. UUIDs may be text. Spark has no types for times and
             nanoseconds.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
@@ -136,6 +139,10 @@ def upsert(
         verb="upsert", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
     job = start(table, request)
+    data_df = in_case_of(data_df, job.schema())
+    spelled = partial(key_names, data_df.sparkSession, job.schema())
+    join_cols, update_columns = spelled(join_cols), spelled(update_columns)
+    feed = ChangeFeed(*map(spelled, (feed.delete_column, feed.order_column)))  # type: ignore[arg-type]
     columns = columns_to_set(job.schema(), update_columns, join_cols, update=update)
     needed = None if insert or (update and columns is None) else columns or ()
     given = _Given.of(data_df, job, join_cols, needed, feed)
