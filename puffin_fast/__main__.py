@@ -38,7 +38,7 @@ def _omit_pandas() -> None:
 
 
 def main() -> None:
-    """Imports and runs the command line. An interrupt (Ctrl-C) of the import prints no traceback."""
+    """Imports and runs the command line. An interrupt (Ctrl-C) of the import or of a completion prints no traceback."""
     gc.set_threshold(YOUNG_OBJECTS)
     atexit.register(gc.freeze)  # else Python traverses the objects of all modules when it ends
     try:
@@ -48,7 +48,10 @@ def main() -> None:
     except KeyboardInterrupt:
         print("puffin-fast: interrupted: nothing was changed", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    run(prog_name="puffin-fast")
+    try:
+        run(prog_name="puffin-fast")
+    except KeyboardInterrupt:  # while a shell waits for names; commands handle it themselves
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

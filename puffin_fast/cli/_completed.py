@@ -50,7 +50,7 @@ def complete_column(
         with context.scope(cleanup=False):
             # an option without its value ends the parsing: arguments before it are left over
             text, options = context.params.get("table") or context.args[0], _options(context)
-            table = open_path(text) if is_path(text) else open_table(text, options)
+            table = open_path(text) if is_path(text) else open_table(text, options, to_read=True)
             columns = table.columns() if isinstance(table, PathTable) else columns_of(table.schema())
             names = [str(column["column"]) for column in columns]
     except Exception:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,3 +48,20 @@ def test_an_error_offers_folders(tmp_path: Path) -> None:
     assert offered(missing, "x") == ["x"]
     assert offered([*missing, "ns.t", "--selected-fields"], "x") == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_of_a_completion_prints_no_traceback() -> None:
+    program = """
+import os
+from puffin_fast import cli
+from puffin_fast.__main__ import main
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+cli.main.make_context = interrupted
+os.environ |= {"_PUFFIN_FAST_COMPLETE": "bash_complete", "COMP_WORDS": "puffin-fast s", "COMP_CWORD": "1"}
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
