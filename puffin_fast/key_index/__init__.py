@@ -4,6 +4,7 @@ from puffin_fast.key_index.canonical import from_integers, kind_of
 from puffin_fast.key_index.making import encode, encode_words, merge
 from puffin_fast.key_index.segment import (
     BLOB_TYPE,
+    ChunkPages,
     CoveredFile,
     Found,
     KeyWords,
@@ -15,6 +16,7 @@ from puffin_fast.key_index.segment import (
 
 __all__ = [
     "BLOB_TYPE",
+    "ChunkPages",
     "CoveredFile",
     "Found",
     "KeyWords",

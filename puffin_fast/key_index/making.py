@@ -25,6 +25,7 @@ from puffin_fast.key_index.segment import (
     MAX_ROWS,
     SUM_BYTES,
     VERSION,
+    ChunkPages,
     CoveredFile,
     KeyWords,
     Ordinals,
@@ -51,6 +52,7 @@ def encode(
     fields: Sequence[int] = (),
     *,
     stored_row_ids: Sequence[int] = (),
+    pages: Sequence[Sequence[ChunkPages]] = (),
     slot_bits: int = SLOT_BITS,
     remainder_bits: int | None = None,
 ) -> bytes:
@@ -61,6 +63,7 @@ def encode(
         files: the data files.
         fields: the field ids of the key columns in the table's schema.
         stored_row_ids: the indexes of the data files with a column of row ids.
+        pages: for each data file, where the pages of its column chunks of keys are; none if no place is known.
         slot_bits, remainder_bits: as for `encode_words`.
 
     Raises:
@@ -76,6 +79,7 @@ def encode(
         files,
         fields,
         stored_row_ids=stored_row_ids,
+        pages=pages,
         slot_bits=slot_bits,
         remainder_bits=remainder_bits,
     )
@@ -88,6 +92,7 @@ def encode_words(
     fields: Sequence[int] = (),
     *,
     stored_row_ids: Sequence[int] = (),
+    pages: Sequence[Sequence[ChunkPages]] = (),
     slot_bits: int = SLOT_BITS,
     remainder_bits: int | None = None,
 ) -> bytes:
@@ -101,6 +106,7 @@ def encode_words(
         files: the data files.
         fields: the field ids of the key columns.
         stored_row_ids: the indexes of the data files with a column of row ids.
+        pages: for each data file, where the pages of its column chunks of keys are; none if no place is known.
         slot_bits: of the layout.
         remainder_bits: of hashed keys; by default enough for few collisions.
 
@@ -121,7 +127,7 @@ def encode_words(
         form = _form(n, n_rows, canonical.HASH_BITS, slot_bits, _least(n, slot_bits, remainder_bits))
         for part in parts:
             np.right_shift(part.words, np.uint64(canonical.HASH_BITS - sum(form[:3])), out=part.words)
-    tables = _Tables(kinds, fields, files, stored_row_ids, _nulls_of(parts))
+    tables = _Tables(kinds, fields, files, stored_row_ids, pages, _nulls_of(parts))
     entries = Entries((*form, tables.seal), 0, 1 << form[0])
     for part in parts:
         entries.count(part.words)
@@ -194,14 +200,17 @@ class _Tables:
         fields: Sequence[int],
         files: Sequence[CoveredFile],
         stored_row_ids: Sequence[int],
+        pages: Sequence[Sequence[ChunkPages]],
         nulls: PositionBitmap,
     ) -> None:
-        found = {
+        found: dict[str, object] = {
             "kinds": list(kinds),
             "fields": list(fields),
             "files": list(map(list, files)),
             "stored_row_ids": list(stored_row_ids),
         }
+        if any(pages):
+            found["pages"] = list(pages)
         text = json.dumps(found).encode()
         self._exact = canonical.is_exact(kinds)
         self._n_rows = sum(file.n_rows for file in files)
@@ -240,9 +249,8 @@ def widened(segment: Segment, read: Read, bits: int) -> tuple[Segment, Read]:
         kernel.unmix(words, segment.hash_bits)
         kernel.mix(words, bits)
         parts.append((words, ordinals))
-    tables = _Tables(
-        segment.kinds, segment.fields, segment.files, sorted(segment.stored_row_ids), segment.nulls
-    )
+    about = segment.kinds, segment.fields, segment.files, sorted(segment.stored_row_ids), segment.pages
+    tables = _Tables(*about, segment.nulls)
     form = _form(segment.n_entries, segment.n_rows, bits, segment.slot_bits)
     entries = Entries((*form, tables.seal), 0, 1 << form[0])
     for words, _ in parts:
@@ -286,6 +294,7 @@ def merge(
     files: list[CoveredFile] = []
     nulls: list[npt.NDArray[np.int64]] = []
     stored_row_ids: list[int] = []
+    pages: list[Sequence[ChunkPages]] = []
     n_rows = 0
     moves = []
     for segment, _ in segments:
@@ -293,6 +302,7 @@ def merge(
         moves.append(moved)
         stored_row_ids += [len(files) + number for number in moved.stored_row_ids]
         files += moved.files
+        pages += moved.pages
         n_rows += sum(file.n_rows for file in moved.files)
         nulls.append(moved.of(segment.nulls.to_numpy().astype(np.uint32))[1].astype(np.int64) + moved.first)
     if n_rows > MAX_ROWS:
@@ -300,7 +310,7 @@ def merge(
     absent = PositionBitmap.from_positions(np.concatenate(nulls))
     n, t = n_rows - len(absent), first.slot_bits
     form = _form(n, n_rows, bits, t, None if first.exact else _least(n, t, None))
-    tables = _Tables(kinds, fields, files, stored_row_ids, absent)
+    tables = _Tables(kinds, fields, files, stored_row_ids, pages, absent)
     cut = [np.uint64(segment.hash_bits - sum(form[:3])) for segment, _ in segments]
     fewest = min(form[0], *(segment.block_bits for segment, _ in segments))
     q = min(fewest, max(0, n // MERGED_ENTRIES).bit_length())
@@ -339,6 +349,7 @@ class _Moved:
         self._firsts = np.cumsum(rows) - rows
         kept = np.flatnonzero(self._kept).tolist()
         self.files = [segment.files[number] for number in kept]
+        self.pages = [segment.pages[number] for number in kept]
         self.stored_row_ids = [at for at, number in enumerate(kept) if number in segment.stored_row_ids]
 
     def of(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.bool_] | None, Ordinals]:

@@ -5,7 +5,9 @@ byte 0     "PFKI" | u8 version 2 | u8 form: 0 exact, 1 hash | u8 bits of block b
      12    u32 bytes of the tables | u32 bytes of the nulls | u32 CRC-32 of the directory | u64 entries | u64 rows
      40    u32 0 | u32 CRC-32 of bytes 0 to 43, the tables and the nulls
      48    tables: zstd of JSON {"kinds": […], "fields": [id, …], "files": [[location, bytes, rows], …],
-                                 "stored_row_ids": [index of a file whose rows have ids of their own, …]}
+                                 "stored_row_ids": [index of a file whose rows have ids of their own, …],
+                                 "pages": [[[offset of a column chunk, bytes of the page of its dictionary,
+                                             bytes and rows of each data page, …], …], …], of each file; optional}
            nulls: 64-bit portable Roaring bitmap of the ordinals of rows with a null in a key column
            directory: (2^b + 1) × u32, entries before each block and after the last
            blocks: block i from byte i·K + ⌊entries before it · (1 + r + o) / 8⌋ on, K = 4 + ⌈2^t / 8⌉ + 1
@@ -71,6 +73,11 @@ Words = npt.NDArray[np.uint64]
 Numbers = TypeVar("Numbers", Ordinals, Words)
 Read = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, bytes]]]
 """Reads ranges (offset, length) of a segment; yields the index of each range, and its bytes."""
+
+
+ChunkPages = Sequence[int]
+"""Where the pages of a column chunk of keys are: its offset in the file, the bytes of the page of its dictionary (0:
+none), and the bytes and the rows of each data page, one after the other."""
 
 
 class CoveredFile(NamedTuple):
@@ -149,6 +156,7 @@ class Segment:
         fields: the field ids of the key columns.
         files: the data files that the segment covers.
         stored_row_ids: the indexes of the data files with a column of row ids; for others, manifests state the ids.
+        pages: for each data file, where the pages of its column chunks of keys are, as far as this is known.
         n_rows: number of rows of the data files.
         n_entries: number of rows without a null in a key column.
         nulls: ordinals of the other rows.
@@ -231,12 +239,16 @@ class Segment:
                 raise ValueError("files")
             if not all(type(number) is int and 0 <= number < len(files) for number in stored_ids):
                 raise ValueError("stored_row_ids")
+            pages = found.get("pages", [[]] * len(files))
+            if len(pages) != len(files) or not all(_is_chunk(chunk) for chunks in pages for chunk in chunks):
+                raise ValueError("pages")
         except CorruptDataError:
             raise
         except (ValueError, TypeError, LookupError, RecursionError, zstandard.ZstdError) as error:
             raise self._corrupt("tables", HEADER.size, "kinds and files", type(error).__name__) from error
         self.kinds, self.fields, self.files = tuple(kinds), tuple(fields), tuple(files)
         self.stored_row_ids = frozenset(stored_ids)
+        self.pages: tuple[Sequence[ChunkPages], ...] = tuple(pages)
         self._firsts = np.cumsum([0, *(file.n_rows for file in files)], dtype=np.int64)
         if self._firsts[-1] != self.n_rows:
             raise self._corrupt("rows of the files", HEADER.size, self.n_rows, int(self._firsts[-1]))
@@ -467,6 +479,11 @@ class Segment:
 def _is_file(file: CoveredFile) -> bool:
     numbers = (file.n_bytes, file.n_rows)
     return type(file.location) is str and all(type(n) is int and 0 <= n < 1 << 63 for n in numbers)
+
+
+def _is_chunk(chunk: Sequence[object]) -> bool:
+    """Whether numbers may be places of pages."""
+    return len(chunk) % 2 == 0 and len(chunk) > 2 and all(type(n) is int and 0 <= n < 1 << 48 for n in chunk)
 
 
 def _distinct(values: Numbers) -> Numbers:

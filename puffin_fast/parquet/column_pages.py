@@ -13,6 +13,7 @@ Source: Parquet format specification, "Data Pages", "Encodings".
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import pyarrow as pa
 from puffin_fast._kernels.parquet import pages
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.column_layout import Layout
-from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError
+from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError, part_of
 
 if TYPE_CHECKING:
     from puffin_fast.parquet.footer import Chunk
@@ -61,6 +62,7 @@ class ColumnPages:
         path, name: the path of the file and the name of the column, for messages.
         places: where the pages are, if that is known: pages of other rows are then not looked at.
         repeats: whether it is a leaf of lists; rows are then the levels of the column chunk.
+        few: whether few rows are read: texts are then decompressed about as far as these need it.
 
     Attributes:
         requested: what requests the pages of all columns before rows are read; None: nothing has to be requested.
@@ -79,9 +81,11 @@ class ColumnPages:
         name: str,
         places: Pages | None = None,
         repeats: bool = False,
+        few: bool = False,
     ) -> None:
-        self._layout = layout
-        self._decoder = pages.PageDecoder(
+        self._layout, self._start = layout, chunk.start
+        self._whole = partial(
+            pages.PageDecoder,
             data,
             CODECS[chunk.codec],
             n_rows=n_rows,
@@ -98,6 +102,12 @@ class ColumnPages:
             n_bytes=chunk.n_bytes,
             pages=None if places is None else places.words,
         )
+        self._decoder, self._few = self._whole(decompress_part=part_of(chunk.codec) if few else None), few
+
+    def places(self) -> list[int] | None:
+        """Returns where the pages are, as `Pages.known` takes it, after all rows were read; None if it is not known."""
+        found = self._decoder.places()
+        return None if found is None else [self._start, *found]
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:
         """Decodes rows. Calls must be in the order of the rows; rows in between are skipped.
@@ -111,8 +121,14 @@ class ColumnPages:
             PageError: a page does not have the expected form.
             CorruptDataError: a page has another CRC-32 than its header states.
         """
-        with _PageErrors():
-            return self._decode(first, n_rows, rows)[0]
+        try:
+            with _PageErrors():
+                return self._decode(first, n_rows, rows)[0]
+        except PageError:
+            if not self._few:
+                raise
+        self._decoder, self._few = self._whole(), False  # too little was decompressed
+        return self.read(first, n_rows, rows)
 
     def decode(self, first: int, n_rows: int, rows: Rows | None) -> tuple[pa.Array, npt.NDArray[np.uint8]]:
         """Decodes rows as `read` does; returns also their definition levels."""

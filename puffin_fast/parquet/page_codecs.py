@@ -92,6 +92,66 @@ CODECS: dict[str, Callable[[Any, int], Any]] = {
 """How a page is decompressed to its declared number of bytes, or more or fewer if that is wrong; by compression."""
 
 
+_BLOCK_HEADER = 3
+_LAST, _RLE = 1, 1
+_CHECKSUM_OR_DICTIONARY, _SINGLE_SEGMENT = 0b1111, 0b100000
+_SIZE_BYTES = (0, 2, 4, 8)
+"""Bytes of the size of a frame's contents, by the upper bits of its descriptor; 1 instead of 0 in a single segment."""
+
+
+def _zstd_part(data: Any, n_bytes: int, least: int) -> Any:
+    """Decompresses the first blocks of a frame, about `least` bytes: a frame of these blocks is made.
+
+    A frame with a checksum is decompressed whole. Source: RFC 8878, "Zstandard Frames".
+    """
+    data = memoryview(data).cast("B")
+    flags = data[4] if len(data) > 16 and data[:4] == _ZSTD_MAGIC else _CHECKSUM_OR_DICTIONARY
+    if flags & _CHECKSUM_OR_DICTIONARY or n_bytes - least < _LEAST_LEFT:
+        return _zstd(data, n_bytes)
+    is_single = bool(flags & _SINGLE_SEGMENT)
+    at = first = 5 + (not is_single) + (_SIZE_BYTES[flags >> 6] or is_single)
+    enough = first + (len(data) - first) * least // n_bytes
+    block = 0
+    while at <= enough:
+        block = at
+        header = int.from_bytes(data[at : at + _BLOCK_HEADER], "little")
+        if header & _LAST:
+            return _zstd(data, n_bytes)
+        at += _BLOCK_HEADER + (1 if header >> 1 & 3 == _RLE else header >> 3)
+    if len(data) - at < _BLOCK_HEADER:
+        return _zstd(data, n_bytes)
+    window = max(n_bytes - 1, 1).bit_length() - 10 << 3 if is_single else data[5]
+    frame = b"".join(
+        [
+            _ZSTD_MAGIC,
+            bytes([0, max(window, 0)]),
+            data[first:block],
+            bytes([data[block] | _LAST]),
+            data[block + 1 : at],
+        ]
+    )
+    out = pa.allocate_buffer(n_bytes)
+    found = pages.zstd_into(frame, out)
+    return _zstd(data, n_bytes) if found < 0 else out.slice(0, found)
+
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+_LEAST_LEFT = 1 << 16
+"""If fewer bytes would be left, all are decompressed."""
+
+
+def part_of(codec: str) -> Callable[[Any, int, int], Any]:
+    """Returns how a page is decompressed as far as about a number of bytes; to all of them if that is not faster.
+
+    It is called with the page, its declared number of bytes, and the number that is needed.
+    """
+    if codec == "ZSTD":
+        return _zstd_part
+    whole = CODECS[codec]
+    return lambda data, n_bytes, least: whole(data, n_bytes)
+
+
 def _finds_zstd() -> bool:
     """Gives the kernel of pages the functions of the system's zstd; False where there is none.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+PagePlaces: TypeAlias = Sequence[int]
+"""Where the pages of a column chunk are: its offset, the bytes of the page of its dictionary (0: none), then the bytes
+and the rows of each data page. They are one after the other."""
 
 _TWO_PAGES = 2 * page_index.LEAST_LOCATION + 8
 """Fewer bytes of an offset index are one page: their offsets and sizes take more bytes than the least ones."""
@@ -163,6 +167,22 @@ class Pages:
         if not is_sound:
             return None
         return cls(np.ascontiguousarray(np.column_stack([starts, firsts, ends - firsts])), starts + sizes)
+
+    @classmethod
+    def known(cls, places: PagePlaces, chunk: Chunk, n_rows: int) -> Pages | None:
+        """Returns pages whose places were learned when all were read; None if they contradict the footer.
+
+        Args:
+            places: where the pages are.
+            chunk, n_rows: as for `of`.
+        """
+        start, dictionary, *rest = places
+        sizes, counts = np.array(rest, np.int64).reshape(-1, 2).T
+        starts, firsts = dictionary + np.cumsum(sizes) - sizes, np.cumsum(counts) - counts
+        found = start, dictionary + int(sizes.sum()), int(counts.sum())
+        if found != (chunk.start, chunk.n_bytes, n_rows) or min(sizes.min(), counts.min()) <= 0:
+            return None
+        return cls(np.ascontiguousarray(np.column_stack([starts, firsts, counts])), starts + sizes)
 
     def touched(self, spans: Spans) -> Flags:
         """Returns which pages have one of some rows."""

@@ -5,6 +5,7 @@ Attributes have the names of Iceberg's manifests. Each format has classes of its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -90,6 +91,7 @@ class TaskOf(Generic[File, Blob, Other]):
         candidates_match: whether each of the candidates matches, unless it is deleted.
         candidate_keys: the key of each candidate, in their order, if an index has it and their row ids follow from
             the manifest: nothing else of them is then needed to replace them. The keys have one column.
+        candidate_pages: where the pages of some column chunks are, if an index says it; see `Pages.known`.
     """
 
     data: File
@@ -100,6 +102,7 @@ class TaskOf(Generic[File, Blob, Other]):
     candidates: PositionBitmap | None = None
     candidates_match: bool = False
     candidate_keys: pa.Array | None = None
+    candidate_pages: Sequence[Sequence[int]] = ()
 
 
 Task: TypeAlias = TaskOf[DataFile, Vector, DeleteFile]

@@ -245,9 +245,38 @@ def test_another_version_is_refused() -> None:
         opened(bytes(blob))
 
 
-def answers(blob: bytes, keys: Sequence[pa.Array]) -> list[list[int]] | None:
+def test_a_merge_keeps_the_places_of_pages() -> None:
+    files, places = covered(3, 2, 4), [[[4, 30, 50, 3]], [], [[4, 0, 60, 1, 90, 3], [500, 0, 40, 4]]]
+    assert opened(encode([pa.array(range(9))], files, pages=places)).pages == tuple(places)
+    segments = [
+        encode([pa.array(range(file.n_rows))], [file], pages=[some])
+        for file, some in zip(files, places, strict=True)
+    ]
+    kept = merge([(opened(blob), in_memory(blob)) for blob in segments], lambda file: file != files[1])
+    assert opened(kept).pages == (places[0], places[2])
+    same, _ = widened(opened(kept), in_memory(kept), 64)
+    assert same.pages == (places[0], places[2])
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [[[4, 0, 1, 2]]],
+        [[], 5],
+        [[], [[4, 0]]],
+        [[], [[4, 0, 1]]],
+        [[], [[4, 0, -1, 2]]],
+        [[], [[4, 0, 1.5, 2]]],
+    ],
+)
+def test_places_that_are_none_are_refused(places: Any) -> None:
+    with pytest.raises(CorruptDataError, match="tables"):
+        opened(encode([pa.array([1, 2, 3])], covered(2, 1), pages=places))
+
+
+def answers(blob: bytes, keys: Sequence[pa.Array]) -> list[Any] | None:
     try:
-        return [lookup(blob, [key]).tolist() for key in keys]
+        return [*(lookup(blob, [key]).tolist() for key in keys), opened(blob).pages]
     except PuffinFastError:
         return None
 
@@ -258,7 +287,7 @@ def test_damaged_bytes_are_refused_or_give_the_same_rows(text: bool) -> None:
     column = pa.array(values, pa.int64())
     if text:
         column = pa.array([None if v is None else f"key {v}" for v in values], pa.large_string())
-    blob = encode([column], covered(900, 1100))
+    blob = encode([column], covered(900, 1100), pages=[[[4, 100, 500, 900]], [[4, 0, 700, 1100]]])
     keys = [column.slice(at, 3) for at in range(0, 60, 3)] + [column]
     expected = answers(blob, keys)
     rng = random.Random(7)

@@ -312,4 +312,44 @@ static int pf_nullable_cells(const pf_column *column, pf_page *page, uint32_t bu
     return 0;
 }
 
+static int pf_compare_codes(const void *left, const void *right) {
+    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* The codes of wanted rows of a page that are not null, ascending; returns their number. `codes` has room for `count`. */
+static int64_t pf_codes_of(const pf_page *page, const int32_t *rows, int64_t base, size_t count, uint32_t *codes) {
+    int32_t *values = NULL;
+    size_t n = count;
+    int status = 0;
+    if (!pf_all_inside(rows, base, count, page->n_rows)) return PF_BAD_PAGE;
+    if (page->places != NULL) {
+        values = (int32_t *)malloc((count + 1) * sizeof(int32_t));
+        if (values == NULL) return PF_BAD_PAGE;
+        n = 0;
+        for (size_t i = 0; i < count; i++) {
+            values[n] = page->places[pf_wanted(rows, base, i)];
+            n += values[n] >= 0;
+        }
+    }
+    if (n)
+        status = page->size == 0 || pf_hybrid(page->data + 1, page->size - 1, page->data[0], page->n_values,
+                                              values == NULL ? rows : values, values == NULL ? base : 0, n, codes);
+    free(values);
+    if (status) return PF_BAD_PAGE;
+    qsort(codes, n, sizeof(uint32_t), pf_compare_codes);
+    return (int64_t)n;
+}
+
+/* Writes the views of some entries of a dictionary of byte strings, whose codes ascend, to their places. */
+static int pf_some_entries(const uint8_t *data, size_t size, const uint32_t *codes, size_t n, uint8_t *entries) {
+    int64_t place[2] = {0, 0};
+    for (size_t i = 0; i < n; i++) {
+        if (i && codes[i] == codes[i - 1]) continue;
+        if (pf_views(data, size, 0, NULL, codes[i], 1, place, entries + (size_t)codes[i] * PF_VIEW_BYTES))
+            return PF_BAD_PAGE;
+    }
+    return 0;
+}
+
 #endif

@@ -32,13 +32,14 @@ static void pf_use_zstd(uintptr_t create, uintptr_t release, uintptr_t decompres
     pf_zstd_decompress = (size_t (*)(void *, void *, size_t, const void *, size_t))decompress;
 }
 
-/* Decompresses `size` bytes, which must be `n_raw` decompressed, to `out`. Frames of other formats than that of
- * RFC 8878, which libraries may also read, are refused. */
-static int pf_zstd(void **context, const uint8_t *data, size_t size, uint8_t *out, size_t n_raw) {
+/* Decompresses `size` bytes to at most `n_raw` bytes at `out`; returns their number, or a negative number. Frames of
+ * other formats than that of RFC 8878, which libraries may also read, are refused. */
+static int64_t pf_zstd(void **context, const uint8_t *data, size_t size, uint8_t *out, size_t n_raw) {
     static const uint8_t magic[4] = {0x28, 0xB5, 0x2F, 0xFD};
     if (pf_zstd_decompress == NULL || size < sizeof(magic) || memcmp(data, magic, sizeof(magic))) return -1;
     if (*context == NULL && (*context = pf_zstd_create()) == NULL) return -1;
-    return pf_zstd_decompress(*context, out, n_raw, data, size) == n_raw ? 0 : -1; /* errors are huge numbers */
+    const size_t found = pf_zstd_decompress(*context, out, n_raw, data, size); /* errors are huge numbers */
+    return found <= n_raw ? (int64_t)found : -1;
 }
 
 static int pf_grow(pf_grown *buffer, size_t n) {
@@ -58,7 +59,7 @@ static int pf_decompress(int codec, pf_page_memory *memory, const uint8_t *data,
         return pf_snappy(data, size, out->data, n_raw);
     }
     if (codec != PF_CODEC_ZSTD || pf_grow(out, n_raw)) return -1;
-    return pf_zstd(&memory->zstd, data, size, out->data, n_raw);
+    return pf_zstd(&memory->zstd, data, size, out->data, n_raw) == (int64_t)n_raw ? 0 : -1;
 }
 
 static void pf_shrink(pf_grown *buffer, size_t most) {

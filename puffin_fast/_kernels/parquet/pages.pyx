@@ -36,11 +36,13 @@ cdef extern from "page_memory.h" nogil:
         uint8_t* data
         size_t capacity
     ctypedef struct pf_page_memory:
+        void* zstd
         pf_grown page
         pf_grown dictionary
         pf_grown window
     void pf_use_zstd(uintptr_t create, uintptr_t release, uintptr_t decompress)
     int pf_decompress(int codec, pf_page_memory* memory, const uint8_t* data, size_t size, size_t n_raw, pf_grown* out)
+    int64_t pf_zstd(void** context, const uint8_t* data, size_t size, uint8_t* out, size_t n_raw)
     int pf_grow(pf_grown* buffer, size_t n)
     void pf_keep_small(pf_page_memory* memory)
     void pf_free_memory(pf_page_memory* memory)
@@ -127,6 +129,9 @@ cdef extern from "column_page.h" nogil:
     int pf_is_stored_raw(const int64_t* header)
     int pf_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
                  size_t count, uint8_t* out)
+    bint pf_is_dictionary(int64_t encoding)
+    int64_t pf_codes_of(const pf_page* page, const int32_t* rows, int64_t base, size_t count, uint32_t* codes)
+    int pf_some_entries(const uint8_t* data, size_t size, const uint32_t* codes, size_t n, uint8_t* entries)
     int pf_nullable_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
                           size_t count, uint8_t* out, uint8_t* validity, size_t first)
     void pf_wanted_levels(const pf_column* column, const pf_page* page, const int32_t* rows, int64_t base, size_t count,
@@ -234,6 +239,22 @@ def use_zstd(uintptr_t create, uintptr_t release, uintptr_t decompress):
     pf_use_zstd(create, release, decompress)
 
 
+def zstd_into(data, out):
+    """Decompresses a frame of zstd.
+
+    Returns:
+        the number of bytes; -1 if the frame is damaged or has more than `out`, or without a call of `use_zstd`.
+    """
+    cdef Buffer source = buffer_of(data), target = writable(out)
+    cdef PageMemory memory = free_memory()
+    cdef int64_t found
+    with nogil:
+        found = pf_zstd(&memory.of.zstd, source.data, source.size, target.data, target.size)
+    if len(idle) < MOST_IDLE:
+        idle.append(memory)
+    return found
+
+
 cdef Buffer output_of(object out, size_t count, size_t width):
     cdef Buffer found = writable(out)
     if found.size // width < count:
@@ -291,6 +312,9 @@ cdef class PageDecoder:
         pages: where the pages of wanted rows are, as int64: of each its offset in the chunk, first row and number of
             rows, in the order of the rows. Other pages are then not looked at, and the dictionary, the first page of
             the chunk, only if one of them needs it. None: each page follows the one before.
+        decompress_part: for few rows of texts: called with the stored bytes of a page, its declared number of bytes,
+            and how many of these are about needed; returns at least the first of its bytes, which may be too few: this
+            is then a ValueError. The dictionary is decompressed as far as its entries are needed.
 
     What `decompress` raises is passed on. A page with another CRC-32 than its header states is a CorruptDataError, and
     everything else that is wrong another ValueError.
@@ -307,15 +331,22 @@ cdef class PageDecoder:
     cdef PageMemory _memory           # what `try_load` decompressed
     cdef pf_window _chunk             # its `data` belongs to _source or _memory
     cdef Buffer _source, _entries, _values
-    cdef object _bytes, _decompress, _texts, _dictionary_texts, _path, _column_name
+    cdef object _bytes, _decompress, _decompress_part, _texts, _dictionary_texts, _path, _column_name
     cdef int64_t _start               # of the chunk in the file
     cdef Buffer _pages                # the words of the given pages
     cdef const int64_t* _given        # they; NULL: none are given
     cdef size_t _n_given, _next       # their number, and that of the page that was sought
+    cdef int64_t _dictionary_header[PF_HEADER_WORDS]
+    cdef size_t _dictionary_body, _after_dictionary
+    cdef uint8_t* _some_entries       # those of wanted rows, if there is `_decompress_part`
+    cdef Buffer _part                 # the first entries of the dictionary
+    cdef int64_t _n_part              # their number
+    cdef int64_t* _passed             # bytes and rows of each data page that was entered
+    cdef size_t _n_passed, _most_passed
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
                   int conversion, int most_level, bint repeats=False, int codec=0, path=None, column=None, int64_t start=0,
-                  int64_t n_bytes=0, pages=None):
+                  int64_t n_bytes=0, pages=None, decompress_part=None):
         cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
         if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
             raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
@@ -325,6 +356,7 @@ cdef class PageDecoder:
         self._column.is_text, self._column.most_level = stored == 0 and width == 16, most_level
         self._column.repeats = repeats
         self._decompress, self._codec = decompress, codec
+        self._decompress_part = decompress_part if self._column.is_text else None
         self._chunk.start = start
         if n_bytes < 0 or start < 0:
             raise ValueError(f"{n_bytes} bytes of a column chunk at {start}")
@@ -377,6 +409,8 @@ cdef class PageDecoder:
 
     def __dealloc__(self):
         pf_close_page(&self._page)
+        free(self._passed)
+        free(self._some_entries)
         if self._memory is not None and len(idle) < MOST_IDLE:
             pf_keep_small(&self._memory.of)
             idle.append(self._memory)
@@ -418,7 +452,9 @@ cdef class PageDecoder:
                 with nogil:
                     is_loaded = self.try_load(row)
                 if not is_loaded:
-                    self.load_page_of(row)
+                    self.load_page_of(row, first, places, count)
+            if self._decompress_part is not None and pf_is_dictionary(self._page.encoding):
+                self.load_entries(first, places, count, done)
             buffer = 0
             if self._column.is_text and self._page.encoding == PF_PLAIN:
                 buffer = <uint32_t>len(texts)
@@ -446,9 +482,26 @@ cdef class PageDecoder:
             with nogil:
                 is_loaded = self.try_load(row)
             if not is_loaded:
-                self.load_page_of(row)
+                self.load_page_of(row, 0, NULL, 0)
         starts = PyBytes_FromStringAndSize(<const char*>self._page.starts, <Py_ssize_t>(4 * self._page.n_lists))
         return self._first, self._page.n_rows, starts
+
+    def places(self):
+        """Where the pages are, after all rows were read.
+
+        Returns:
+            the bytes of the page of the dictionary, 0 if there is none; then the bytes and the rows of each data page.
+            They are one after the other. None if pages are left.
+        """
+        cdef size_t i
+        cdef int64_t n_rows = 0, n_bytes = <int64_t>self._after_dictionary
+        found = [n_bytes]
+        for i in range(self._n_passed):
+            n_bytes += self._passed[2 * i]
+            n_rows += self._passed[2 * i + 1]
+            found += [self._passed[2 * i], self._passed[2 * i + 1]]
+        is_whole = self._pages is None and n_bytes == <int64_t>self._chunk.n_bytes and n_rows == self._n_rows
+        return found if is_whole else None
 
     cdef int read_pages(self, int64_t first, int64_t n_rows, const int32_t* places, size_t count, size_t* done,
                         uint32_t buffer, uint8_t* out, uint8_t* flags, uint8_t* depths) noexcept nogil:
@@ -563,7 +616,7 @@ cdef class PageDecoder:
             data = self._memory.of.dictionary.data
         self._column.entries.data, self._column.entries.count = data, <size_t>header[PF_N_VALUES]
         self._column.entries.width, self._column.entries.conversion = <size_t>stored, self._column.conversion
-        self._at = body + n_stored
+        self._at = self._after_dictionary = body + n_stored
         return True
 
     cdef bint may_have_dictionary(self) noexcept nogil:
@@ -578,6 +631,15 @@ cdef class PageDecoder:
 
     cdef void enter(self, const int64_t* header, size_t body) noexcept nogil:
         """Makes a data page the current one; it is not loaded."""
+        cdef int64_t* grown
+        if self._n_passed == self._most_passed:
+            grown = <int64_t*>realloc(self._passed, (2 * self._most_passed + 16) * 2 * sizeof(int64_t))
+            if grown != NULL:
+                self._passed, self._most_passed = grown, 2 * self._most_passed + 16
+        if self._n_passed < self._most_passed:
+            self._passed[2 * self._n_passed] = header[PF_HEADER_BYTES] + header[PF_STORED_BYTES]
+            self._passed[2 * self._n_passed + 1] = header[PF_N_VALUES]
+            self._n_passed += 1
         memcpy(self._header, header, sizeof(self._header))
         self._body, self._at = body, body + <size_t>header[PF_STORED_BYTES]
         self._first += self._page.n_rows
@@ -604,11 +666,11 @@ cdef class PageDecoder:
         self._is_loaded = pf_open_page(&self._column, &self._page, self._header, levels, data, <size_t>n_raw) == 0
         return self._is_loaded
 
-    cdef int load_page_of(self, int64_t row) except -1:
-        """Loads the page of a row; pages before it are skipped, and not decompressed."""
+    cdef int load_page_of(self, int64_t row, int64_t first, const int32_t* places, size_t count) except -1:
+        """Loads the page of a row; pages before it are skipped, and not decompressed. Others are as in `read_into`."""
         cdef int64_t header[PF_HEADER_WORDS]
-        cdef int64_t kind
-        cdef size_t body
+        cdef int64_t kind, last
+        cdef size_t body, before
         cdef const uint8_t* data
         while row >= self._first + self._page.n_rows:
             if not self.seek(row):
@@ -625,8 +687,9 @@ cdef class PageDecoder:
                     f" {self._chunk.n_bytes - body} more bytes, and the row group {self._n_rows} rows"
                 )
             if kind == 2 and self.may_have_dictionary():
-                memcpy(self._header, header, sizeof(self._header))
-                self._body, self._at = body, body + <size_t>header[PF_STORED_BYTES]
+                self._at = self._after_dictionary = body + <size_t>header[PF_STORED_BYTES]
+                memcpy(self._dictionary_header, header, sizeof(self._header))
+                self._dictionary_body = body
                 self.load_dictionary()
             elif kind in (0, 3):
                 self.enter(header, body)
@@ -637,25 +700,25 @@ cdef class PageDecoder:
         if not self._is_loaded:
             if self.lacks_dictionary():
                 self.load_first()
-            self.load()
+            last = self._page.n_rows - 1
+            if places != NULL:
+                before = pf_rows_below(places, count, self._first + self._page.n_rows - first)
+                last = first - self._first + places[before - 1] if before else last
+            self.load(last)
         return 0
 
     cdef int load_first(self) except -1:
         """Loads the dictionary, which is the first page of the chunk."""
-        cdef int64_t header[PF_HEADER_WORDS]
-        cdef size_t body = self._body, after = self._at
+        cdef int64_t* header = self._dictionary_header
         cdef const uint8_t* data = pf_reach_header(&self._chunk, &self._memory.of.window, 0)
         if data == NULL:
             raise ValueError("no dictionary")
-        memcpy(header, self._header, sizeof(header))
-        checked(pf_page_header(data, self._chunk.stop, self._header))
-        self._body = <size_t>self._header[PF_HEADER_BYTES]
-        if self._header[PF_TYPE] != 2 or not self.fits(self._header, self._body):
-            raise ValueError(f"page type {self._header[PF_TYPE]} of a dictionary")
-        self._at = self._body + <size_t>self._header[PF_STORED_BYTES]
+        checked(pf_page_header(data, self._chunk.stop, header))
+        self._dictionary_body = <size_t>header[PF_HEADER_BYTES]
+        if header[PF_TYPE] != 2 or not self.fits(header, self._dictionary_body):
+            raise ValueError(f"page type {header[PF_TYPE]} of a dictionary")
+        self._after_dictionary = self._dictionary_body + <size_t>header[PF_STORED_BYTES]
         self.load_dictionary()
-        memcpy(self._header, header, sizeof(header))
-        self._body, self._at = body, after
         return 0
 
     cdef object other_rows(self):
@@ -665,30 +728,80 @@ cdef class PageDecoder:
             expected=f"{self._given[PAGE_WORDS * self._next + 2]} (page index)", found=self._page.n_rows,
         )
 
-    cdef int check_page(self, Buffer stored) except -1:
-        return check_sum(self._header, stored.data, self._path, self._column_name,
-                         self._start + <int64_t>self._body - self._header[PF_HEADER_BYTES])
+    cdef int check_page(self, const int64_t* header, size_t body, Buffer stored) except -1:
+        return check_sum(header, stored.data, self._path, self._column_name,
+                         self._start + <int64_t>body - header[PF_HEADER_BYTES])
 
-    cdef object decompressed(self, stored, int64_t n_bytes):
+    cdef object decompressed(self, stored, int64_t n_bytes, int64_t part, int64_t parts):
+        """The bytes of a page, or about the first `part` of `parts`."""
+        if self._decompress_part is not None and 0 <= part < parts:
+            found = memoryview(self._decompress_part(stored, n_bytes, n_bytes * part // parts))
+            if <int64_t>len(found) <= n_bytes:
+                return found
         found = memoryview(self._decompress(stored, n_bytes))
         if <int64_t>len(found) != n_bytes:
             raise ValueError(f"{len(found)} bytes of a page; expected {n_bytes}")
         return found
 
+    cdef int load_entries(self, int64_t first, const int32_t* places, size_t count, size_t done) except -1:
+        """Loads the entries of the dictionary that the wanted rows of the page have."""
+        cdef int64_t stop = self._first + self._page.n_rows, n, needed, n_values = self._dictionary_header[PF_N_VALUES]
+        cdef size_t some
+        cdef uint32_t* codes
+        cdef uint8_t* entries
+        if places == NULL:
+            some = <size_t>(min(<int64_t>count, stop - first)) - done
+        else:
+            some = pf_rows_below(places + done, count - done, stop - first)
+        codes = <uint32_t*>malloc((some + 1) * sizeof(uint32_t))
+        if codes == NULL:
+            raise MemoryError()
+        try:
+            if places == NULL:
+                n = pf_codes_of(&self._page, NULL, first + <int64_t>done - self._first, some, codes)
+            else:
+                n = pf_codes_of(&self._page, places + done, first - self._first, some, codes)
+            needed = <int64_t>codes[n - 1] + 1 if n > 0 else 0
+            checked(-1 if n < 0 or needed > n_values else 0)
+            if needed > self._n_part:
+                self._dictionary_texts = self.decompressed(
+                    self.stored(self._dictionary_body, self._after_dictionary),
+                    self._dictionary_header[PF_RAW_BYTES], needed, n_values)
+                self._part, self._n_part = buffer_of(self._dictionary_texts), needed
+            if needed > <int64_t>self._column.entries.count:  # of the pages of this memory, few are touched
+                entries = <uint8_t*>realloc(self._some_entries, <size_t>needed * PF_VIEW_BYTES)
+                if entries == NULL:
+                    raise MemoryError()
+                self._some_entries = entries
+                self._column.entries.data, self._column.entries.count = entries, <size_t>needed
+            if n > 0:
+                checked(pf_some_entries(self._part.data, self._part.size, codes, <size_t>n, self._some_entries))
+        finally:
+            free(codes)
+        return 0
+
     cdef int load_dictionary(self) except -1:
-        cdef int64_t* header = self._header
+        """Loads the dictionary; with `_decompress_part`, `load_entries` does."""
+        cdef int64_t* header = self._dictionary_header
         cdef int64_t n_values = header[PF_N_VALUES], stored = self._column.stored
         cdef int64_t place[2]
         cdef Buffer values, entries
         cdef int status
         place[0] = place[1] = 0
-        whole = self.stored(self._body, self._at)
-        self.check_page(buffer_of(whole))
+        whole = self.stored(self._dictionary_body, self._after_dictionary)
+        self.check_page(header, self._dictionary_body, buffer_of(whole))
         if header[PF_ENCODING] not in (PF_PLAIN, PF_PLAIN_DICTIONARY):
             raise ValueError(f"encoding {header[PF_ENCODING]} of a dictionary")
         if stored == 0 and not self._column.is_text:
             raise ValueError("a dictionary of booleans")
-        data = self.decompressed(whole, header[PF_RAW_BYTES])
+        if self._decompress_part is not None:
+            self._some_entries = <uint8_t*>malloc(PF_VIEW_BYTES)
+            if self._some_entries == NULL:
+                raise MemoryError()
+            self._column.entries.data, self._column.entries.count = self._some_entries, 0
+            self._column.entries.width, self._column.entries.conversion = PF_VIEW_BYTES, SAME
+            return 0
+        data = self.decompressed(whole, header[PF_RAW_BYTES], 1, 1)
         values = buffer_of(data)
         if n_values > <int64_t>values.size // (stored if stored else 4):
             raise ValueError(f"{values.size} bytes for {n_values} values of a dictionary")
@@ -711,15 +824,15 @@ cdef class PageDecoder:
         self._entries, self._column.entries.data = entries, entries.data
         return 0
 
-    cdef int load(self) except -1:
-        """Decompresses the page, and decodes which of its rows are null."""
+    cdef int load(self, int64_t last) except -1:
+        """Decompresses the page, at least about as far as its row `last`, and decodes which of its rows are null."""
         cdef int64_t* header = self._header
         cdef int64_t n_levels = pf_page_levels(&self._column, header), n_raw
         cdef Buffer levels
         cdef int status
         whole = self.stored(self._body, self._at)
         levels = buffer_of(whole)
-        self.check_page(levels)
+        self.check_page(header, self._body, levels)
         if n_levels < 0:
             raise ValueError(
                 f"{header[PF_DEFINITION_BYTES]} and {header[PF_REPETITION_BYTES]} bytes of levels,"
@@ -728,7 +841,8 @@ cdef class PageDecoder:
         n_raw = header[PF_RAW_BYTES] - n_levels
         data = whole[n_levels:]
         if not pf_is_stored_raw(header):
-            data = self.decompressed(data, n_raw)
+            part = last + 1 if header[PF_ENCODING] == PF_PLAIN else self._page.n_rows
+            data = self.decompressed(data, n_raw, part, self._page.n_rows)
         elif <int64_t>len(data) != n_raw:
             raise ValueError(f"{len(data)} bytes of values; expected {n_raw}")
         self._values = buffer_of(data)

@@ -41,6 +41,7 @@ from puffin_fast.iceberg.plan.files import metadata_of, plan_snapshot, resolve
 from puffin_fast.iceberg.plan.statistics_files import statistics_of
 from puffin_fast.key_index import (
     BLOB_TYPE,
+    ChunkPages,
     CoveredFile,
     KeyWords,
     Segment,
@@ -297,6 +298,7 @@ class SegmentMaker:
         files: list[CoveredFile] = []
         words: list[KeyWords] = []
         stored_row_ids: list[int] = []
+        pages: list[Sequence[ChunkPages]] = []
         n_rows = 0
         reader = DataFiles(self.io, self.metadata, self.metadata.schema(), self.field_ids)
 
@@ -308,15 +310,20 @@ class SegmentMaker:
             if found is None:
                 continue
             if files and n_rows + data.record_count > most_rows:
-                yield encode_words(kinds, words, files, self.field_ids, stored_row_ids=stored_row_ids)
-                files, words, stored_row_ids, n_rows = [], [], [], 0
+                yield encode_words(
+                    kinds, words, files, self.field_ids, stored_row_ids=stored_row_ids, pages=pages
+                )
+                files, words, stored_row_ids, pages, n_rows = [], [], [], [], 0
             if found.has_row_ids:
                 stored_row_ids.append(len(files))
             files.append(covered(data))
             words += found.words
+            pages.append(found.pages)
             n_rows += data.record_count
         if files:
-            yield encode_words(kinds, words, files, self.field_ids, stored_row_ids=stored_row_ids)
+            yield encode_words(
+                kinds, words, files, self.field_ids, stored_row_ids=stored_row_ids, pages=pages
+            )
 
 
 Encode: TypeAlias = "Callable[[SegmentMaker, Sequence[ManifestEntry], int], Iterable[bytes]]"
@@ -576,10 +583,12 @@ class FileKeys(NamedTuple):
     Attributes:
         words: the words of consecutive rows, deleted ones included.
         has_row_ids: whether the file has a column of row ids.
+        pages: where the pages of the columns are, as far as this is known.
     """
 
     words: list[KeyWords]
     has_row_ids: bool
+    pages: Sequence[ChunkPages]
 
 
 def key_words(
@@ -600,8 +609,9 @@ def key_words(
     file = reader.open(data)
     if file.schema.by_names or any(id in file.constants and id not in file.schema for id in field_ids):
         return None
+    pages: list[ChunkPages] = []
     words = [
         KeyWords.of([plain(batch.filter_values[field_id]) for field_id in field_ids], kinds)
-        for batch in file.batches()
+        for batch in file.batches(places=pages)
     ]
-    return FileKeys(words, METADATA_COLUMNS["_row_id"].field_id in file.schema)
+    return FileKeys(words, METADATA_COLUMNS["_row_id"].field_id in file.schema, pages)

@@ -249,7 +249,13 @@ class _Lookup:
                     candidates, keys = PositionBitmap.from_positions(positions), None
                     if match and numbers is not None and place[1] not in segment.stored_row_ids:
                         keys = from_integers(numbers, self._columns[0].type)
-                    task = replace(task, candidates=candidates, candidates_match=match, candidate_keys=keys)
+                    task = replace(
+                        task,
+                        candidates=candidates,
+                        candidates_match=match,
+                        candidate_keys=keys,
+                        candidate_pages=segment.pages[place[1]],
+                    )
                 result.append(task)
         return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from puffin_fast._kernels.parquet.footers import CONTRADICTION
 from puffin_fast._kernels.parquet.pages import LocalFile
 from puffin_fast._run.interrupt import suppressed
 from puffin_fast.columns.plain_types import null_mask
+from puffin_fast.columns.row_selection import FEW_ROWS as FEW_CHOSEN
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.bloom_filters import BloomFilter
@@ -24,7 +25,7 @@ from puffin_fast.parquet.column_pages import ColumnPages, reads_pages
 from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
 from puffin_fast.parquet.list_pages import ListPages
 from puffin_fast.parquet.page_codecs import PageError
-from puffin_fast.parquet.page_index import Bounds, Pages, RequestedPages, Spans, has_several
+from puffin_fast.parquet.page_index import Bounds, PagePlaces, Pages, RequestedPages, Spans, has_several
 from puffin_fast.rows.files.files import BatchColumns, open_input, reading
 from puffin_fast.rows.files.page_bounds import PageParts
 from puffin_fast.rows.files.row_groups import (
@@ -146,6 +147,9 @@ def _has_dictionary_encodings(chunk: pq.ColumnChunkMetaData) -> bool:
 class ParquetReader:
     """An open Parquet file; see `FormatReader`. PyArrow opens it only where it is needed.
 
+    Attributes:
+        page_places: where the pages of column chunks are, as far as this is known, by the offset of the chunk.
+
     Args:
         io: PyIceberg's file access.
         location: the location of the file.
@@ -160,6 +164,7 @@ class ParquetReader:
         self._io, self.location = io, location
         self._is_remote = is_remote(location, io)
         self._local: LocalFile | None = None
+        self.page_places: Mapping[int, PagePlaces] = {}
         with reading(location):
             self._source, data = _open(io, location, footer, size, is_local=not self._is_remote)
             if footer is None and data:
@@ -333,9 +338,11 @@ class ParquetReader:
             places = self._pages_of([item for item in found if item[2].n_bytes >= self._least_picked], n_rows)
         result: dict[str, ColumnPages] = {}
 
+        few = wanted is not None and wanted.n_rows <= FEW_CHOSEN
+
         def add(name: str, layout: Layout, chunk: Chunk, data: Any) -> None:
             result[name] = ColumnPages(
-                layout, chunk, data, n_rows, path=self.location, name=name, places=places.get(name)
+                layout, chunk, data, n_rows, path=self.location, name=name, places=places.get(name), few=few
             )
 
         if (file := self._local_file()) is not None:
@@ -380,16 +387,19 @@ class ParquetReader:
         return found
 
     def _pages_of(self, chunks: Iterable[tuple[str, Layout, Chunk]], n_rows: int) -> dict[str, Pages]:
-        """The pages of those column chunks that have an offset index of several pages."""
-        several = [(name, chunk) for name, _, chunk in chunks if has_several(chunk)]
-        if not several:
-            return {}
-        indexes = self._indexes((chunk.offsets, chunk.offsets_bytes) for _, chunk in several)
-        found = {
-            name: Pages.of(data, chunk, n_rows)
-            for (name, chunk), data in zip(several, indexes, strict=True)
-            if data is not None
-        }
+        """The pages of those column chunks whose places are known, or that have an offset index of several pages."""
+        found: dict[str, Pages | None] = {}
+        several = []
+        for name, _, chunk in chunks:
+            if (places := self.page_places.get(chunk.start)) is not None:
+                found[name] = Pages.known(places, chunk, n_rows)
+            elif has_several(chunk):
+                several.append((name, chunk))
+        indexes = (
+            self._indexes((chunk.offsets, chunk.offsets_bytes) for _, chunk in several) if several else []
+        )
+        for (name, chunk), data in zip(several, indexes, strict=True):
+            found[name] = None if data is None else Pages.of(data, chunk, n_rows)
         return {name: pages for name, pages in found.items() if pages is not None}
 
     def _indexes(self, ranges: Iterable[tuple[int, int]]) -> list[bytes | None]:
@@ -510,9 +520,10 @@ class ParquetReader:
 
     def reopen(self) -> ParquetReader:
         """Opens the same file again, for another thread; its footer is not read again."""
-        return ParquetReader(
-            self._io, self.location, self._footer, size=self._source.size if self._is_remote else None
-        )
+        size = self._source.size if self._is_remote else None
+        opened = ParquetReader(self._io, self.location, self._footer, size=size)
+        opened.page_places = self.page_places
+        return opened
 
 
 def _only(array: pa.Array, names: Sequence[str]) -> pa.Array:
@@ -589,6 +600,11 @@ class GroupColumns:
         for columns in self._arrow:
             found |= columns.read(first, n_rows, rows)
         return found
+
+    def places(self) -> list[PagePlaces]:
+        """Returns where the pages of the columns are that `column_pages` decoded, after all rows were read."""
+        known = (pages.places() for pages in self._open().values() if isinstance(pages, ColumnPages))
+        return [places for places in known if places is not None]
 
     def are_decoded(self) -> bool:
         """Whether `column_pages` decodes all of them."""

@@ -24,7 +24,7 @@ from puffin_fast.parquet.page_index import Spans
 from puffin_fast.rows.files.conversion import stored
 from puffin_fast.rows.files.equal_values import EqualValues
 from puffin_fast.rows.files.files import BATCH_ROWS, Columns, FormatReader, reading
-from puffin_fast.rows.files.parquet import PLAIN_ROWS, ParquetReader
+from puffin_fast.rows.files.parquet import PLAIN_ROWS, GroupColumns, ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.parquet.column_pages import Rows
+    from puffin_fast.parquet.page_index import PagePlaces
     from puffin_fast.rows.files.conversion import Cast, Convert
     from puffin_fast.rows.filters.pruning import Pruner
     from puffin_fast.rows.tasks import DataFile, StoredFile
@@ -273,6 +274,7 @@ class OpenedFile:
         batch_rows: int = BATCH_ROWS,
         use_threads: bool = False,
         views: bool = False,
+        places: list[PagePlaces] | None = None,
     ) -> Iterator[Batch]:
         """Yields the live rows of the row groups, in the order of the file.
 
@@ -284,6 +286,7 @@ class OpenedFile:
             batch_rows: maximum number of rows of a batch.
             use_threads: whether columns are decoded in parallel.
             views: whether texts and bytes of `columns` may be views, where that is faster.
+            places: where the pages of the fields are, as far as this is known, is added to these.
 
         Raises:
             CorruptDataError: the file cannot be read, or a row group has more or fewer rows than declared.
@@ -318,6 +321,8 @@ class OpenedFile:
                         {name: found[name] for name in requested},
                         partial(self._read, others, start, some),
                     )
+            if places is not None and isinstance(deciding, GroupColumns):
+                places += deciding.places()
 
     def _reading(self) -> AbstractContextManager[None]:
         return reading(self.path, self.format)
@@ -413,6 +418,7 @@ class DataFiles:
         entry: DataFile,
         fields: Iterable[NestedField] = (),
         live: LiveRows | None = None,
+        places: Iterable[PagePlaces] = (),
     ) -> OpenedFile:
         """Opens and checks a data file.
 
@@ -420,6 +426,7 @@ class DataFiles:
             entry: the data file.
             fields: the fields of equality deletes that apply to it.
             live: the live rows; only they are read. With None all rows are live.
+            places: where the pages of some column chunks are.
 
         Raises:
             UnsupportedError: the format is not supported, the file is encrypted, or it has no field ids and
@@ -436,6 +443,8 @@ class DataFiles:
                 expected=f"{entry.record_count} (manifest)",
                 found=file.n_rows,
             )
+        if isinstance(file, ParquetReader):
+            file.page_places = {chunk[0]: chunk for chunk in places}
         with reading(path, entry.file_format):
             known, filter = self._schema_of(file, path)
             keys = {field.field_id: known.leaf(field) for field in fields}

@@ -309,7 +309,7 @@ class FileReader:
             return None
         keys = tuple(self._equality.of(task.equality_deletes) if task.equality_deletes else ())
         fields = [field for key in keys for field in key.fields]
-        file = self._files.open(data, fields, self._live(task, vectors))
+        file = self._files.open(data, fields, self._live(task, vectors), task.candidate_pages)
         output = self._output_of(file)
         return OpenedDataFile(file, output, keys)
 

@@ -156,6 +156,7 @@ class _Search:
         self._lock = threading.Lock()
         self._opened: tuple[OpenedFile, list[DeletedKeys], np.ndarray] | None = None
         self._before: PositionBitmap | None = None  # the deleted rows that are not searched
+        self._chosen: list[np.ndarray] = []  # the positions of the candidates that match
 
     def _open(self) -> tuple[OpenedFile, list[DeletedKeys], np.ndarray]:
         with self._lock:
@@ -170,8 +171,8 @@ class _Search:
                 if task.candidates is not None:
                     some = task.candidates if self._before is None else task.candidates - self._before
                     live = LiveRows(some, n_rows, chosen=True)
-                file = finder._files.open(task.data, fields, live)
-                self._opened = file, keys, np.zeros(n_rows, np.bool_)
+                file = finder._files.open(task.data, fields, live, task.candidate_pages)
+                self._opened = file, keys, np.zeros(0 if task.candidates is not None else n_rows, np.bool_)
             return self._opened
 
     def batches(self, number: int) -> Iterator[tuple[Batch, np.ndarray]]:
@@ -198,14 +199,22 @@ class _Search:
         for batch, found in self.batches(number):
             if batch.is_whole:
                 mask[batch.first : batch.first + batch.n_rows] = found
-            elif (rows := batch.select(mask_of(found))) is not None:
+            elif (rows := batch.select(mask_of(found))) is None:
+                continue
+            elif task.candidates is not None:
+                self._chosen.append(rows.positions().to_numpy())
+            else:
                 mask[rows.positions().to_numpy()] = True
         with self._lock:
             self._left -= 1
             if self._left:
                 return
         self._opened = None
-        positions, before = PositionBitmap.from_mask(mask), self._before
+        before = self._before
+        if task.candidates is not None:
+            positions = PositionBitmap.from_positions(np.concatenate([np.empty(0, np.int64), *self._chosen]))
+        else:
+            positions = PositionBitmap.from_mask(mask)
         if before is None:
             yield NewDeletes.merge(task, positions, finder._current)
         else:

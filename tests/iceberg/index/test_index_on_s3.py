@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.index import stored
+from puffin_fast.iceberg.index import build, stored
 from tests.iceberg.read.test_s3 import Store, catalog, store
 
 if TYPE_CHECKING:
@@ -92,6 +92,44 @@ def test_rows_that_a_hash_names_are_read_from_their_data_files_only(
     with_index, without = costs
     assert with_index.data_requests <= 2  # the footer and the column of one data file
     assert with_index.data_bytes < without.data_bytes / (FILES - 1)
+
+
+def test_only_pages_that_have_a_row_are_read(catalog: SqlCatalog, store: Store) -> None:
+    catalog.create_namespace_if_not_exists("keys")
+    order = np.random.default_rng(7).permutation(200_000)
+    rows = pa.table({"s": pa.array(np.char.add("a customer of the shop ", order.astype(str)))})
+    table = iceberg.create_table(catalog, "keys.pages", rows.schema)
+    iceberg.append(table, rows)
+    for places in (True, False):
+        store.requests.clear()
+        if places:
+            iceberg.index_keys(table, "s")
+            building = cost_of(store)
+        else:
+            build_without_places(table)
+        stored._known.clear()
+        store.requests.clear()
+        keys = ["a customer of the shop 7", "a customer of the shop 199999", "nobody"]
+        assert iceberg.delete_keys(table, keys, "s", dry_run=True).rows_deleted == 2
+        cost = cost_of(store)
+        if places:
+            with_places = cost
+    assert building.data_requests <= 3  # of the footer and the column: places cost none
+    assert with_places.data_requests <= 2 + 3
+    assert with_places.data_bytes < cost.data_bytes / 2
+
+
+def build_without_places(table: Table) -> None:
+    """An index as it is where the places of pages are not known."""
+    inner = build.key_words
+
+    def words(*args: Any) -> build.FileKeys | None:
+        found = inner(*args)
+        return None if found is None else found._replace(pages=[])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "key_words", words)
+        iceberg.index_keys(table, "s", incremental=False)
 
 
 def test_many_keys_read_the_blocks_of_a_segment_together(tables: tuple[Table, Table], store: Store) -> None:
