@@ -68,6 +68,7 @@ TENTH = ", 4,000,000 rows in 100 files"
 UNINDEXED, UNPLANNED = "without an index", "DuckDB, without a plan"
 POSITIONS, COMPARED, FEED = "rows at known positions", "DuckDB, two scans compared", "deltalake, with a feed"
 FRAME = "DataFrame to vectors, 20,000,000 rows, "
+TEN = " on Spark, 10,000,000 rows"
 
 TABLES: dict[str, list[Figure]] = {
     "short": [
@@ -81,6 +82,10 @@ TABLES: dict[str, list[Figure]] = {
         Figure("update 1% of 40M rows by a filter", "update 1%" + FILES, "DuckDB"),
         Figure("convert 20M position deletes to vectors", "convert" + FILES, JAVA),
         Figure("the same, both on Spark", "convert on Spark" + FILES, JAVA),
+        Figure("on Spark: delete 1% of 10M rows by a Column", "delete, column %" + TEN, JAVA),
+        Figure("delete 10,000 of them by keys", "keys" + TEN, JAVA),
+        Figure("update 1% of them by a Column", "update, a column" + TEN, JAVA),
+        Figure("upsert 100,000", "upsert" + TEN, JAVA),
         Figure("NDV statistics of 12M rows, 16 columns", "NDV, lineitem x 2", TABLE_STATS),
     ],
     "kernels": [
@@ -125,6 +130,16 @@ TABLES: dict[str, list[Figure]] = {
         Figure("convert 20M position deletes to vectors", "convert on Spark" + FILES, JAVA),
         Figure("delete half of 40M rows by a filter", "delete on Spark" + FILES, JAVA),
         Figure("delete 2M of 40M rows by keys", "keys on Spark" + FILES, JAVA),
+        Figure("delete 1% of 10M rows in 200 files by `col % 100 == 7`", "delete, column %" + TEN, JAVA),
+        Figure("by `col < 10000`", "delete, column <" + TEN, JAVA),
+        Figure("by text", "delete, text" + TEN, JAVA),
+        Figure("by PyIceberg's expression", "delete, expression" + TEN, JAVA),
+        Figure("delete 10,000 keys; Java's `DELETE … IN (SELECT …)`", "keys" + TEN, JAVA),
+        Figure("the same; Java's `MERGE`", "keys, MERGE" + TEN, JAVA),
+        Figure("update 1% to a value", "update, a value" + TEN, JAVA),
+        Figure("update 1% to twice the value, by a Column", "update, a column" + TEN, JAVA),
+        Figure("upsert 100,000 rows, half of them new", "upsert" + TEN, JAVA),
+        Figure("a micro-batch of 50 rows in `foreachBatch`", "batch" + TEN, JAVA),
         Figure("20M rows of a DataFrame to vectors of 1000 files", FRAME + "1000 files", NAIVE),
         Figure("the same, half of the rows in one file", FRAME + "1000 files, half in one", NAIVE),
         Figure("the same, 200,000 files", FRAME + "files of 100 rows", NAIVE),

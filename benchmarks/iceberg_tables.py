@@ -39,10 +39,12 @@ POSITIONS = pa.schema(
 class Tables:
     """A catalog in a folder, with the table in the states that the jobs start from."""
 
+    prefix = "files"
+
     def __init__(self, folder: Path, n_files: int) -> None:
         from pyiceberg.catalog.sql import SqlCatalog
 
-        self.root = folder / f"files-{n_files}"
+        self.root = folder / f"{self.prefix}-{n_files}"
         self.n_files = n_files
         self.database = self.root / "catalog.db"
         new = not (self.root / "done").exists()
