@@ -15,7 +15,7 @@ from pyiceberg.expressions import BooleanExpression, BoundReference
 from pyiceberg.expressions.visitors import bind, rewrite_not, visit
 
 from puffin_fast._pyiceberg.set_values import SetVisitor
-from puffin_fast.rows.filters.bounds import Range, Sorted
+from puffin_fast.rows.filters.bounds import Sorted
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -59,6 +59,14 @@ class BoundColumns(Protocol):
         ...
 
 
+class Values(Protocol):
+    """Values that are compared with the bounds of many parts."""
+
+    def between_each(self, lows: Any, highs: Any) -> Any:
+        """Whether a value is between two bounds, both included, for each of many: a mask."""
+        ...
+
+
 class Pruner(Protocol):
     """What leaves out parts that have no row of a filter or keys."""
 
@@ -98,7 +106,7 @@ def decoded_bounds(parts: BoundColumns, name: str, field: types.NestedField) -> 
     return rows, values
 
 
-def some_between(parts: BoundColumns, field: types.NestedField, values: Sorted | Range) -> tuple[Mask, Mask]:
+def some_between(parts: BoundColumns, field: types.NestedField, values: Values) -> tuple[Mask, Mask]:
     """Compares values with the bounds of parts.
 
     Args:

@@ -87,17 +87,26 @@ class _Column:
     def may_match_each(self, parts: BoundColumns) -> Mask:
         if self.sorted is None or self.has_null:
             return np.ones(len(parts), np.bool_)
-        values = self.sorted
-        if isinstance(self.field.field_type, StringType):
-            values = _encoded(values)
-        return some_between(parts, self.field, values)[0]
+        is_text = isinstance(self.field.field_type, StringType)
+        return some_between(parts, self.field, _Texts(self.sorted) if is_text else self.sorted)[0]
 
 
-def _encoded(values: Sorted | Range) -> Sorted | Range:
-    """Strings as their bytes, which bounds of pages have."""
-    if isinstance(values, Range):
-        return Range(values.low.encode(), values.high.encode())
-    return Sorted([value.encode() for value in values.values])
+@dataclass(frozen=True)
+class _Texts:
+    """Strings that are compared with bounds of pages: bytes, which may end within a character."""
+
+    values: Sorted | Range
+
+    def between_each(self, lows: Any, highs: Any) -> Any:
+        pairs = zip(map(_text, lows.tolist()), map(_text, highs.tolist()), strict=True)
+        return np.fromiter((self.values.any_between(*pair) for pair in pairs), np.bool_, len(lows))
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 @dataclass(frozen=True)
