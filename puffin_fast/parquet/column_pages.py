@@ -65,6 +65,7 @@ class ColumnPages:
         few: whether few rows are read: texts are then decompressed about as far as these need it.
 
     Attributes:
+        n_rows: as given.
         requested: what requests the pages of all columns before rows are read; None: nothing has to be requested.
     """
 
@@ -83,7 +84,7 @@ class ColumnPages:
         repeats: bool = False,
         few: bool = False,
     ) -> None:
-        self._layout, self._start = layout, chunk.start
+        self._layout, self._start, self.n_rows = layout, chunk.start, n_rows
         self._whole = partial(
             pages.PageDecoder,
             data,

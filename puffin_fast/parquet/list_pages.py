@@ -170,6 +170,9 @@ class _Leaf:
                 starts.append(begins + n_before)
                 n_before += total
             at = high + self._n_lists
+        is_last = rows is None or (len(rows) and rows[-1] == n_rows - 1)
+        if is_last and self._next < self._pages.n_rows:
+            self._page_of(at)  # the last list may be the last one of its page: it must not go on in the next
         if not arrays:
             empty, found = self._pages.decode(self._next, 0, None)
             return empty, found, np.zeros(0, np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from puffin_fast.parquet.list_pages import ListLayout, ListPages
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests.seeds import seeds
+from tests.thrift import I32, STRUCT, Struct, encode, footer_of, get, varint
 
 N = 4_000
 
@@ -144,6 +146,7 @@ def test_leaves_with_different_lists_are_refused() -> None:
 
         def __init__(self, starts: list[int], levels: list[int]) -> None:
             self.starts, self.levels = np.array(starts, np.int32), np.array(levels, np.uint8)
+            self.n_rows = len(levels)
 
         def lists_at(self, row: int) -> tuple[int, int, Any]:
             return 0, len(self.levels), self.starts
@@ -171,3 +174,35 @@ def test_leaves_with_different_lists_are_refused() -> None:
     longer: list[Any] = [Pages([0, 1], [2, 2]), Pages([0, 1], [2, 2, 2])]
     with pytest.raises(PageError):
         ListPages(layout, longer).read(0, 2, None)
+
+
+def levels_of(levels: list[int]) -> bytes:
+    body = b"".join(varint(2) + bytes([level]) for level in levels)
+    return struct.pack("<I", len(body)) + body
+
+
+def page_of(repeats: list[int], levels: list[int], numbers: list[int]) -> bytes:
+    """A data page of version 1, not compressed."""
+    body = levels_of(repeats) + levels_of(levels) + struct.pack(f"<{len(numbers)}q", *numbers)
+    header = [(1, I32, len(repeats)), (2, I32, 0), (3, I32, 3), (4, I32, 3)]
+    sizes: Struct = [(number, I32, len(body)) for number in (2, 3)]
+    return encode(STRUCT, [(1, I32, 0), *sizes, (5, STRUCT, header)]) + body
+
+
+def test_a_list_that_goes_on_in_the_last_page_is_whole(tmp_path: Path) -> None:
+    column = pa.array([[1, 2], None, [], [0], [9], [3, 4, 5, 6]], pa.list_(pa.int64()))
+    path = tmp_path / "f.parquet"
+    pq.write_table(
+        pa.table({"v": column}), path, use_dictionary=False, compression="none", store_schema=False
+    )
+    tree = footer_of(path.read_bytes())
+    chunk = page_of([0, 1, 0, 0, 0, 0, 0, 1], [3, 3, 0, 1, 3, 3, 3, 3], [1, 2, 0, 9, 3, 4])
+    chunk += page_of([1, 1], [3, 3], [5, 6])
+    described = get(get(get(tree, 4)[1][0], 1)[1][0], 3)
+    changed = {6: len(chunk), 7: len(chunk), 9: 4}
+    described[:] = [(number, kind, changed.get(number, value)) for number, kind, value in described]
+    footer = encode(STRUCT, tree)
+    path.write_bytes(b"PAR1" + chunk + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    assert pq.read_table(path)["v"].combine_chunks().equals(column)
+    columns = ParquetReader(PyArrowFileIO(), str(path)).columns(0, ["v"], 100, use_threads=False)
+    assert columns.read(0, 6, np.array([5], np.int32))["v"].equals(column.slice(5))
