@@ -72,7 +72,7 @@ _OTHER_FUNCTIONS = {
         "scan_delta",
     ),
     "create_table": ("create", "create_table_if_not_exists"),
-    "delete": ("remove", "delete_where", "delete_rows"),
+    "delete": ("remove", "delete_where", "delete_rows", "truncate"),
     "rewrite_data_files": ("optimize", "compact_files", "z_order", "rewrite"),
     "remove_orphan_files": ("vacuum", "remove_orphans"),
     "maintain": ("maintenance", "optimize_table"),
@@ -99,8 +99,19 @@ _ELSEWHERE = {
         ),
         "load_catalog": "pyiceberg.catalog.load_catalog",
     },
+    "puffin_fast.lance": {
+        **dict.fromkeys(
+            ("delete", "update", "append", "scan", "merge_insert"), "methods of pylance's dataset"
+        ),
+        "delete_rows": "pf.lance.delete_positions",
+    },
 }
 """By module and name: where other libraries have it."""
+
+
+def function_for(name: str) -> str | None:
+    """The function that other libraries call by a name; None if it is not known."""
+    return next((right for right, others in _OTHER_FUNCTIONS.items() if name in others), None)
 
 
 def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
@@ -112,7 +123,7 @@ def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError
         known: the public names of the module; of another module as ``"iceberg.scan"``.
     """
     names = list(known)
-    wanted = next((right for right, others in _OTHER_FUNCTIONS.items() if name in others), name)
+    wanted = function_for(name) or name
     found = [other for other in names if other.rpartition(".")[2] == wanted]
     short = f"pf{module.removeprefix('puffin_fast')}"
     hint = f"; see {', '.join(f'{short}.{other}' for other in found)}" if found else ""

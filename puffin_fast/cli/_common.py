@@ -28,7 +28,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_fast._run.keywords import right_name
+from puffin_fast._run.keywords import function_for, right_name
 from puffin_fast._run.outcome import outcome_of
 from puffin_fast._show.grid import Column, OneLineTable
 from puffin_fast._text import JOINERS, printable
@@ -61,6 +61,14 @@ WIDE = 1 << 16
 
 class ErrorReportingGroup(click.Group):
     """The group of all commands: prints an error of the package as one line on standard error."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = (function_for(args[0].replace("-", "_")) or "").replace("_data_files", "").replace("_", "-")
+        if args[0] not in self.commands and name in self.commands:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {name!r}?")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -167,7 +167,8 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
     dataset = opened(dataset)
     if not isinstance(deletes, Mapping):
         raise InvalidInputError(
-            f"deletes: expected a mapping of fragment ids, found {type(deletes).__name__}"
+            "deletes: expected a mapping of fragment ids to offsets, such as {0: [1, 2]}, found "
+            f"{type(deletes).__name__}"
         )
     lance = _lance()
     fragments = fragments_of(dataset)

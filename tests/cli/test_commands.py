@@ -195,3 +195,14 @@ def test_scan_explains_what_it_reads_and_what_not(run: Run, catalog_options: Opt
     text = run("scan", "ns.t", "--explain", *catalog_options)
     assert "read" in text.stdout
     assert run("scan", "ns.t", "--explain", "--count", *catalog_options).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("select", "scan"), ("merge", "upsert"), ("optimize", "rewrite")]
+)
+def test_commands_of_other_tools_are_answered(run: Run, given: str, meant: str) -> None:
+    done = run(given, "ns.t")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (
+        2,
+        f"Error: No such command '{given}'. Did you mean '{meant}'?",
+    )

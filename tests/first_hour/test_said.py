@@ -84,6 +84,10 @@ def test_a_text_that_looks_like_sql_is_stored_with_a_warning(table: Table) -> No
             pf.iceberg.update(table, "id = 1", {"name": text})
         assert caught[0].filename == __file__
         assert pf.iceberg.scan(table, "id = 1").to_arrow()["name"].to_pylist() == [text]
+    with pytest.raises(
+        pf.InvalidInputError, match=r"id: expected a value, found the text 'id \+ 1'; .*pc.field\('id'\)"
+    ):
+        pf.iceberg.update(table, "id = 1", {"id": "id + 1"})
     for plain in ("name", "name (old)", "id-17", "f(x)", pa.scalar("upper(name)")):
         pf.iceberg.update(table, "id = 1", {"name": plain})  # a warning would be an error
     pf.iceberg.update(table, "id = 1", {"name": pc.utf8_upper(pc.field("name"))})

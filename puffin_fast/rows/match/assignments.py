@@ -87,7 +87,7 @@ class Assignments:
                 )
             found[same[0]] = value
             if isinstance(value, str):
-                _warn_of_expression(same[0], value, schema)
+                _check_text(same[0], value, schema)
         return cls(schema, found)
 
     def apply(self, rows: pa.Table) -> pa.Table:
@@ -123,13 +123,22 @@ class Assignments:
                 RowWriterSchema(Schema(self.schema.find_field(name)), one.schema).table(one)
 
 
-def _warn_of_expression(name: str, text: str, schema: Schema) -> None:
-    """Warns of a text that looks like SQL over columns of the table, because it is stored as it is."""
-    if not isinstance(schema.find_type(name), StringType) or not _SQL.fullmatch(text):
+def _check_text(name: str, text: str, schema: Schema) -> None:
+    """Warns of a text that looks like SQL over columns of the table, because it is stored as it is.
+
+    Raises:
+        InvalidInputError: the column has another type.
+    """
+    if not _SQL.fullmatch(text):
         return
     words = {*re.findall(r"\w+", text)} - {text.partition("(")[0].strip()}
     if words.isdisjoint(schema.column_names):
         return
+    if not isinstance(schema.find_type(name), StringType):
+        raise InvalidInputError(
+            f"values: column {name}: expected a value, found the text {shown_argument(text)}; an expression over the "
+            f"old row is one of PyArrow, such as pc.field({name!r}) * 2"
+        )
     caller, depth = sys._getframe(), 1
     while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("puffin_fast."):
         caller, depth = caller.f_back, depth + 1
