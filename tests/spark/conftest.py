@@ -60,4 +60,9 @@ def session_keeps_its_settings(request: pytest.FixtureRequest) -> Iterator[None]
     session: SparkSession = request.getfixturevalue("spark")
     before = state_of(session)
     yield
-    assert state_of(session) == before
+    after = state_of(session)
+    for name in after["settings"].keys() - before["settings"].keys():
+        session.conf.unset(name)
+        if session.conf.get(name) == after["settings"][name]:  # a test has set the default
+            del after["settings"][name]
+    assert after == before

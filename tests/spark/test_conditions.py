@@ -220,7 +220,7 @@ def test_a_condition_that_fails_for_a_row_is_named(spark: SparkSession, table: T
     ansi = spark.conf.get("spark.sql.ansi.enabled")
     try:
         spark.conf.set("spark.sql.ansi.enabled", "true")
-        for text in ("cast(s as int) = 1", "1 / (id - 5) > 2", "cast(s as date) = day"):
+        for text in ("cast(s as int) = 1", "1 / (id - 5) > 2", "cast(s as date) = day", "array(id)[id] = 1"):
             with pytest.raises(InvalidInputError, match=r"filter .*: text is Spark's SQL here"):
                 ps.delete(spark, table, text)
     finally:

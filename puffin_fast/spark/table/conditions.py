@@ -214,11 +214,12 @@ def sql_errors(row_filter: Any) -> Iterator[None]:
 
     Raises:
         InvalidInputError: Spark cannot parse the condition, it does not fit the table's columns, or it fails for a row:
-            for example, a text is not a number, or a number overflows.
+            for example, a text is not a number, a number overflows, or an array is shorter than an index.
     """
     from pyspark.errors import (
         AnalysisException,
         ArithmeticException,
+        ArrayIndexOutOfBoundsException,
         DateTimeException,
         NumberFormatException,
     )
@@ -229,6 +230,7 @@ def sql_errors(row_filter: Any) -> Iterator[None]:
     except (  # a parse error is an AnalysisException, too
         AnalysisException,
         ArithmeticException,
+        ArrayIndexOutOfBoundsException,
         DateTimeException,
         NumberFormatException,
     ) as error:
