@@ -197,7 +197,7 @@ class _Search:
             return
         mask = self._open()[2]
         for batch, found in self.batches(number):
-            if batch.is_whole:
+            if batch.is_whole and task.candidates is None:
                 mask[batch.first : batch.first + batch.n_rows] = found
             elif (rows := batch.select(mask_of(found))) is None:
                 continue
