@@ -85,7 +85,16 @@ class Range:
 
     def between_each(self, lows: Any, highs: Any) -> Any:
         """Whether the range overlaps two bounds, for each of many: a mask."""
-        return (lows <= self.high) & (self.low <= highs)
+        return (lows <= operand(self.high)) & (operand(self.low) <= highs)
+
+
+def operand(value: Any) -> Any:
+    """Returns what an array of bounds is compared with: NumPy would take zero bytes off the end of bytes."""
+    if not isinstance(value, bytes):
+        return value
+    found = np.empty(1, object)
+    found[0] = value
+    return found
 
 
 def decode_bound(kind: IcebergType, raw: bytes | None) -> Any:

@@ -15,7 +15,7 @@ from pyiceberg.expressions import BooleanExpression, BoundReference
 from pyiceberg.expressions.visitors import bind, rewrite_not, visit
 
 from puffin_fast._pyiceberg.set_values import SetVisitor
-from puffin_fast.rows.filters.bounds import Sorted
+from puffin_fast.rows.filters.bounds import Sorted, operand
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -217,19 +217,19 @@ class _BoundsEvaluator(SetVisitor):
         return left_result | right_result
 
     def visit_less_than(self, term: Any, literal: Any) -> Mask:
-        value = _comparable(literal.value)
+        value = operand(_comparable(literal.value))
         return self._satisfies("lower_bounds", term, lambda low: low < value)
 
     def visit_less_than_or_equal(self, term: Any, literal: Any) -> Mask:
-        value = _comparable(literal.value)
+        value = operand(_comparable(literal.value))
         return self._satisfies("lower_bounds", term, lambda low: low <= value)
 
     def visit_greater_than(self, term: Any, literal: Any) -> Mask:
-        value = _comparable(literal.value)
+        value = operand(_comparable(literal.value))
         return self._satisfies("upper_bounds", term, lambda high: high > value)
 
     def visit_greater_than_or_equal(self, term: Any, literal: Any) -> Mask:
-        value = _comparable(literal.value)
+        value = operand(_comparable(literal.value))
         return self._satisfies("upper_bounds", term, lambda high: high >= value)
 
     def visit_equal(self, term: Any, literal: Any) -> Mask:

@@ -27,6 +27,7 @@ from puffin_fast.parquet import page_index
 from puffin_fast.rows.files import parquet
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.reader import OpenedFile
+from puffin_fast.rows.filters.bounds import Range
 from tests.seeds import seeds
 from tests.thrift import STRUCT, Reader, encode, footer_of, get
 
@@ -293,6 +294,20 @@ def test_explain_shows_what_pages_leave_out(tmp_path: Path, catalog: InMemoryCat
     assert found.read.rows < 1000
     assert left_out.n_bytes > 0.9 * path.stat().st_size / 3
     assert pf.iceberg.scan(table, row_filter="id < 0 or id = 30000").explain().read.rows == 0
+
+
+def test_zero_bytes_at_the_end_of_a_value_count(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads
+) -> None:
+    path = tmp_path / "a.parquet"
+    cells = [bytes([n]) * 2 for n in range(100)]
+    rows = pa.table({"b": cells, "x": pa.array(cells, pa.binary(2)), "s": [cell.decode() for cell in cells]})
+    pq.write_table(rows, path, write_page_index=True, data_page_size=1, write_batch_size=10)
+    table = table_of(catalog, rows.schema, path)
+    for text in ("b <= X'0000'", "x <= X'0000'", "s <= '\0\0'", "b < X'000000' and x > X'00'"):
+        assert both(table, reads, text).to_pylist() == rows.slice(0, 1).to_pylist(), text
+    lows, high = np.array([b"a\0", b"a\0\0"], object), np.array([b"b"], object)
+    assert Range(b"", b"a\0").between_each(lows, high).tolist() == [True, False]
 
 
 def offset_index(path: Path, leaf: int) -> tuple[int, int]:
