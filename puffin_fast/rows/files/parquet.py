@@ -335,7 +335,12 @@ class ParquetReader:
         found = self._chunks_of(group, names, views=views)
         places: dict[str, Pages] = {}
         if wanted is not None or is_late:
-            places = self._pages_of([item for item in found if item[2].n_bytes >= self._least_picked], n_rows)
+            large = [item for item in found if item[2].n_bytes >= self._least_picked]
+            if (
+                wanted is None and self._local_file() is not None
+            ):  # a chunk that is read at once is decoded by page, too
+                large = [item for item in large if reads_pages(*item[1:])]
+            places = self._pages_of(large, n_rows)
         result: dict[str, ColumnPages] = {}
 
         few = wanted is not None and wanted.n_rows <= FEW_CHOSEN
