@@ -267,9 +267,10 @@ def shapes() -> str:
     cases: dict[str, dict[str, Any]] = json.loads((RESULTS / "tables.json").read_text())
     peers = ("DuckDB", "PyIceberg", "Polars", "deltalake")
     lines = [f"| shape | job | CPU ms | {' | '.join(peers)} |", f"|---|---|---:|{'---:|' * len(peers)}"]
-    for case in sorted(name for name in cases if name.startswith(SHAPES)):
-        shape, _, job = case.removeprefix(SHAPES).rpartition(", ")
-        contenders = cases[case]["contenders"]
+    for shape, _, job in sorted(
+        name.removeprefix(SHAPES).rpartition(", ") for name in cases if name.startswith(SHAPES)
+    ):
+        contenders = cases[f"{SHAPES}{shape}, {job}"]["contenders"]
         ours, cells = contenders[OURS]["cpu"], []
         for peer in peers:
             ratio = contenders[peer]["cpu"] / ours if peer in contenders else None
