@@ -520,7 +520,7 @@ class ParquetReader:
             return
         file = self._source.for_arrow()
         for start, n_bytes in ranges:
-            file.seek(start)
+            file.seek(start if n_bytes else 0)
             yield file.read_buffer(n_bytes)
 
     def reopen(self) -> ParquetReader:
