@@ -105,7 +105,13 @@ def sanitize(arguments: list[str]) -> int:
             f"not ({MEASURED})",
         ]
         done = subprocess.run(
-            [*command, *(arguments or ["tests/kernel", "tests/hostile/test_arrow.py"])],
+            [
+                *command,
+                *(
+                    arguments
+                    or ["tests/kernel", "tests/hostile/test_arrow.py", "tests/rows/files/test_avro_rows.py"]
+                ),
+            ],
             cwd=target,
             env=environment | {"PUFFIN_FAST_SIMD": level},
             check=False,
