@@ -304,6 +304,9 @@ def watch(table):
         pass
     kill()
 
+from puffin_fast.spark.table import job
+
+job.HERE_BYTES = -1  # executors write
 session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 for step, table in zip(sys.argv[1::2], sys.argv[2::2]):
     if step == "while_vectors_are_written":  # the last one: all of the session ends

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from puffin_fast._io import FileSet, remove
 from puffin_fast._io.folder import names_in
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.compat.table_properties import data_folder
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -84,6 +83,7 @@ def _found(where: Any, job_id: str, filesystem: Any) -> Iterator[tuple[str, Any]
     run, prefix = re.escape(check_job(job_id)) + _RUN, f"{job_id}-"
     if _is_table(where):
         from puffin_fast.iceberg.compat.filesystem import filesystem as filesystem_of
+        from puffin_fast.iceberg.compat.table_properties import data_folder
 
         root = data_folder(where)
         handle, _ = filesystem_of(where.io, root)
