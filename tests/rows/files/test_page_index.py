@@ -214,7 +214,7 @@ def test_deletes_by_keys_and_filters_hit_the_same_rows(
         pf.iceberg.delete(table, text)
         pf.iceberg.delete_keys(table, keys, name)
         if not upserted["i"].null_count and upserted["i"][0] != upserted["i"][1]:
-            pf.iceberg.upsert(table, upserted, "i")
+            pf.iceberg.upsert(table, upserted, "i", duplicate_keys="replace")
         left = pf.iceberg.scan(table).to_arrow()
         found.append(sorted(map(str, left.to_pylist())))
     assert found[0] == found[1], (name, keys, text)
