@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from tests.architecture.test_layers import FOLDERS, LAYERS
+from tests.architecture.layers import FOLDERS, LAYERS
 
 PICTURE = Path(__file__).parents[2] / "docs" / "layers.svg"
 WIDTH, ROW, GAP = 860, 46, 8

@@ -8,60 +8,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.architecture.layers import FOLDERS, LAYERS
+
 PACKAGE = Path(__file__).parents[2] / "puffin_fast"
 
-LAYERS = {
-    "errors": 0,
-    "_text": 0,
-    "limits": 1,
-    "_run": 1,
-    "_positions": 1,
-    "_kernels": 1,
-    "_io": 2,
-    "_show": 2,
-    "_alignment": 2,
-    "bitmap": 3,
-    "dv": 4,
-    "theta": 4,
-    "key_index": 4,
-    "puffin": 5,
-    "arrow": 5,
-    "columns": 5,
-    "_pyiceberg": 5,
-    "parquet": 6,
-    "avro": 6,
-    "rows": 7,
-    "verbs": 8,
-    "iceberg": 9,
-    "delta": 9,
-    "paimon": 9,
-    "lance": 9,
-    "bridges": 10,
-    "spark": 11,
-    "cli": 12,
-    "__main__": 13,
-}
-
-FOLDERS = {
-    "rows": ("filters", "files", "keys", "deletes", "scan", "rewrite", "match", "changes"),
-    "iceberg": (
-        "compat",
-        "manifest",
-        "plan",
-        "commit",
-        "index",
-        "delete_files",
-        "read",
-        "changelog",
-        "statistics",
-        "dml",
-        "maintenance",
-        "patches",
-    ),
-    "delta": ("log", "read", "changelog", "dml", "maintenance"),
-    "spark": ("session", "worker", "dataframe", "table", "sources"),
-}
-"""The folders of a package, from the ground up: a folder imports only from those before it."""
 
 FOREIGN = {
     "pyiceberg": {"_pyiceberg", "avro", "rows", "verbs", "iceberg", "delta", "bridges", "spark", "cli"},

@@ -18,7 +18,7 @@ import pytest
 
 from puffin_fast import delta, iceberg, spark
 from puffin_fast._io.sink import put_if_absent
-from tests.architecture.test_docs import ROOT, run_blocks
+from tests.architecture.pages import ROOT, run_blocks
 from tests.conftest import require_module
 
 DOCS = ROOT / "docs"

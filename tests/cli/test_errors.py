@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 from deltalake import write_deltalake
 
-from tests.cli.test_table import open_table
+from tests.cli.tables import open_table
 
 Run = Callable[..., Result]
 Options = tuple[str, ...]

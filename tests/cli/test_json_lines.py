@@ -20,8 +20,8 @@ from puffin_fast import iceberg
 from puffin_fast.cli import _files, _json_lines, main
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 from tests.cli.conftest import ROWS
-from tests.cli.test_round_trips import NESTED, VALUES
-from tests.cli.test_table import count, open_table
+from tests.cli.round_trips import NESTED, VALUES
+from tests.cli.tables import count, open_table
 
 Run = Callable[..., Result]
 Options = tuple[str, ...]

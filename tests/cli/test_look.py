@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 
 from puffin_fast import delta
-from tests.cli.test_table import open_table
+from tests.cli.tables import open_table
 from tests.conftest import require_module
 
 Run = Callable[..., Result]

@@ -15,7 +15,7 @@ from click.testing import Result
 
 from puffin_fast import iceberg
 from puffin_fast._run.outcome import until_commit
-from tests.cli.test_table import count
+from tests.cli.tables import count
 
 Run = Callable[..., Result]
 Options = tuple[str, ...]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
-from tests.cli.test_table import count, open_table
+from tests.cli.tables import count, open_table
 from tests.conftest import require_module
 
 Run = Callable[..., Result]

@@ -35,7 +35,7 @@ from pyiceberg.types import (
 import puffin_fast as pf
 from puffin_fast import iceberg
 from puffin_fast._text import printable
-from tests.cli.test_table import open_table
+from tests.cli.tables import open_table
 
 Run = Callable[..., Result]
 Options = tuple[str, ...]

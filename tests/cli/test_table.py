@@ -10,21 +10,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
+
+from tests.cli.tables import Options, count, open_table
 
 Run = Callable[..., Result]
-Options = tuple[str, ...]
-
-
-def open_table(options: Options) -> Table:
-    return load_catalog("c", uri=options[3], warehouse=options[5]).load_table("ns.t")
-
-
-def count(options: Options) -> int:
-    rows: int = open_table(options).scan().to_arrow().num_rows
-    return rows
 
 
 def test_delete_deletes_and_says_how_many(run: Run, catalog_options: Options) -> None:

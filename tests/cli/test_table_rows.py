@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 
 from puffin_fast import iceberg
 from tests.cli.conftest import ROWS
-from tests.cli.test_table import count, open_table
+from tests.cli.tables import count, open_table
 
 Run = Callable[..., Result]
 Options = tuple[str, ...]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import delta
-from tests.delta.test_changes_model import History
+from tests.delta.changes_model import History
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ import pytest
 from puffin_fast import delta
 from puffin_fast.delta.log.checkpoint import _plain
 from puffin_fast.errors import NotFoundError
-from tests.delta.test_interop import ids_of_deltalake, ids_of_duckdb
+from tests.delta.engines import ids_of_deltalake, ids_of_duckdb
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

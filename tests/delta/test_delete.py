@@ -19,8 +19,8 @@ from duckdb import DuckDBPyConnection
 
 from puffin_fast import delta, errors
 from puffin_fast.delta.dml.changes import _wide
-from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.dv import _frame
+from tests.delta.tables import Racing, alter, append, commit_of, files_of, ids
 
 ROOT = Path(__file__).parents[2]
 SPARK = [
@@ -30,34 +30,6 @@ SPARK = [
     "spark_many_features",
     "spark_iceberg_compat_v3",
 ]
-
-
-def ids(table: Path, **options: Any) -> list[int]:
-    found: list[int] = delta.scan(table, selected_fields=("id",), **options).to_arrow()["id"].to_pylist()
-    return sorted(found)
-
-
-def commit_of(table: Path, version: int) -> dict[str, list[dict[str, Any]]]:
-    """The actions of a version by kind."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for line in (table / "_delta_log" / f"{version:020d}.json").read_text().splitlines():
-        for kind, action in json.loads(line).items():
-            found.setdefault(kind, []).append(action)
-    return found
-
-
-def files_of(table: Path) -> set[Path]:
-    return {path for path in table.rglob("*") if path.is_file()}
-
-
-def alter(table: Path, kind: str, edit: Callable[[dict[str, Any]], object], version: int = 0) -> None:
-    """Alters the actions of one kind in a commit."""
-    file = table / "_delta_log" / f"{version:020d}.json"
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    for line in lines:
-        if kind in line:
-            edit(line[kind])
-    file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
 
 
 # What is deleted -------------------------------------------------------------------------------------------
@@ -327,38 +299,6 @@ def test_a_missing_data_file_leaves_the_table_as_it_was(golden: Callable[[str], 
 
 
 # Races -----------------------------------------------------------------------------------------------------
-
-
-class Racing(TableStorage):
-    """A storage in which another writer commits right before the first commit."""
-
-    def __init__(self, table: Path, happening: Callable[[], object]) -> None:
-        super().__init__(str(table))
-        self._happening: list[Callable[[], object]] = [happening]
-
-    def put(self, path: str, data: bytes) -> bool:
-        if self._happening:
-            self._happening.pop()()
-        return super().put(path, data)
-
-
-def append(table: Path, version: int, *, blind: bool = True) -> None:
-    """A commit of another writer that adds a copy of a data file under a new name."""
-    name = "part=p 0/other.parquet"
-    largest = max(table.glob("part=p 0/part*.parquet"), key=lambda path: path.stat().st_size)  # 100 rows
-    (table / name).write_bytes(largest.read_bytes())
-    add = {
-        "path": name.replace(" ", "%20"),
-        "partitionValues": {"part": "p 0"},
-        "size": (table / name).stat().st_size,
-        "modificationTime": 1,
-        "dataChange": True,
-        "stats": '{"numRecords":100}',
-    }
-    info = {"operation": "WRITE", "isBlindAppend": blind}
-    lines = [{"commitInfo": info}, {"add": add}]
-    text = "\n".join(json.dumps(line) for line in lines)
-    (table / "_delta_log" / f"{version:020d}.json").write_text(text + "\n")
 
 
 def test_a_blind_append_meanwhile_stands_beside(golden: Callable[[str], Path]) -> None:

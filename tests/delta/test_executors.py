@@ -22,6 +22,7 @@ from puffin_fast import spark as on_spark
 from puffin_fast.spark.session.sessions import own_errors
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN, TABLES
+from tests.delta.executors import files_of, ids, ids_of_others
 from tests.spark.conftest import work_on_executors
 from tests.spark.faults.injection import wait
 
@@ -32,25 +33,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 __all__ = ["work_on_executors"]
 _NOTHING = timedelta(0)
-
-
-def ids(table: Any, **options: Any) -> list[int]:
-    return sorted(delta.scan(table, selected_fields=("id",), **options).to_arrow()["id"].to_pylist())
-
-
-def ids_of_others(connection: DuckDBPyConnection, table: Path) -> list[list[int]]:
-    """What DuckDB and deltalake read."""
-    deltalake: Any = require_module("deltalake")
-    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(table)))
-    rows = connection.execute(f"SELECT id FROM delta_scan('{table}')").fetchall()
-    return [
-        sorted(row[0] for row in rows),
-        sorted(pa.table(builder.execute("SELECT id FROM t").read_all())["id"].to_pylist()),
-    ]
-
-
-def files_of(table: Path) -> set[Path]:
-    return {path for path in table.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -12,19 +12,10 @@ import pytest
 from puffin_fast import delta
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
+from tests.delta.engines import ids_of_deltalake, ids_of_duckdb
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-
-def ids_of_duckdb(connection: DuckDBPyConnection, table: Path) -> list[int]:
-    return sorted(row[0] for row in connection.execute(f"SELECT id FROM delta_scan('{table}')").fetchall())
-
-
-def ids_of_deltalake(table: Path) -> list[int]:
-    deltalake: Any = require_module("deltalake")
-    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(table)))
-    return sorted(pa.table(builder.execute("SELECT id FROM t").read_all())["id"].to_pylist())
 
 
 def ids_of_polars(table: Path) -> list[int]:

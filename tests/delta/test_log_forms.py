@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 
 from puffin_fast import delta, errors
 from tests.conftest import require_module
-from tests.delta.test_delete import alter, commit_of, files_of, ids
+from tests.delta.tables import alter, commit_of, files_of, ids
 
 Golden = Callable[[str], Path]
 Lines = list[dict[str, Any]]

@@ -11,7 +11,7 @@ import pytest
 
 from puffin_fast import delta, errors
 from puffin_fast.delta.log.storage import TableStorage
-from tests.delta.test_delete import files_of, ids
+from tests.delta.tables import files_of, ids
 
 
 class Losing(TableStorage):

@@ -15,7 +15,8 @@ import pytest
 
 from puffin_fast import delta, dv, errors
 from puffin_fast.bitmap import PositionBitmap
-from tests.delta.test_read import change
+from tests.delta.maintained import KILLED
+from tests.delta.readers import change
 
 NOW = timedelta(days=-1)
 """Every file is older than tomorrow."""
@@ -93,26 +94,6 @@ def test_files_of_removed_rows_are_needed_while_the_log_has_them(golden: Callabl
     delta.delete(table, "id >= 0")
     assert delta.orphan_files(table, older_than=NOW).num_rows == 0
     assert delta.scan(table, version=3).to_arrow().num_rows == 257
-
-
-KILLED = """
-import os, sys
-from puffin_fast import delta
-from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast._io import sink
-step, table = sys.argv[1:]
-if step == "before_the_commit":
-    TableStorage.put = lambda self, path, data: os._exit(9)
-elif step == "while_the_commit_is_written":
-    sink._LocalSink.commit = (lambda old: lambda self: os._exit(9) if self.path.endswith(".json") else old(self))(
-        sink._LocalSink.commit
-    )
-elif step == "while_vectors_are_written":
-    sink._LocalSink.commit = lambda self: os._exit(9)
-elif step == "after_the_commit":
-    TableStorage.put = (lambda old: lambda self, path, data: (old(self, path, data), os._exit(9)))(TableStorage.put)
-delta.delete(table, "id < 30")
-"""
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from puffin_fast import delta, errors
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
-from tests.delta.test_read import change
+from tests.delta.readers import change
 
 NAMES = "file_path", "size", "n_rows", "vector_path", "offset", "length", "cardinality"
 

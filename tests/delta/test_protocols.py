@@ -12,7 +12,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from puffin_fast import delta, errors
-from tests.delta.test_delete import alter, commit_of, files_of, ids
+from tests.delta.tables import alter, commit_of, files_of, ids
 
 Golden = Callable[[str], Path]
 

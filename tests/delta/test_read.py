@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ import pytest
 
 from puffin_fast import arrow, delta, errors
 from tests.delta.conftest import ANSWERS, GOLDEN
+from tests.delta.readers import change
 
 SPARK = ["spark_partitioned", "spark_v1_checkpoint", "spark_v2_checkpoint", "spark_many_features"]
 
@@ -279,16 +279,6 @@ def test_a_commit_that_is_no_commit_is_named(line: str, message: str, golden: Ca
     with pytest.raises(errors.CorruptDataError, match=message) as caught:
         delta.snapshot(table)
     assert str(file) in str(caught.value)
-
-
-def change(table: Path, version: int, kind: str, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Alters the actions of one kind in a commit."""
-    file = table / "_delta_log" / f"{version:020d}.json"
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    for line in lines:
-        if kind in line:
-            edit(line[kind])
-    file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
 
 
 def test_a_future_protocol_is_refused_by_name(golden: Callable[[str], Path]) -> None:

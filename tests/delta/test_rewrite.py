@@ -16,8 +16,8 @@ import pytest
 from puffin_fast import delta, errors
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
-from tests.delta.test_delete import Racing, append, commit_of, files_of
-from tests.delta.test_rows import agreed, row_ids, rows_of
+from tests.delta.rows import agreed, row_ids, rows_of
+from tests.delta.tables import Racing, append, commit_of, files_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -15,16 +15,13 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import PositionBitmap, delta, dv, errors
-from tests.delta.test_delete import alter, commit_of, files_of, ids
-from tests.delta.test_read import change
+from tests.delta.readers import change
+from tests.delta.tables import alter, commit_of, files_of, ids
+from tests.delta.traps import state
 from tests.mounts import may_mount, run_read_only
 
 ROOT = Path(__file__).parents[2]
 Golden = Callable[[str], Path]
-
-
-def state(table: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in files_of(table)}
 
 
 # Descriptors -------------------------------------------------------------------------------------------------

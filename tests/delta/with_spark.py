@@ -26,9 +26,9 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import UnsupportedError
 from tests import jars
 from tests.conftest import JVM
+from tests.delta.changes_model import KINDS
 from tests.delta.spark_histories import SparkHistory
-from tests.delta.test_changes_model import KINDS
-from tests.delta.test_delete import Racing
+from tests.delta.tables import Racing
 from tests.iceberg.changelog.states import SIGNS
 from tests.seeds import seeds
 

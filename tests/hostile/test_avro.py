@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import zlib
 from collections.abc import Callable
@@ -11,37 +9,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 import zstandard
 
 from puffin_fast.avro.blocks import as_long
+from tests.hostile.avro_files import SYNC, avro, record
 from tests.hostile.conftest import HostileTable
 
-SYNC = bytes(range(16))
 LIST_FIELDS = [
     {"name": "manifest_path", "type": "string", "field-id": 500},
     {"name": "manifest_length", "type": "long", "field-id": 501},
     {"name": "partition_spec_id", "type": "int", "field-id": 502},
 ]
-
-
-def avro(schema: Any, blocks: list[tuple[int, bytes]], codec: str = "null") -> bytes:
-    """An Avro file whose parts need not fit each other."""
-    file = io.BytesIO()
-    header = {
-        "type": "record",
-        "name": "h",
-        "fields": [{"name": "meta", "type": {"type": "map", "values": "bytes"}}],
-    }
-    meta = {"avro.schema": json.dumps(schema).encode(), "avro.codec": codec.encode()}
-    fastavro.schemaless_writer(file, header, {"meta": meta})
-    body = b"".join(as_long(n) + as_long(len(data)) + data + SYNC for n, data in blocks)
-    return b"Obj\x01" + file.getvalue() + SYNC + body
-
-
-def record(name: str, *fields: Any) -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields]}
 
 
 @cache

@@ -21,8 +21,8 @@ from puffin_fast import ThetaSketch, dv
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import lance
 from tests import thrift
+from tests.hostile.avro_files import avro, record
 from tests.hostile.conftest import HostileTable
-from tests.hostile.test_avro import avro, record
 
 
 def lance_file(n_rows: int, codec: str | None, n_batches: int = 1) -> bytes:

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
+from tests.iceberg.changelog.changes_model import check_history
 from tests.iceberg.changelog.states import frozen
-from tests.iceberg.changelog.test_changes_model import check_history
 from tests.interop.conftest import attached
 from tests.interop.spark_histories import MODES, SparkHistory
 from tests.seeds import seeds

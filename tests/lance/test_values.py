@@ -17,7 +17,7 @@ import pytest
 from puffin_fast import arrow, errors
 from puffin_fast import lance as ours
 from tests.conftest import require_module
-from tests.lance.test_deletions import GOLDEN
+from tests.lance.deletions import GOLDEN
 from tests.thrift import Reader, varint
 
 N_CASES = int(os.environ.get("PUFFIN_FAST_OPERATIONS", 100))

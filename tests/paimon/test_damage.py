@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from puffin_fast import errors, paimon
+from tests.paimon.tables import LIES, newest_snapshot, rewrite
 from tests.paimon.test_pypaimon import APPEND, accelerated, state, warehouse
-from tests.paimon.test_vectors import LIES, newest_snapshot, rewrite
 
 __all__ = ["accelerated", "warehouse"]  # fixtures
 

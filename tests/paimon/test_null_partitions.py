@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import errors, paimon
+from tests.paimon.tables import newest_snapshot, rewrite
 from tests.paimon.test_pypaimon import accelerated, append, catalog, ids, rows_of, state, warehouse, write
-from tests.paimon.test_vectors import newest_snapshot, rewrite
 
 __all__ = ["accelerated", "catalog", "warehouse"]  # fixtures
 

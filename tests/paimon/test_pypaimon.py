@@ -26,7 +26,7 @@ from puffin_fast import PositionBitmap, arrow, dv, errors, paimon
 from puffin_fast.paimon.compat import WorkingTable
 from puffin_fast.paimon.snapshot_files import SnapshotFiles
 from tests.mounts import may_mount, run_read_only
-from tests.paimon.test_vectors import rewrite
+from tests.paimon.tables import rewrite
 
 pytestmark = pytest.mark.pypaimon
 

@@ -11,7 +11,7 @@ import pytest
 
 from puffin_fast import paimon
 from puffin_fast.errors import InvalidInputError
-from tests.paimon.test_vectors import TABLES, folder, rewrite
+from tests.paimon.tables import TABLES, folder, rewrite
 
 
 @pytest.fixture

@@ -22,14 +22,11 @@ from pyiceberg.types import GeometryType, ListType, MapType, NestedField
 from puffin_fast import errors, iceberg
 from puffin_fast._pyiceberg.v3_types import VariantType, read_v3_types
 from tests.iceberg.conftest import files_of
+from tests.rows.v3_tables import ONE, VARIANT, rewritten
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
 
-VARIANT = pa.struct(
-    [pa.field("metadata", pa.large_binary(), False), pa.field("value", pa.large_binary(), False)]
-)
-ONE = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x01"}
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.binary()), pa.field("g", pa.binary())])
 
 FIELDS = [
@@ -51,15 +48,6 @@ ORDER = {
         {"source-ids": [1, 3], "transform": "hilbert", "direction": "desc", "null-order": "nulls-last"}
     ],
 }
-
-
-def rewritten(location: str, change: Any) -> dict[str, Any]:
-    """Changes a metadata file in place; returns its document."""
-    path = Path(location.removeprefix("file://"))
-    document: dict[str, Any] = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
-    return document
 
 
 @pytest.fixture

@@ -39,8 +39,8 @@ from puffin_fast import delta, iceberg
 from puffin_fast.errors import ConflictError
 from tests import jars
 from tests.conftest import JVM, QUICK
-from tests.rows.deletes.test_equality import delete_equal
-from tests.verbs.test_applied_changes import DELTA_PROPERTIES, made, of, read
+from tests.rows.deletes.equality_deletes import delete_equal
+from tests.verbs.applied_changes import DELTA_PROPERTIES, made, of, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ import pytest
 from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from tests.verbs.test_applied_changes import DELTA_PROPERTIES, Source, made, of, read
+from tests.verbs.applied_changes import DELTA_PROPERTIES, Source, made, of, read
 
 if TYPE_CHECKING:
     from pathlib import Path

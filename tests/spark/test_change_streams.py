@@ -22,8 +22,8 @@ from puffin_fast.spark.sources import commits
 from puffin_fast.spark.worker.tasks import unpack
 from tests.conftest import require_module
 from tests.iceberg.changelog.states import lines_of
-from tests.spark.test_scans import COLUMNS, every_type
-from tests.verbs.test_applied_changes import Source, made, of
+from tests.spark.scans import COLUMNS, every_type
+from tests.verbs.applied_changes import Source, made, of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,10 +16,10 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.spark.session.sessions import own_errors
 from puffin_fast.spark.table.changes import change_bins
-from tests.delta.test_changes_model import KINDS, History
+from tests.delta.changes_model import KINDS, History
 from tests.iceberg.changelog.states import frozen
 from tests.iceberg.conftest import local, racing
-from tests.iceberg.dml.test_model import Machine
+from tests.iceberg.dml.model import Machine
 from tests.iceberg.read.test_scan import ROWS, table
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from tests.iceberg.conftest import files_of, racing, rows_of_duckdb
-from tests.iceberg.maintenance.test_maintain import N, ids, made, puffins, tasks
-from tests.spark.test_convert import agree, copy_of
+from tests.iceberg.maintenance.maintained import N, ids, made, puffins, tasks
+from tests.spark.delete_files import agree, copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

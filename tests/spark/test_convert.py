@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +11,15 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
 from puffin_fast.spark.table import convert
 from tests.iceberg.conftest import files_of, local, racing, rows_of_duckdb
-from tests.iceberg.maintenance.test_convert import delete_by_file, kinds, random_table, rows, three_files
-from tests.iceberg.maintenance.test_maintain import add_vector
+from tests.iceberg.maintenance.delete_files import delete_by_file, kinds, random_table, rows, three_files
+from tests.iceberg.maintenance.maintained import add_vector
+from tests.spark.delete_files import agree, copy_of, facts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from tests.iceberg.conftest import RacingCatalog
@@ -31,30 +29,6 @@ __all__ = ["racing"]
 
 N = 20_000
 IDS = pa.schema([("id", pa.int64()), ("part", pa.int32())])
-
-
-def copy_of(catalog: SqlCatalog, table: Table, name: str = "n.copy") -> Table:
-    """Registers another table with the same snapshots and files."""
-    return catalog.register_table(name, table.metadata_location)
-
-
-def facts(result: RewriteResult) -> dict[str, Any]:
-    """Returns the fields of a result that do not depend on the distribution of the work."""
-    hidden = ("snapshot_id", "seconds", "n_bytes", "puffin_files_written")
-    return {name: value for name, value in asdict(result).items() if name not in hidden}
-
-
-def agree(spark: SparkSession, table: Table, single: Table, job: str) -> RewriteResult:
-    """Runs a job on Spark and on one machine, and checks that rows, kinds of deletes and results are equal."""
-    before = rows(table)
-    done, expected = getattr(ps, job)(spark, table), getattr(iceberg, job)(single)
-    assert facts(done) == facts(expected)
-    assert (done.snapshot_id is None) == (expected.snapshot_id is None)
-    assert rows(table) == rows(single) == before
-    assert kinds(table) == kinds(single)
-    assert iceberg.verify(table) == iceberg.verify(single)
-    result: RewriteResult = done
-    return result
 
 
 @pytest.mark.parametrize("seed", [0, 3])

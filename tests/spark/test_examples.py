@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.architecture.examples import run_examples
-from tests.architecture.test_docs import MODULES
+from tests.architecture.pages import MODULES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,9 +26,9 @@ from puffin_fast.spark.worker import indexed_keys as indexed_worker
 from puffin_fast.spark.worker.tasks import pack
 from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
 from tests.iceberg.index.test_index_keys import EACH, N, make, numbers, rows
-from tests.rows.deletes.test_equality import delete_equal
+from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.conftest import MOST, NONE
-from tests.spark.test_convert import copy_of
+from tests.spark.delete_files import copy_of
 from tests.spark.test_keys import JOINED, SENT, facts
 
 if TYPE_CHECKING:

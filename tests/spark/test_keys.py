@@ -16,9 +16,9 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.worker.keys import up_to
 from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
-from tests.iceberg.dml.test_delete_keys import KEYS, ROWS, left_after, made
-from tests.rows.deletes.test_equality import delete_equal
-from tests.spark.test_convert import copy_of
+from tests.iceberg.dml.key_tables import KEYS, ROWS, left_after, made
+from tests.rows.deletes.equality_deletes import delete_equal
+from tests.spark.delete_files import copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

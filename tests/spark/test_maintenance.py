@@ -13,8 +13,8 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import UnsupportedError
 from tests.iceberg.conftest import racing, rows_of
-from tests.spark.test_convert import copy_of
-from tests.spark.test_tables import made
+from tests.spark.delete_files import copy_of
+from tests.spark.tables import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable

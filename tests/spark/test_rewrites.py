@@ -13,8 +13,8 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import files_of, racing, rows_of_duckdb
-from tests.rows.deletes.test_equality import delete_equal
-from tests.spark.test_convert import copy_of
+from tests.rows.deletes.equality_deletes import delete_equal
+from tests.spark.delete_files import copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, 
 from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
 from tests.spark.laws import frame
+from tests.spark.tables import FILES, ROWS, N, made, positions_of, puffin_files, referenced
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -29,59 +30,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 __all__ = ["racing"]
 
-N = 3000
-ROWS = pa.table(
-    {
-        "id": pa.array(range(N), pa.int64()),
-        "word": pa.array([None if i % 11 == 0 else f"w{i % 3}" for i in range(N)]),
-        "small": pa.array([None if i % 7 == 0 else i % 50 for i in range(N)], pa.int32()),
-    }
-)
-FILES = 5
-
-
-def made(
-    catalog: Any, namespace: str, *, spec: tuple[str, ...] = (), name: str = "t", **properties: str
-) -> Table:
-    """Returns a table to which `ROWS` were appended in `FILES` commits."""
-    table = iceberg.create_table(
-        catalog, f"{namespace}.{name}", ROWS.schema, partition_spec=spec, properties=properties
-    )
-    for start in range(0, N, N // FILES):
-        iceberg.append(table, ROWS.slice(start, N // FILES))
-    return table
-
-
-def positions_of(table: Table, ids: set[int]) -> list[tuple[str, int]]:
-    """Returns the data files and positions of rows of an unpartitioned table from `made`."""
-    tasks = plan_files(table).tasks
-    first = {
-        t.data.file_path: int.from_bytes(t.data.lower_bounds[1], "little")
-        for t in plan_files(table, metrics=True).tasks
-    }
-    places = []
-    for task in tasks:
-        start = first[task.data.file_path]
-        places += [(task.data.file_path, pos) for pos in range(task.data.record_count) if start + pos in ids]
-    assert len(places) == len(ids)
-    return places
-
 
 def vectors_of(table: Table) -> dict[str, int]:
     """Returns the cardinality of the vector of each data file."""
     return {t.data.file_path: t.vector.record_count for t in plan_files(table).tasks if t.vector}
-
-
-def puffin_files(table: Table) -> set[Path]:
-    return {path for path in files_of(table) if path.suffix == ".puffin"}
-
-
-def referenced(table: Table) -> set[Path]:
-    return {
-        Path(t.vector.file_path.removeprefix("file://"))
-        for t in plan_files(table).tasks
-        if t.vector is not None
-    }
 
 
 @pytest.mark.parametrize("spec", [(), ("word",)], ids=["unpartitioned", "by word"])

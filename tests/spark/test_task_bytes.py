@@ -16,7 +16,7 @@ from puffin_fast.spark.table import job
 from puffin_fast.spark.table.convert import shared_files
 from puffin_fast.spark.table.search import bins_to_search
 from puffin_fast.spark.worker.tasks import _TaskUnpickler, pickled_tasks, unpack
-from tests.iceberg.delete_files.test_many_deletes import table_of
+from tests.iceberg.delete_files.many_deletes import table_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.architecture.test_docs import ROOT, run_blocks
+from tests.architecture.pages import ROOT, run_blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,14 +14,12 @@ from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, 
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import files_of, racing, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made
-from tests.spark.test_convert import copy_of
+from tests.spark.delete_files import copy_of
+from tests.spark.updates import counts, lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from tests.iceberg.conftest import RacingCatalog
@@ -30,22 +27,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 __all__ = ["racing"]
 
-Row = dict[str, Any]
-
 
 def text_of(text: str) -> pa.Scalar:
     return pa.scalar(text, pa.large_string())
-
-
-def lineage(table: Table) -> list[Row]:
-    names = ("_row_id", "_last_updated_sequence_number") if table.metadata.format_version > 2 else ()
-    found: list[Row] = iceberg.scan(table, selected_fields=("*", *names)).to_arrow().to_pylist()
-    return sorted(found, key=lambda row: row["id"])
-
-
-def counts(result: Any) -> Mapping[str, Any]:
-    left_out = ("snapshot_id", "seconds", "n_bytes", "data_files_written", "delete_files_written")
-    return {name: value for name, value in asdict(result).items() if name not in left_out}
 
 
 @pytest.mark.parametrize(("version", "spec"), [(2, ()), (3, ("g",))], ids=["flat-2", "partitioned-3"])

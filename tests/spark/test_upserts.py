@@ -14,8 +14,8 @@ from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
-from tests.spark.test_convert import copy_of
-from tests.spark.test_updates import counts, lineage
+from tests.spark.delete_files import copy_of
+from tests.spark.updates import counts, lineage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

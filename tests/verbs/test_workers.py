@@ -16,7 +16,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError, UnsupportedError
 from tests.iceberg.conftest import processes
-from tests.rows.deletes.test_equality import delete_equal
+from tests.rows.deletes.equality_deletes import delete_equal
 from tests.verbs.test_laws import (
     OPERATIONS_OF,
     TRACKED,

@@ -29,7 +29,7 @@ from pyiceberg.types import (
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.dml.test_model import SCHEMA, Machine, Row
+from tests.iceberg.dml.model import SCHEMA, Machine, Row
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -21,8 +21,8 @@ from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import Split
 from tests.iceberg.changelog.states import lines_of
 from tests.iceberg.conftest import local
-from tests.iceberg.maintenance.test_convert import delete_by_file
-from tests.rows.deletes.test_equality import FIELDS, delete_equal
+from tests.iceberg.maintenance.delete_files import delete_by_file
+from tests.rows.deletes.equality_deletes import FIELDS, delete_equal
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

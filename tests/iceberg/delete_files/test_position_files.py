@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,50 +15,13 @@ from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, upgrade
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.read.scan import scan
-from tests.iceberg.conftest import files_of, local, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import files_of, local, rows_of
+from tests.iceberg.delete_files.position_files import GRANULARITY, ROWS, N, check, made, position_files
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-N = 300
-ROWS = pa.table(
-    {"id": pa.array(range(N), pa.int64()), "word": pa.array([f"w{i // 75}" for i in range(N)], pa.string())}
-)
-GRANULARITY = "write.delete.granularity"
-
-
-def made(
-    catalog: SqlCatalog,
-    namespace: str,
-    *,
-    partitioned: bool = False,
-    files: int = 3,
-    **properties: str,
-) -> Table:
-    """A table `t` of version 2 with ROWS, appended in several commits."""
-    table = catalog.create_table(
-        f"{namespace}.t", ROWS.schema, properties={"format-version": "2", **properties}
-    )
-    if partitioned:
-        with table.update_spec() as update:
-            update.add_identity("word")
-    for number in range(files):
-        append(table, ROWS.slice(N * number // files, N * (number + 1) // files - N * number // files))
-    return table
-
-
-def position_files(table: Table) -> dict[str, Any]:
-    """Live position-delete files by path."""
-    return {entry.file_path: entry for task in plan_files(table).tasks for entry in task.position_deletes}
-
-
-def check(table: Table, connection: DuckDBPyConnection, expected: list[int]) -> None:
-    assert rows_of(table)["id"].to_pylist() == expected
-    assert rows_of_duckdb(connection, table)["id"].to_pylist() == expected
-    assert sorted(scan(table).to_arrow()["id"].to_pylist()) == expected
 
 
 @pytest.mark.parametrize("granularity", ["file", "partition"])

@@ -25,7 +25,7 @@ from tests import thrift
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN
 from tests.iceberg.conftest import files_of
-from tests.rows.deletes.test_equality import delete_equal
+from tests.rows.deletes.equality_deletes import delete_equal
 
 N_ROWS = 90
 ROWS = pa.table(

@@ -18,9 +18,9 @@ from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index.build import MOST_SEGMENTS
 from tests.iceberg.conftest import local
-from tests.iceberg.maintenance.test_convert import delete_by_file, three_files
-from tests.iceberg.maintenance.test_maintain import add_vector, tasks
-from tests.rows.deletes.test_equality import delete_equal
+from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
+from tests.iceberg.maintenance.maintained import add_vector, tasks
+from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -29,7 +29,7 @@ from puffin_fast.key_index import making
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from puffin_fast.rows.files.reader import DataFiles
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
-from tests.rows.deletes.test_equality import FIELDS, delete_equal
+from tests.rows.deletes.equality_deletes import FIELDS, delete_equal
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -19,8 +19,8 @@ from puffin_fast._text import printable
 from puffin_fast.errors import CorruptDataError, InvalidInputError, MissingExtraError
 from tests.conftest import require_module
 from tests.iceberg.conftest import local
-from tests.iceberg.maintenance.test_convert import delete_by_file, three_files
-from tests.iceberg.maintenance.test_maintain import add_vector, made, tasks
+from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
+from tests.iceberg.maintenance.maintained import add_vector, made, tasks
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

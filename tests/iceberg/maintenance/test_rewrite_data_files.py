@@ -30,9 +30,10 @@ from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, Rewrit
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from tests.iceberg.conftest import files_of, local, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
-from tests.iceberg.maintenance.test_convert import delete_by_file
+from tests.iceberg.maintenance.delete_files import delete_by_file
+from tests.iceberg.maintenance.rewritten import ALL, is_sound, lineage
 from tests.nanoseconds import nanosecond_types
-from tests.rows.deletes.test_equality import delete_equal
+from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -45,14 +46,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from tests.iceberg.conftest import RacingCatalog
 
-LINEAGE = ("*", "_row_id", "_last_updated_sequence_number")
-ALL: dict[str, Any] = {"min_deleted": 0.01, "min_input_files": 2}
-
-
-def lineage(table: Table, **which: Any) -> list[dict[str, Any]]:
-    found = iceberg.scan(table, selected_fields=LINEAGE, **which).to_arrow().to_pylist()
-    return sorted(found, key=lambda found: found["id"])
-
 
 def ids(table: Table) -> list[int]:
     return [found["id"] for found in lineage(table)]
@@ -62,11 +55,6 @@ def summary(table: Table) -> Any:
     snapshot = table.current_snapshot()
     assert snapshot is not None
     return snapshot.summary
-
-
-def is_sound(table: Table) -> bool:
-    kinds = [finding.kind for finding in iceberg.verify(table)]
-    return not kinds
 
 
 @pytest.mark.parametrize("version", [2, 3])

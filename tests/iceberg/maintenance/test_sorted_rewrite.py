@@ -25,7 +25,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from puffin_fast.rows.rewrite import sorted_rows
 from puffin_fast.rows.rewrite.row_order import RowOrder
 from tests.iceberg.dml.example_rows import START, check, made
-from tests.iceberg.maintenance.test_rewrite_data_files import ALL, is_sound, lineage
+from tests.iceberg.maintenance.rewritten import ALL, is_sound, lineage
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -44,7 +44,7 @@ from puffin_fast.iceberg.plan.files import plan_files, resolve
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 from tests.iceberg.conftest import RacingCatalog
-from tests.iceberg.plan.test_plan import IO, data, equal, positions, table_of, vector
+from tests.iceberg.plan.planned import IO, data, equal, positions, table_of, vector
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -14,7 +14,7 @@ from puffin_fast.iceberg.plan.delete_index import DeleteIndex
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.plan.inventory import take_inventory
 from puffin_fast.rows.shared_deletes import FILE_PATH_ID
-from tests.iceberg.plan.test_plan import data, positions, table_of
+from tests.iceberg.plan.planned import data, positions, table_of
 
 paths = st.sampled_from(["", "a", "b", "ba", "c", "é", "z"])
 bounds = st.one_of(st.none(), st.tuples(paths, paths))

@@ -29,7 +29,7 @@ from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.read.scan import scan
 from puffin_fast.rows.filters import pruning
 from tests.iceberg.conftest import RacingCatalog
-from tests.iceberg.plan.test_plan import data, equal, positions, table_of, vector
+from tests.iceberg.plan.planned import data, equal, positions, table_of, vector
 
 N = 80
 

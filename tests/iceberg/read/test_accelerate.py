@@ -33,8 +33,8 @@ from puffin_fast.iceberg.read.pyiceberg_scans import PATCHES
 from puffin_fast.iceberg.read.scan import scan
 from puffin_fast.puffin.vectors import write_vectors
 from tests.iceberg.conftest import local
-from tests.rows.deletes.test_equality import SCHEMA as EQUALITY_SCHEMA
-from tests.rows.deletes.test_equality import delete_equal
+from tests.rows.deletes.equality_deletes import SCHEMA as EQUALITY_SCHEMA
+from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -18,6 +18,7 @@ from puffin_fast.puffin import PuffinReader, PuffinWriter
 from puffin_fast.theta import ThetaSketch
 from tests import theta_oracle as oracle
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
+from tests.iceberg.statistics.statistics import blob_of, blobs_of, make
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -71,35 +72,6 @@ def rows(start: int, stop: int) -> pa.Table:
 def expected(kept: list[int], name: str) -> bytes:
     _, kind, value = COLUMNS[name]
     return oracle.canonical([value(i) for i in kept if i % 11 != 5], kind)
-
-
-def make(catalog: RacingCatalog, data: pa.Table, *, version: int = 3, name: str = "n.t") -> Table:
-    if version == 3:
-        table = iceberg.create_table(catalog, name, data.schema)
-        iceberg.append(table, data)
-    else:
-        table = catalog.create_table(name, data.schema, properties={"format-version": str(version)})
-        table.append(data)
-    return table
-
-
-def blobs_of(table: Table, snapshot_id: int | None = None) -> dict[int, bytes]:
-    """The sketches of a snapshot's statistics file by field id, as the file has them."""
-    snapshot_id = snapshot_id or table.metadata.current_snapshot_id
-    (statistics,) = (s for s in table.metadata.statistics if s.snapshot_id == snapshot_id)
-    with PuffinReader(local(statistics.statistics_path)) as reader:
-        assert statistics.file_size_in_bytes == reader.file_size
-        assert statistics.file_footer_size_in_bytes == reader.footer_size
-        assert [(b.type, b.fields, b.snapshot_id, b.sequence_number, b.properties) for b in reader.blobs] == [
-            (b.type, tuple(b.fields), b.snapshot_id, b.sequence_number, b.properties)
-            for b in statistics.blob_metadata
-        ]
-        assert len({blob.fields for blob in reader.blobs}) == len(reader.blobs)
-        return {blob.fields[0]: data for blob, data in reader.read_many()}
-
-
-def blob_of(table: Table, column: str) -> bytes:
-    return blobs_of(table)[table.schema().find_field(column).field_id]
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from puffin_fast import errors, iceberg
 from tests import theta_oracle as oracle
 from tests.iceberg.conftest import RacingCatalog, local
-from tests.iceberg.statistics.test_collect import blob_of, make
+from tests.iceberg.statistics.statistics import blob_of, make
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ from puffin_fast.puffin import PuffinWriter
 from puffin_fast.theta import BLOB_TYPE, ThetaSketch
 from tests import theta_oracle as oracle
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
-from tests.iceberg.statistics.test_collect import blob_of, make
-from tests.rows.deletes.test_equality import delete_equal
+from tests.iceberg.statistics.statistics import blob_of, make
+from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,75 +4,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
+from pyiceberg.types import LongType, NestedField, StringType
 
 from puffin_fast.errors import CorruptDataError, PuffinFastError
-from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
 from puffin_fast.iceberg.dml.tables import append
-from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.read.scan import scan
-from puffin_fast.rows.files.conversion import storage_type
 from puffin_fast.rows.keys.key_set import KeySet
+from tests.rows.deletes.equality_deletes import FIELDS, SCHEMA, delete_equal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-SCHEMA = Schema(
-    NestedField(1, "id", LongType()),
-    NestedField(2, "k", IntegerType()),
-    NestedField(3, "s", StringType()),
-    NestedField(4, "x", DoubleType()),
-)
-FIELDS = {field.field_id: field for field in (*SCHEMA.fields, NestedField(5, "extra", StringType()))}
-
-
-def delete_equal(
-    table: Table, ids: Sequence[int], rows: list[tuple[Any, ...]], *, partition: tuple[Any, ...] = ()
-) -> None:
-    """Commits one equality-delete file; its columns have the names that the table had at first."""
-    fields = [FIELDS[id] for id in ids]
-    arrow = pa.schema(
-        [
-            pa.field(f.name, storage_type(f.field_type), metadata={"PARQUET:field_id": str(f.field_id)})
-            for f in fields
-        ]
-    )
-    data = pa.table(
-        [pa.array([row[at] for row in rows], arrow.field(at).type) for at in range(len(fields))], schema=arrow
-    )
-    path = table.location_provider().new_data_location(f"equal-{random.getrandbits(64):x}.parquet")
-    Path(path.removeprefix("file://")).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(data, path.removeprefix("file://"), store_schema=False)
-    entry = ManifestEntry(
-        status=ADDED,
-        snapshot_id=None,
-        sequence_number=None,
-        file_sequence_number=None,
-        content=EQUALITY_DELETES,
-        file_path=path,
-        file_format="PARQUET",
-        spec_id=table.spec().spec_id,
-        partition=partition,
-        record_count=len(rows),
-        file_size_in_bytes=len(table.io.new_input(path)),
-        equality_ids=list(ids),
-    )
-    commit(table, Changes(added=(entry,)), base=table.current_snapshot())
 
 
 def rows_of(scanned: Any) -> list[str]:

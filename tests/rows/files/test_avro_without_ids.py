@@ -29,7 +29,7 @@ from pyiceberg.types import (
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg import append, create_table, delete, delete_keys, scan, update, upsert
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
-from tests.rows.files.test_formats import ROWS, SCHEMA, N, ids, named_by_mapping, register, to_avro
+from tests.rows.files.formats import ROWS, SCHEMA, N, ids, named_by_mapping, register, to_avro
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -14,7 +14,7 @@ from puffin_fast import delta, iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import RowFilter
 from tests.iceberg.conftest import racing
-from tests.rows.deletes.test_equality import delete_equal
+from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import delta, errors, iceberg
 from tests.conftest import require_module
-from tests.rows.deletes.test_equality import SCHEMA, delete_equal
+from tests.rows.deletes.equality_deletes import SCHEMA, delete_equal
 
 BITS = np.array([0x7FF8 << 48, 0xFFF8 << 48, (0x7FF8 << 48) + 1, (0x7FF0 << 48) + 1], np.uint64)
 """The NaN of Python, of 0/0 on x86, with a payload, and a signalling one."""

@@ -14,7 +14,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from tests.iceberg.conftest import files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
-from tests.rows.test_v3_types import ONE, VARIANT, rewritten
+from tests.rows.v3_tables import ONE, VARIANT, rewritten
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -31,12 +31,12 @@ from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.iceberg.plan.files import plan_files
 from tests.conftest import JVM
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
-from tests.rows.deletes.test_equality import delete_equal
+from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.faults import injection
 from tests.spark.faults.killing_file_io import KillingFileIO
 from tests.spark.laws import expected, frame, some_deletes
-from tests.spark.test_tables import ROWS, N, made, positions_of, puffin_files, referenced
-from tests.spark.test_updates import lineage
+from tests.spark.tables import ROWS, N, made, positions_of, puffin_files, referenced
+from tests.spark.updates import lineage
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -14,8 +14,8 @@ from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.session.sessions import own_errors
 from tests.iceberg.conftest import files_of, local, racing
-from tests.iceberg.maintenance.test_convert import delete_by_file, three_files
-from tests.rows.deletes.test_equality import delete_equal
+from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
+from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.laws import frame
 
 if TYPE_CHECKING:
