@@ -10,9 +10,9 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from tests.iceberg.conftest import racing
+from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.spark.conftest import MOST, NONE
 from tests.spark.delete_files import agree, copy_of
-from tests.spark.test_convert import delete_by_file, three_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Random histories of tables whose changes are compared with their scans.
 
-All verbs of `tests.iceberg.dml.test_model`, without its checks of each step, and: tables of format version 1,
+All verbs of `tests.iceberg.dml.model`, without its checks of each step, and: tables of format version 1,
 PyIceberg's copy on write, rollbacks, tags, columns of more types, promoted and moved columns.
 """
 

@@ -24,8 +24,8 @@ from puffin_fast.iceberg.index import stored
 from puffin_fast.iceberg.index.build import KEY_INDEXES
 from puffin_fast.iceberg.plan.files import resolve
 from tests.iceberg.conftest import local
-from tests.iceberg.maintenance.test_convert import delete_by_file
-from tests.rows.deletes.test_equality import delete_equal
+from tests.iceberg.maintenance.delete_files import delete_by_file
+from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -13,7 +13,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
 from tests.iceberg.conftest import local
-from tests.rows.deletes.test_equality import SCHEMA, delete_equal
+from tests.rows.deletes.equality_deletes import SCHEMA, delete_equal
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
