@@ -12,8 +12,9 @@ import pytest
 
 from puffin_fast import errors, iceberg
 from puffin_fast import spark as ps
-from puffin_fast.iceberg.index import build, lookup
+from puffin_fast.iceberg.index import lookup
 from puffin_fast.iceberg.index.lookup import KeyLookup
+from puffin_fast.iceberg.index.properties import KEY_INDEXES
 from puffin_fast.key_index import Segment
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.rows.files.reader import DataFiles
@@ -268,7 +269,7 @@ def test_a_rewrite_on_executors_keeps_the_indexes_that_a_property_names(
     spark: SparkSession, racing: RacingCatalog
 ) -> None:
     schema = rows(0, 1).schema
-    table = iceberg.create_table(racing, "n.kept", schema, properties={build.KEY_INDEXES: "n; s"})
+    table = iceberg.create_table(racing, "n.kept", schema, properties={KEY_INDEXES: "n; s"})
     for at in range(N):
         iceberg.append(table, rows(at * EACH, (at + 1) * EACH))
     iceberg.index_keys(table, "n")

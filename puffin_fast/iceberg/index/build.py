@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -26,26 +26,23 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.streams import in_order
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
-from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import InvalidInputError, JobInterruptedError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
 from puffin_fast.iceberg.compat.working_table import WorkingTable, with_history
 from puffin_fast.iceberg.index.blobs import copy_blobs, statistics_file
+from puffin_fast.iceberg.index.properties import named_indexes
+from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker, covered
 from puffin_fast.iceberg.index.stored import NAME_END, StoredSegment, indexed, is_segment, opened
 from puffin_fast.iceberg.plan.files import metadata_of, plan_snapshot, resolve
 from puffin_fast.iceberg.plan.statistics_files import statistics_of
 from puffin_fast.key_index import (
     BLOB_TYPE,
-    ChunkPages,
     CoveredFile,
-    KeyWords,
     Segment,
-    encode_words,
     in_memory,
     kind_of,
     merge,
@@ -53,24 +50,16 @@ from puffin_fast.key_index import (
 from puffin_fast.limits import KEY_INDEX_BYTES
 from puffin_fast.puffin import PuffinWriter
 from puffin_fast.rows.files.conversion import storage_type
-from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
-from puffin_fast.rows.files.reader import DataFiles
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.statistics import StatisticsFile
     from pyiceberg.types import NestedField
 
     from puffin_fast.iceberg.manifest import ManifestEntry
-
-KEY_INDEXES = "puffin-fast.key-indexes"
-"""Property of a table: the key columns of its indexes, separated by commas; several indexes by semicolons."""
 
 ROW_BYTES = 24
 """Bytes of memory for a row while a segment is built or merged."""
@@ -219,7 +208,7 @@ def extend_indexes(
         JobInterruptedError: Spark's job was cancelled.
     """
     results = []
-    for names in _named_indexes(table.properties):
+    for names in named_indexes(table.properties):
         try:
             found = _extended(table, names, paths, encode, branch)
         except Exception as error:  # the data files are committed: errors of Spark, too, must not hide that
@@ -242,92 +231,6 @@ def _extended(
     with ExitStack() as held:
         build = _Build(working, snapshot, key_fields(schema, names), held)
         return build.run(encode, dry_run=False, only=paths) if build.keep_segments() else None
-
-
-def indexed_columns(properties: Mapping[str, str], schema: Schema) -> list[list[str]]:
-    """Returns the key columns of each index that the property `KEY_INDEXES` of a table names.
-
-    Raises:
-        NotFoundError, InvalidInputError: the schema has no such column, or it cannot be a key.
-    """
-    found = _named_indexes(properties)
-    for names in found:
-        try:
-            key_fields(schema, names)
-        except (NotFoundError, InvalidInputError) as error:
-            raise type(error)(f"{KEY_INDEXES}: {error}") from error
-    return found
-
-
-def _named_indexes(properties: Mapping[str, str]) -> list[list[str]]:
-    """The names of columns in the property `KEY_INDEXES`, for each index; nothing between separators is no name."""
-    indexes = properties.get(KEY_INDEXES, "").split(";")
-    named = [[name for part in index.split(",") if (name := part.strip())] for index in indexes]
-    return [names for names in named if names]
-
-
-@dataclass(frozen=True)
-class SegmentMaker:
-    """Makes segments of data files; may be pickled.
-
-    Attributes:
-        io: PyIceberg's file access.
-        metadata: the metadata of the table; its history may be removed.
-        field_ids: the field ids of the key columns.
-    """
-
-    io: FileIO
-    metadata: TableMetadata
-    field_ids: tuple[int, ...]
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The canonical forms of the key columns."""
-        schema = self.metadata.schema()
-        return tuple(kind_of(storage_type(schema.find_field(id).field_type)) for id in self.field_ids)
-
-    def segments(self, new: Sequence[ManifestEntry], most_rows: int, threads: int) -> Iterator[bytes]:
-        """Yields segments of data files; none has a data file whose keys cannot be indexed.
-
-        Args:
-            new: the data files.
-            most_rows: the maximum number of rows of a segment, if it has several data files.
-            threads: number of data files read at a time.
-        """
-        kinds = self.kinds
-        files: list[CoveredFile] = []
-        words: list[KeyWords] = []
-        stored_row_ids: list[int] = []
-        pages: list[Sequence[ChunkPages]] = []
-        n_rows = 0
-        reader = DataFiles(self.io, self.metadata, self.metadata.schema(), self.field_ids)
-
-        def read(job: Sequence[ManifestEntry]) -> Iterator[FileKeys | None]:
-            return (key_words(reader, data, self.field_ids) for data in job)
-
-        jobs = [[data] for data in new]
-        for data, found in zip(new, in_order(jobs, read, threads, label="reading keys"), strict=True):
-            if found is None:
-                continue
-            if files and n_rows + data.record_count > most_rows:
-                yield encode_words(
-                    kinds, words, files, self.field_ids, stored_row_ids=stored_row_ids, pages=pages
-                )
-                files, words, stored_row_ids, pages, n_rows = [], [], [], [], 0
-            if found.has_row_ids:
-                stored_row_ids.append(len(files))
-            files.append(covered(data))
-            words += found.words
-            pages.append(found.pages)
-            n_rows += data.record_count
-        if files:
-            yield encode_words(
-                kinds, words, files, self.field_ids, stored_row_ids=stored_row_ids, pages=pages
-            )
-
-
-Encode: TypeAlias = "Callable[[SegmentMaker, Sequence[ManifestEntry], int], Iterable[bytes]]"
-"""Makes segments of data files, each with at most a number of rows; see `SegmentMaker.segments`."""
 
 
 @dataclass(frozen=True)
@@ -570,48 +473,3 @@ class _Build:
             lambda blob: not (is_segment(blob) and blob.fields == self._ids),
             self.notes,
         )
-
-
-def covered(data: ManifestEntry) -> CoveredFile:
-    """Returns a data file as a segment names it."""
-    return CoveredFile(data.file_path, data.file_size_in_bytes, data.record_count)
-
-
-class FileKeys(NamedTuple):
-    """The keys of a data file.
-
-    Attributes:
-        words: the words of consecutive rows, deleted ones included.
-        has_row_ids: whether the file has a column of row ids.
-        pages: where the pages of the columns are, as far as this is known.
-    """
-
-    words: list[KeyWords]
-    has_row_ids: bool
-    pages: Sequence[ChunkPages]
-
-
-def key_words(
-    reader: DataFiles, data: ManifestEntry, field_ids: Sequence[int], kinds: Sequence[str] | None = None
-) -> FileKeys | None:
-    """Reads the keys of all rows of a data file.
-
-    Args:
-        reader: opens data files, with the key columns as fields of its filter.
-        data: the data file.
-        field_ids: the field ids of the key columns, in the order of the index.
-        kinds: the canonical forms of the keys; by default those of the table's types.
-
-    Returns:
-        the keys; None if a column is found by a name mapping, which may change, or is not in the
-        file but a value of its partition, which another manifest may state otherwise.
-    """
-    file = reader.open(data)
-    if file.schema.by_names or any(id in file.constants and id not in file.schema for id in field_ids):
-        return None
-    pages: list[ChunkPages] = []
-    words = [
-        KeyWords.of([plain(batch.filter_values[field_id]) for field_id in field_ids], kinds)
-        for batch in file.batches(places=pages)
-    ]
-    return FileKeys(words, METADATA_COLUMNS["_row_id"].field_id in file.schema, pages)

@@ -9,7 +9,7 @@ import numpy as np
 
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.iceberg.index.build import covered, key_words
+from puffin_fast.iceberg.index.segment_maker import covered, key_words
 from puffin_fast.iceberg.index.stored import StoredSegment, indexed, is_segment, new_segment
 from puffin_fast.key_index import KeyWords
 from puffin_fast.key_index import kind_of as form_of

@@ -22,7 +22,8 @@ from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys, indexed_columns, on_this_machine
+from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys, on_this_machine
+from puffin_fast.iceberg.index.properties import indexed_columns
 from puffin_fast.iceberg.maintenance.compact import compact
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots

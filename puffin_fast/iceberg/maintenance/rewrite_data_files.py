@@ -14,7 +14,8 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast._run.workers import check_workers, on_workers
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.index.build import Encode, on_this_machine
+from puffin_fast.iceberg.index.build import on_this_machine
+from puffin_fast.iceberg.index.segment_maker import Encode
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
 from puffin_fast.iceberg.maintenance.worker_files import RunFolder

@@ -38,7 +38,8 @@ from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of
 from puffin_fast.iceberg.compat.table_properties import target_file_size
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, WrittenDeletes, write_deletes
-from puffin_fast.iceberg.index.build import Encode, KeyIndexResult, extend_indexes
+from puffin_fast.iceberg.index.build import KeyIndexResult, extend_indexes
+from puffin_fast.iceberg.index.segment_maker import Encode
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE
 from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup, with_new_ids
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES

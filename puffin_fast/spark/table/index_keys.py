@@ -9,7 +9,8 @@ from puffin_fast._io import open_source
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.index.build import ROW_BYTES, Encode, KeyIndexResult, SegmentMaker, build_index
+from puffin_fast.iceberg.index.build import ROW_BYTES, KeyIndexResult, build_index
+from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker
 from puffin_fast.spark.dataframe.transforms import check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of

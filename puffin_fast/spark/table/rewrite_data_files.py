@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.delta.read.tasks import DeltaTask
     from puffin_fast.iceberg.compat.working_table import WorkingTable
-    from puffin_fast.iceberg.index.build import Encode
+    from puffin_fast.iceberg.index.segment_maker import Encode
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.rows.rewrite.file_groups import GroupLimits
     from puffin_fast.rows.tasks import Task

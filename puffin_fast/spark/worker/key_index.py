@@ -12,7 +12,7 @@ from puffin_fast.spark.worker.rows import SAVED, ReportRow, report_rows
 from puffin_fast.spark.worker.tasks import items_of, unpack
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.index.build import SegmentMaker
+    from puffin_fast.iceberg.index.segment_maker import SegmentMaker
     from puffin_fast.spark.worker.pack import Place
 
 Batches = Iterator[pa.RecordBatch]

@@ -21,7 +21,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index import stored
-from puffin_fast.iceberg.index.build import KEY_INDEXES
+from puffin_fast.iceberg.index.properties import KEY_INDEXES
 from puffin_fast.iceberg.plan.files import resolve
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.delete_files import delete_by_file

@@ -21,7 +21,8 @@ from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from puffin_fast import errors, iceberg, key_index
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.index import build, lookup
+from puffin_fast.iceberg.index import build, lookup, segment_maker
+from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns
 from puffin_fast.iceberg.index.stored import NAME_END
 from puffin_fast.iceberg.maintenance import rewrite_job
 from puffin_fast.iceberg.manifest.columns import FileColumns
@@ -718,7 +719,7 @@ def test_verify_compares_an_index_with_the_rows(racing: RacingCatalog, name: str
 
 def test_maintain_keeps_the_indexes_that_a_property_names(racing: RacingCatalog) -> None:
     schema = rows(0, 1).schema
-    table = iceberg.create_table(racing, "n.t", schema, properties={build.KEY_INDEXES: "n; s , i;"})
+    table = iceberg.create_table(racing, "n.t", schema, properties={KEY_INDEXES: "n; s , i;"})
     policy = iceberg.MaintenancePolicy(expire_older_than=datetime.timedelta(0), retain_last=1)
     assert iceberg.maintain(table, policy).key_indexes == ()
     for at in range(6):
@@ -740,7 +741,7 @@ def test_a_rewrite_keeps_the_indexes_that_a_property_names(
     racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema = rows(0, 1).schema
-    table = iceberg.create_table(racing, "n.t", schema, properties={build.KEY_INDEXES: "n; s,i; id"})
+    table = iceberg.create_table(racing, "n.t", schema, properties={KEY_INDEXES: "n; s,i; id"})
     for at in range(4):
         iceberg.append(table, rows(at * 10, at * 10 + 10))
     assert iceberg.rewrite_data_files(table, min_input_files=2).key_indexes == ()  # none exists
@@ -777,7 +778,7 @@ def test_a_rewrite_keeps_the_indexes_that_a_property_names(
 
 def test_a_rewrite_is_committed_though_its_index_is_not(racing: RacingCatalog) -> None:
     schema = rows(0, 1).schema
-    table = iceberg.create_table(racing, "n.t", schema, properties={build.KEY_INDEXES: "n"})
+    table = iceberg.create_table(racing, "n.t", schema, properties={KEY_INDEXES: "n"})
     for at in range(4):
         iceberg.append(table, rows(at * 10, at * 10 + 10))
     iceberg.index_keys(table, "n")
@@ -804,7 +805,7 @@ def test_a_rewrite_is_committed_though_its_index_is_not(racing: RacingCatalog) -
 def test_a_rewrite_is_committed_though_reading_its_keys_raises_an_error_of_another_library(
     racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={build.KEY_INDEXES: "n"})
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={KEY_INDEXES: "n"})
     for at in range(2):
         iceberg.append(table, rows(at * 10, at * 10 + 10))
     iceberg.index_keys(table, "n")
@@ -812,7 +813,7 @@ def test_a_rewrite_is_committed_though_reading_its_keys_raises_an_error_of_anoth
     def lost(*_: Any) -> None:
         raise RuntimeError("an executor was lost")
 
-    monkeypatch.setattr(build, "key_words", lost)
+    monkeypatch.setattr(segment_maker, "key_words", lost)
     done = iceberg.rewrite_data_files(table, min_input_files=2)
     assert (done.data_files, done.key_indexes) == (2, ())
     assert "an executor was lost" in done.notes[0]
@@ -842,11 +843,11 @@ def test_a_cancelled_index_says_that_the_rewrite_is_committed(
 @pytest.mark.parametrize("named", ["n,", " n ; ", ";n;;", "n, ,"])
 def test_separators_of_the_property_name_no_column(named: str) -> None:
     schema = Schema(NestedField(1, "n", LongType()))
-    assert build.indexed_columns({build.KEY_INDEXES: named}, schema) == [["n"]]
+    assert indexed_columns({KEY_INDEXES: named}, schema) == [["n"]]
 
 
 def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog) -> None:
-    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={build.KEY_INDEXES: "nothing"})
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={KEY_INDEXES: "nothing"})
     iceberg.append(table, rows(0, 10))
     before = files_of(table)
     with pytest.raises(errors.NotFoundError, match=r"puffin-fast.key-indexes: .*no column nothing"):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.index import build, stored
+from puffin_fast.iceberg.index import segment_maker, stored
 from puffin_fast.rows.files import parquet
 from tests.iceberg.read.test_s3 import Store, catalog, store
 
@@ -126,14 +126,14 @@ def test_only_pages_that_have_a_row_are_read(
 
 def build_without_places(table: Table) -> None:
     """An index as it is where the places of pages are not known."""
-    inner = build.key_words
+    inner = segment_maker.key_words
 
-    def words(*args: Any) -> build.FileKeys | None:
+    def words(*args: Any) -> segment_maker.FileKeys | None:
         found = inner(*args)
         return None if found is None else found._replace(pages=[])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "key_words", words)
+        patch.setattr(segment_maker, "key_words", words)
         iceberg.index_keys(table, "s", incremental=False)
 
 
