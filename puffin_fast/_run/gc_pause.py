@@ -27,10 +27,10 @@ def paused_gc() -> Iterator[None]:
     with _lock:
         if _pauses == 0:
             _was_enabled = gc.isenabled()
-            gc.disable()
         _pauses += 1
         _thread.pauses = getattr(_thread, "pauses", 0) + 1
-    try:
+    try:  # an exception of another thread or a signal may come between any two steps
+        gc.disable()
         yield
     finally:
         with _lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -79,6 +80,7 @@ WRONG: dict[str, list[Any]] = {
     "tag": NAME,
     "target_file_size": ["3", -1, 0, 1.5, True, []],
     "threads": ["2", -1, 0, 1.5, True, math.nan, []],
+    "workers": ["2", 2, True, [], ThreadPoolExecutor],
     "update_columns": [*NAMES, []],
     "updates": FLAG,
     "values": [None, 5, "id", [], {}, {5: 1}, {"id": "x"}, {"id": [1]}, {"id": {1}}],

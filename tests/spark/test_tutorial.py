@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.fixture(autouse=True)
+def session_keeps_its_settings() -> None:
+    """The pages themselves change the session's name and the level of logs."""
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("page", ["tutorials/spark-job", "tutorials/raw-to-clean", "spark"])
 def test_python_blocks_run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 from puffin_fast.delta.dml.attempt import DeltaAttempt
@@ -23,6 +24,7 @@ def transaction(
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -44,6 +46,7 @@ def transaction(
             runs all verbs again on top of it.
         job_id: recorded in the log as a transaction. If it is in the log, the verbs do nothing.
         snapshot_properties: additional entries of the commit's ``commitInfo``.
+        workers: as for `delete`, for all verbs of the block.
         dry_run: run the verbs, but do not commit. Files are written and removed again at the end, because later verbs
             read them.
         filesystem, storage_options: as `delete`.
@@ -66,6 +69,7 @@ def transaction(
         on_conflict=on_conflict,
         job_id=job_id,
         snapshot_properties=snapshot_properties,
+        workers=workers,
         dry_run=dry_run,
     )
     return Transaction(table, options, filesystem)

@@ -24,6 +24,8 @@ from puffin_fast.verbs import transaction as verbs
 from puffin_fast.verbs.options import OnConflict, Options
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.table import Table
 
 
@@ -34,6 +36,7 @@ def transaction(
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> Transaction:
     """Runs several verbs in one commit: all of them, or none.
@@ -54,6 +57,7 @@ def transaction(
             ``"refuse"`` raises, ``"merge"`` runs all verbs again on top of it.
         job_id: recorded in the snapshot's summary. If it is in the branch's history, the verbs do nothing.
         snapshot_properties: additional entries of the snapshot's summary.
+        workers: as for `delete`, for all verbs of the block.
         dry_run: run the verbs, but do not commit. Files are written and removed again at the end, because later verbs
             read them.
 
@@ -76,6 +80,7 @@ def transaction(
         on_conflict=on_conflict,
         job_id=job_id,
         snapshot_properties=snapshot_properties,
+        workers=workers,
         dry_run=dry_run,
     )
     return Transaction(table, options)

@@ -99,7 +99,7 @@ def test_results_show_their_parts_as_tables(table: Table) -> None:
     iceberg.delete(table, "id < 400")
     done = iceberg.maintain(table, iceberg.MaintenancePolicy(clean_older_than=timedelta(0)), dry_run=True)
     shown = checked(done._repr_html_())
-    assert shown.count("<table>") > 2  # steps that do nothing are left out
+    assert shown.count("<table>") >= 2  # steps that do nothing and zeros are left out
     orphans = iceberg.remove_orphan_files(table, older_than=timedelta(0))
     assert orphans.files.num_rows == 0
     Path(table.location().removeprefix("file://"), "orphan").write_text("x")
