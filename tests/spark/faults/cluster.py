@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import traceback
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -415,9 +414,10 @@ def rows_kept_for_a_job_survive_the_tasks_and_executors_that_write_them(
     spark: SparkSession, folder: Path
 ) -> None:
     def computed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:  # other words each time
-            ids, word = batch[0], uuid.uuid4().hex
-            columns = [ids, pa.array([word] * len(ids)), ids.cast(pa.int32())]
+        for batch in batches:  # other words each time, so long that a task does not send them to the driver
+            ids = batch[0]
+            words = pa.array([os.urandom(512).hex() for _ in ids])
+            columns = [ids, words, ids.cast(pa.int32())]
             yield pa.RecordBatch.from_arrays(columns, names=ROWS.schema.names)
 
     table = made(_catalog(folder), "n")
@@ -432,7 +432,7 @@ def rows_kept_for_a_job_survive_the_tasks_and_executors_that_write_them(
         assert (result.rows_updated, result.rows_inserted) == (900, 0)
         rows = iceberg.scan(table.refresh()).to_arrow().sort_by("id")
         assert rows["id"].to_pylist() == list(range(N))
-        assert [*map(len, rows["word"].to_pylist()[:900])] == [32] * 900
+        assert [*map(len, rows["word"].to_pylist()[:900])] == [1024] * 900
         assert iceberg.verify(table) == []
         _tidy(table, job)
         assert not [path for path in files_of(table) if ".arrow" in path.name]
