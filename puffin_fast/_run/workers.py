@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -103,6 +104,25 @@ def on_workers(
         left = [future for _, future in waiting if not future.cancel()]
         if settled:
             wait(left)
+
+
+def each_on_workers(
+    executor: Executor,
+    call: Callable[[Item], Result],
+    items: Sequence[Item],
+    n_bytes: Callable[[Item], int],
+    *,
+    label: str | None = None,
+    settled: bool = False,
+) -> Iterator[tuple[Item, Result]]:
+    """Calls a function for each item on workers; yields the items and the results. Otherwise as `on_workers`."""
+    body = partial(_each, call)
+    for some, found in on_workers(executor, body, items, n_bytes, label=label, settled=settled):
+        yield from zip(some, found, strict=True)
+
+
+def _each(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    return [*map(call, items)]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._run.workers import check_workers, on_workers
+from puffin_fast._run.workers import check_workers, each_on_workers
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.index.build import on_this_machine
 from puffin_fast.iceberg.index.segment_maker import Encode
@@ -165,20 +164,16 @@ def _written_by(
 ) -> list[RewrittenGroup]:
     """Has groups written by workers. Their files are in a folder that no other run uses."""
     folder = RunFolder(table, "rewrite")
-    body, label = partial(_write, replace(writer, table=folder.table)), "rewriting file groups"
+    write, label = replace(writer, table=folder.table).write, "rewriting file groups"
     named: list[str] = []
     try:
-        parts = on_workers(workers, body, groups, _group_bytes, label=label, settled=True)
-        written = [group for _, some in parts for group in some]
+        found = each_on_workers(workers, write, groups, _group_bytes, label=label, settled=True)
+        written = [group for _, group in found]
         named = [new.entry.file_path for group in written for new in group.new]
     finally:
         folder.remove_others(named)
     table.created += named
     return written
-
-
-def _write(writer: GroupWriter, groups: Sequence[Sequence[FileTask]]) -> list[RewrittenGroup]:
-    return [*map(writer.write, groups)]
 
 
 def _group_bytes(tasks: Sequence[FileTask]) -> int:

@@ -102,19 +102,19 @@ class SketchReader:
 
         for _ in on_threads(run, shares, threads, label="counting values"):
             pass
-        found: dict[int, list[ThetaSketch]] = {column.field_id: [] for column in self.columns}
+        found: list[Mapping[int, ThetaSketch]] = []
         while not idle.empty():
-            for field_id, builder in idle.get().items():
-                found[field_id].append(builder.sketch())
-        return {field_id: ThetaSketch.union(sketches) for field_id, sketches in found.items()}
+            found.append({field_id: builder.sketch() for field_id, builder in idle.get().items()})
+        return self._united(found)
 
     def sketches_by(self, workers: Executor, tasks: Sequence[FileTask]) -> dict[int, ThetaSketch]:
         """As `sketches`, by the workers of an executor."""
-        found: dict[int, list[ThetaSketch]] = {column.field_id: [] for column in self.columns}
-        for _, sketches in on_workers(workers, self._sketches, tasks, data_bytes, label="counting values"):
-            for field_id, sketch in sketches.items():
-                found[field_id].append(sketch)
-        return {field_id: ThetaSketch.union(sketches) for field_id, sketches in found.items()}
+        parts = on_workers(workers, self._sketches, tasks, data_bytes, label="counting values")
+        return self._united([sketches for _, sketches in parts])
+
+    def _united(self, parts: Sequence[Mapping[int, ThetaSketch]]) -> dict[int, ThetaSketch]:
+        ids = [column.field_id for column in self.columns]
+        return {field_id: ThetaSketch.union([part[field_id] for part in parts]) for field_id in ids}
 
     def _sketches(self, tasks: Sequence[FileTask]) -> dict[int, ThetaSketch]:
         return self.sketches_of_shares([(task, 0, 1) for task in tasks], 1)
