@@ -6,6 +6,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._text import counted
 
 _NOTED = "_outcome_of_commit"
 
@@ -26,9 +27,8 @@ def outcome_of(error: BaseException) -> str | None:
 
 def nothing_committed(n_removed: int) -> str:
     """The note for a commit that did not happen."""
-    files = {0: "no file was written", 1: "1 file was removed"}.get(
-        n_removed, f"{n_removed:,} files were removed"
-    )
+    removed = f"{counted(n_removed, 'file')} {'was' if n_removed == 1 else 'were'} removed"
+    files = removed if n_removed else "no file was written"
     return f"nothing was committed, {files}"
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from puffin_fast._text import counted
+
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 75em; margin: 2em auto; padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0; font-size: 13px }
@@ -56,7 +58,7 @@ def _short(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if hasattr(value, "num_rows"):
-        return f"<{value.num_rows:,} rows>"
+        return f"<{counted(value.num_rows, 'row')}>"
     return repr(value)
 
 

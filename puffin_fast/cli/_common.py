@@ -396,11 +396,6 @@ def relative_to(root: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     ]
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things: ``1 file``, ``2 files``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def percent(share: float | None) -> Text | None:
     """A share from 0 to 1 as a percentage."""
     return None if share is None else Text(f"{share:.1%}", justify="right")

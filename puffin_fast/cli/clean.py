@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import RenderableType
 
+from puffin_fast._text import counted
 from puffin_fast.cli import _options
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, counted, grid, result_grid, rows_answer
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, result_grid, rows_answer
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import name_of, verb

@@ -14,13 +14,12 @@ import click
 from rich.console import RenderableType
 
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._text import as_count
+from puffin_fast._text import as_count, counted
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_catalog, open_table
 from puffin_fast.cli._common import (
     Answer,
     answers,
-    counted,
     fields_grid,
     grid,
     relative_to,

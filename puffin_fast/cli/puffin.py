@@ -226,7 +226,7 @@ def _verify_file(file: str) -> Answer:
             for index, vector in enumerate(vectors.vectors())
         ]
     wrong = sum(row["error"] is not None for row in rows)
-    title = f"{file}: {len(rows)} blobs, {wrong or 'nothing'} wrong"
+    title = f"{file}: {counted(len(rows), 'blob')}, {wrong or 'nothing'} wrong"
     return rows_answer(rows, title=title, nothing=f"{file}: no blobs, no errors found", failed=wrong > 0)
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from puffin_fast._text import counted
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import (
     Answer,
     answers,
     chosen_output,
-    counted,
     grid,
     percent,
     relative_to,
@@ -105,7 +105,9 @@ def scan(
     )
     if row_filter != "true" or _has_equality_deletes(table):
         size = (
-            f"first {len(rows):,} rows; --count counts all" if len(rows) == limit else f"{len(rows):,} rows"
+            f"first {len(rows):,} rows; --count counts all"
+            if len(rows) == limit
+            else counted(len(rows), "row")
         )
     else:
         total = verb(table, "scan")(

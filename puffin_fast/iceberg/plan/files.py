@@ -25,7 +25,7 @@ from puffin_fast._io.table_formats import other_format
 from puffin_fast._run.arguments import check_flags, check_integer, check_name
 from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._run.times import milliseconds_of
-from puffin_fast._text import shown_argument
+from puffin_fast._text import counted, shown_argument
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.definitions import check_definitions
 from puffin_fast.iceberg.compat.path_table import READ_ONLY, as_table, is_metadata_path
@@ -70,7 +70,10 @@ class Plan:
 
     def __repr__(self) -> str:
         snapshot = "no snapshot" if self.snapshot is None else f"snapshot {self.snapshot.snapshot_id}"
-        return f"Plan({snapshot}, {len(self.tasks):,} data files, {len(self.delete_files):,} delete files)"
+        return (
+            f"Plan({snapshot}, {counted(len(self.tasks), 'data file')}, "
+            f"{counted(len(self.delete_files), 'delete file')})"
+        )
 
     @property
     def unused(self) -> list[ManifestEntry]:

@@ -276,6 +276,10 @@ class RowScan:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self.to_batches()
 
+    def __array__(self, *_: object, **__: object) -> Any:
+        # pandas.DataFrame(scan) would make a column of the batches
+        raise TypeError("a scan is no array: expected scan.to_pandas() or scan.to_arrow()")
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 

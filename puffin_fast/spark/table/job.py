@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.groups import split_by_size
+from puffin_fast._text import counted
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.table_properties import data_folder
 from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as size_of
@@ -304,7 +305,7 @@ def bins_of_tasks(
 def of_files(tasks: Collection[WithDeletes]) -> str:
     """The number and the size of data files, for logs and Spark's UI."""
     n_bytes = sum(task.data.file_size_in_bytes for task in tasks)
-    return f"{len(tasks)} data files, {n_bytes / 1e6:.1f} MB"
+    return f"{counted(len(tasks), 'data file')}, {n_bytes / 1e6:.1f} MB"
 
 
 def is_small(tasks: Collection[Task], field_ids: Sequence[int] | None = None) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from puffin_fast import delta
 from puffin_fast._run.each import each_on_threads
 from puffin_fast._run.groups import split_by_size
+from puffin_fast._text import counted
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult
@@ -277,7 +278,7 @@ def _each_on_executors(session: SparkSession) -> Each:
         if not bins:
             return []
         body = over_batches("puffin_fast.spark.worker.checks", "checked", check=pack(call))
-        with tagged(session, run, f"{label}: {len(items)} data files"):
+        with tagged(session, run, f"{label}: {counted(len(items), 'data file')}"):
             rows = collected(mapped(spread(session, bins), body, CHECKED)).sort_by("number")
         return [pickle.loads(found.as_py()) for found in rows["found"]]
 

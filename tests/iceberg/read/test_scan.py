@@ -222,6 +222,7 @@ def test_an_error_in_a_job_is_raised_after_the_batches_before_it() -> None:
 
 def test_duckdb_polars_and_pandas_take_the_stream(table: Table) -> None:
     import duckdb
+    import pandas
     import polars
 
     delete(table, "k = 3")
@@ -229,6 +230,8 @@ def test_duckdb_polars_and_pandas_take_the_stream(table: Table) -> None:
     relation = duckdb.from_arrow(scan(table).to_reader())
     assert relation.aggregate("count(*), sum(id)").fetchall() == [(len(left), sum(left))]
     assert polars.DataFrame(scan(table))["id"].to_list() == left
+    with pytest.raises(TypeError, match=r"expected scan\.to_pandas\(\)"):
+        pandas.DataFrame(scan(table))
     assert pa.table(scan(table)).to_pandas()["id"].tolist() == left
     answer = scan(table)
     assert answer.to_arrow().schema == answer.schema == answer.to_reader().schema
