@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from puffin_fast._io.location import errors_of, resolve, takes
 from puffin_fast.errors import UnsupportedError
 
+_STORES = {"s3", "gcs", "gs", "abfs"}
+"""Names of filesystems whose paths begin with a bucket or a container."""
+
 
 class FileInfo(NamedTuple):
     """A file below a folder.
@@ -58,6 +61,39 @@ def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any
         else:
             raise _cannot_list(folder, handle)
     return sorted(name for name in names if name.startswith(prefix))
+
+
+def missing_folder(folder: str, *, filesystem: Any = None) -> str | None:
+    """Says that a folder does not exist, or that its bucket does not; None if it exists, or if that is unknown.
+
+    Args:
+        folder: a local path, a URI, or a path on `filesystem`.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem.
+    """
+    kind, handle, key = resolve(folder, filesystem)
+    with errors_of(folder):
+        if kind == "local":
+            return None if os.path.isdir(key) else "there is no such folder"
+        if kind == "arrow":
+            from pyarrow.fs import FileType
+
+            name = handle.type_name
+
+            def exists(path: str) -> bool:
+                return bool(handle.get_file_info(path).type != FileType.NotFound)
+
+        elif kind == "fsspec":
+            key = handle._strip_protocol(key)
+            name, exists = handle.protocol, handle.exists
+        else:
+            return None
+        if exists(key):
+            return None
+        bucket = key.lstrip("/").partition("/")[0]
+        in_bucket = not _STORES.isdisjoint([name] if isinstance(name, str) else name)
+        return (
+            f"there is no bucket {bucket}" if in_bucket and not exists(bucket) else "there is no such folder"
+        )
 
 
 def _entries(handle: Any, key: str) -> dict[str, Any]:

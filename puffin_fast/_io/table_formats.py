@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puffin_fast._io.folder import names_in
+from puffin_fast._io.folder import missing_folder, names_in
 from puffin_fast._run.interrupt import is_from_outside
 
 _SIGNS = (
@@ -17,7 +17,8 @@ _SIGNS = (
 
 
 def other_format(folder: str, *, expected: str | None = None, filesystem: Any = None) -> str:
-    """Returns what an error says about the format of the table in a folder; empty if there is none that is known.
+    """Returns what an error says about the format of the table in a folder, or that there is no such folder or bucket;
+    empty if neither is known.
 
     Args:
         folder: the folder of the table. If it cannot be listed, that is no error here.
@@ -29,6 +30,9 @@ def other_format(folder: str, *, expected: str | None = None, filesystem: Any = 
             names = names_in(f"{folder}/{inside}", "", filesystem=filesystem)
             if name != expected and any(part in file for file in names):
                 return f"; it is a table of {name}: see puffin_fast.{name.lower()}"
+        absent = missing_folder(folder, filesystem=filesystem)
+        if absent is not None:
+            return f"; {absent}"
     except Exception as error:
         if is_from_outside(error):
             raise

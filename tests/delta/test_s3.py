@@ -69,6 +69,13 @@ def test_a_table_on_s3_is_read_and_written_by_every_verb(name: str, s3: Any, tmp
     assert delta.orphan_files(table, filesystem=s3).num_rows == 0
 
 
+def test_a_missing_bucket_and_a_missing_folder_are_named(s3: Any) -> None:
+    with pytest.raises(errors.NotFoundError, match=r"no Delta table, .*; there is no bucket gone$"):
+        delta.scan("s3://gone/t", filesystem=s3)
+    with pytest.raises(errors.NotFoundError, match=r"no Delta table, .*; there is no such folder$"):
+        delta.scan("s3://lake/gone", filesystem=s3)
+
+
 @pytest.mark.slow
 def test_of_many_writers_on_s3_none_loses_a_delete(s3: Any, tmp_path: Path) -> None:
     table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
