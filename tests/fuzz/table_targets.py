@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from puffin_fast import errors, iceberg
-from puffin_fast.rows.files import parquet
+from puffin_fast.parquet.column_chunks import ColumnChunks
 
 
 class Outcome(Enum):
@@ -148,12 +148,12 @@ def _target_of(name: str, version: str) -> Callable[[bytes], Outcome]:
 @contextlib.contextmanager
 def by_pyarrow() -> Iterator[None]:
     """PyArrow decodes all columns."""
-    pages_of = parquet.ParquetReader.pages_of
-    parquet.ParquetReader.pages_of = lambda *args, **options: {}  # type: ignore[method-assign]
+    pages_of = ColumnChunks.pages_of
+    ColumnChunks.pages_of = lambda *args, **options: {}  # type: ignore[method-assign]
     try:
         yield
     finally:
-        parquet.ParquetReader.pages_of = pages_of  # type: ignore[method-assign]
+        ColumnChunks.pages_of = pages_of  # type: ignore[method-assign]
 
 
 def metadata(data: bytes) -> Outcome:

@@ -143,7 +143,7 @@ def check(
         if not n_rows:
             continue
         if decoded:
-            assert set(reader.pages_of(group, names)) == set(names) - ELSEWHERE
+            assert set(reader.chunks.pages_of(group, names)) == set(names) - ELSEWHERE
         found = reader.columns(group, names, 1000, use_threads=False)
         truth = {name: expected(path, group, name) for name in names}
         for first, count, rows in steps:
@@ -271,7 +271,7 @@ def test_other_encodings_are_left_to_pyarrow(tmp_path: Path, encoding: str) -> N
     of_text = encoding.endswith("BYTE_ARRAY")
     table = pa.table({"x": pa.array([f"{n}" for n in range(N)]) if of_text else pa.array(range(N))})
     pq.write_table(table, path, use_dictionary=False, column_encoding={"x": encoding})
-    assert not reader_of(path).pages_of(0, ["x"])
+    assert not reader_of(path).chunks.pages_of(0, ["x"])
     check(path, ["x"], EVERY, decoded=False)
 
 
@@ -285,7 +285,7 @@ def test_int96_is_left_to_pyarrow(tmp_path: Path) -> None:
 def test_columns_whose_names_are_not_unique_are_left_to_pyarrow(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     pq.write_table(pa.table({"a.b": [1, 2], "a": [{"b": 3}, {"b": 4}]}), path)
-    assert not reader_of(path).pages_of(0, ["a.b", "a"])
+    assert not reader_of(path).chunks.pages_of(0, ["a.b", "a"])
 
 
 @given(data=st.data(), seed=st.integers(0, 2))

@@ -100,7 +100,7 @@ def test_lists_are_those_of_pyarrow(seed: int, tmp_path: Path) -> None:
     names = [*KINDS, "s.numbers", "s.map"]
     for group, n_rows in enumerate(reader.group_rows):
         whole = file.read_row_group(group)
-        found = reader.pages_of(group, names)
+        found = reader.chunks.pages_of(group, names)
         assert set(found) == set(names)
         for name in names:
             top, *rest = name.split(".")
@@ -128,7 +128,7 @@ def test_vectors_of_floats_are_read_by_page(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": column}), path)
     reader = ParquetReader(PyArrowFileIO(), str(path))
     rows = np.flatnonzero(rng.random(3000) < 0.01).astype(np.int32)
-    assert reader.pages_of(0, ["v"])["v"].read(0, 3000, rows).equals(column.take(pa.array(rows)))
+    assert reader.chunks.pages_of(0, ["v"])["v"].read(0, 3000, rows).equals(column.take(pa.array(rows)))
 
 
 def test_lists_of_lists_are_left_to_pyarrow(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_lists_of_lists_are_left_to_pyarrow(tmp_path: Path) -> None:
     column = pa.array([[[1], [2, 3]], None, []], pa.list_(pa.list_(pa.int64())))
     pq.write_table(pa.table({"l": column}), path)
     reader = ParquetReader(PyArrowFileIO(), str(path))
-    assert reader.pages_of(0, ["l"]) == {}
+    assert reader.chunks.pages_of(0, ["l"]) == {}
     assert reader.columns(0, ["l"], 10, use_threads=False).read(0, 3, None)["l"].equals(column)
 
 

@@ -14,9 +14,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast import errors
 from puffin_fast._io.source import Source
-from puffin_fast.parquet import page_codecs
+from puffin_fast.parquet import column_chunks, page_codecs
 from puffin_fast.parquet.page_index import PagePlaces, Spans
-from puffin_fast.rows.files import parquet
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests.seeds import seeds
 
@@ -40,9 +39,9 @@ def table() -> pa.Table:
 @pytest.fixture
 def every_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small column chunks are read in pages, and numbers are, too, by the code of texts."""
-    monkeypatch.setattr(parquet, "LEAST_PICKED", 0)
-    monkeypatch.setattr(parquet, "BYTES_PER_ROW", 0)
-    monkeypatch.setattr(parquet, "reads_pages", lambda *_: False)
+    monkeypatch.setattr(column_chunks, "LEAST_PICKED", 0)
+    monkeypatch.setattr(column_chunks, "BYTES_PER_ROW", 0)
+    monkeypatch.setattr(column_chunks, "reads_pages", lambda *_: False)
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def places_of(path: Path) -> list[PagePlaces]:
 
 def read(path: Path, rows: list[int], *, wanted: bool, places: Sequence[PagePlaces] = ()) -> dict[str, Any]:
     reader = ParquetReader(PyArrowFileIO(), f"file://{path}")
-    reader.page_places = {chunk[0]: chunk for chunk in places}
+    reader.chunks.places = {chunk[0]: chunk for chunk in places}
     found: dict[str, list[Any]] = {name: [] for name in reader.schema.names}
     first = 0
     for group, n_rows in enumerate(reader.group_rows):

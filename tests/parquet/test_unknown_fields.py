@@ -85,7 +85,7 @@ def test_unknown_fields_change_nothing(tmp_path: Path, write: Any) -> None:
         assert reader._footer.status == 0
         found = []
         for group, n_rows in enumerate(reader.group_rows):
-            assert set(reader.pages_of(group, ROWS.column_names)) == set(ROWS.column_names)
+            assert set(reader.chunks.pages_of(group, ROWS.column_names)) == set(ROWS.column_names)
             columns = reader.columns(group, ROWS.column_names, N_ROWS, use_threads=False)
             rows = columns.read(0, n_rows, None)
             found.append(pa.table({name: plain(rows[name]) for name in ROWS.column_names}))

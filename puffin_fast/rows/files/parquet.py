@@ -1,32 +1,26 @@
-"""Reads Parquet data and delete files: flat columns by `column_pages` where it can, everything else with PyArrow."""
+"""Reads Parquet data and delete files: schema, statistics, filters and columns of row groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast._io import is_remote, open_source
-from puffin_fast._io.source import MAX_RANGE
-from puffin_fast._kernels.parquet.footers import CONTRADICTION
-from puffin_fast._kernels.parquet.pages import LocalFile
 from puffin_fast._run.interrupt import suppressed
 from puffin_fast.columns.plain_types import null_mask
-from puffin_fast.columns.row_selection import FEW_ROWS as FEW_CHOSEN
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.bloom_filters import BloomFilter
+from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.parquet.column_layout import Layout
-from puffin_fast.parquet.column_pages import ColumnPages, reads_pages
-from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
-from puffin_fast.parquet.list_pages import ListPages
-from puffin_fast.parquet.page_codecs import PageError
-from puffin_fast.parquet.page_index import Bounds, PagePlaces, Pages, RequestedPages, Spans, has_several
-from puffin_fast.rows.files.files import BatchColumns, open_input, reading
+from puffin_fast.parquet.footer import ChunkPlaces, Footer, check_status, footer_bytes
+from puffin_fast.parquet.page_index import Bounds, Pages, Spans
+from puffin_fast.rows.files.files import open_input, reading
+from puffin_fast.rows.files.group_columns import GroupColumns
 from puffin_fast.rows.files.page_bounds import PageParts
 from puffin_fast.rows.files.row_groups import (
     RowGroupMetrics,
@@ -41,7 +35,6 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast._io import Source
-    from puffin_fast.parquet.column_pages import Rows
     from puffin_fast.rows.files.projection import FileSchema
     from puffin_fast.rows.filters.pruning import Pruner
 
@@ -51,35 +44,14 @@ TAIL_BYTES = 1 << 16
 LOCAL_TAIL_BYTES = 1 << 13
 """The same of a local file."""
 
-GAP = 1 << 16
-"""Bytes between column chunks that are read along with them: a request costs more."""
-
 PLAIN_ROWS = 1 << 16
 """Maximum number of rows of a batch of repeated texts that PyArrow reads."""
-
-FEW_ROWS = 4
-"""Number of rows for each wanted one from which on lists are decoded by `list_pages`: for more PyArrow is faster."""
-
-LONG_LISTS = 16
-"""Number of items of a list from which on `list_pages` is faster for all rows, too."""
 
 DECODED_BYTES = 16 << 20
 """Bytes of columns that PyArrow decodes at once, if these are more than `LEAST_ROWS` rows."""
 
 LEAST_ROWS = 1 << 10
 """Number of rows that PyArrow decodes at once at least: each call takes some time."""
-
-BYTES_PER_ROW = 1 << 17
-"""A local column chunk is read page by page if it has more bytes for each span of wanted rows."""
-
-LEAST_PICKED = 1 << 17
-"""Bytes of a column chunk from which its page index is read: it takes 0.1 ms, and fewer bytes are decoded in that."""
-
-LEAST_REQUESTED = 1 << 14
-"""The same on an object store, where bytes cost more, and the index mostly comes with the footer."""
-
-READ_BYTES = 32 << 20
-"""Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
 
 
 def open_parquet(
@@ -148,7 +120,7 @@ class ParquetReader:
     """An open Parquet file; see `FormatReader`. PyArrow opens it only where it is needed.
 
     Attributes:
-        page_places: where the pages of column chunks are, as far as this is known, by the offset of the chunk.
+        chunks: its column chunks.
 
     Args:
         io: PyIceberg's file access.
@@ -163,8 +135,6 @@ class ParquetReader:
     ) -> None:
         self._io, self.location = io, location
         self._is_remote = is_remote(location, io)
-        self._local: LocalFile | None = None
-        self.page_places: Mapping[int, PagePlaces] = {}
         with reading(location):
             self._source, data = _open(io, location, footer, size, is_local=not self._is_remote)
             if footer is None and data:
@@ -178,6 +148,7 @@ class ParquetReader:
                 "rows of all row groups", path=location, expected=footer.n_rows, found=sum(footer.group_rows)
             )
         self._footer = footer
+        self.chunks = ColumnChunks(self._source, footer, location, is_remote=self._is_remote)
         self.schema = footer.layout.schema
         self.schema_bytes = footer.layout.schema_bytes
         self.n_rows = footer.n_rows
@@ -247,8 +218,8 @@ class ParquetReader:
         n_bytes = sum(n_bytes for _, n_bytes in footer.places.ranges([group], leaves))
         if wanted is None:
             return n_bytes
-        chunks = self._chunks_of(group, names or ())
-        places = self._pages_of(chunks, self.group_rows[group])
+        chunks = self.chunks.of(group, names or ())
+        places = self.chunks.places_of(chunks, self.group_rows[group])
         for name, _, chunk in chunks:
             if name in places:
                 n_bytes -= chunk.n_bytes - places[name].bytes_of(places[name].touched(wanted))
@@ -308,116 +279,6 @@ class ParquetReader:
             is_late=is_late,
         )
 
-    def pages_of(
-        self,
-        group: int,
-        names: Sequence[str],
-        *,
-        views: bool = False,
-        wanted: Spans | None = None,
-        is_late: bool = False,
-        most: bool = False,
-    ) -> dict[str, ColumnPages | ListPages]:
-        """Opens the column chunks of those columns that `column_pages` or `list_pages` decodes.
-
-        Column chunks of which all pages are read are read here, neighboring ones in one read; large ones in a local
-        file page by page. If only some rows are wanted, their pages are read when the rows are.
-
-        Args:
-            group: the number of the row group.
-            names: the columns.
-            views: whether texts and bytes may be views.
-            wanted: the only rows that may be wanted; None: all.
-            is_late: whether only some of these are wanted, which is known later.
-            most: whether most rows are read: short lists are then left to PyArrow.
-        """
-        n_rows = self.group_rows[group]
-        found = self._chunks_of(group, names, views=views)
-        places: dict[str, Pages] = {}
-        if wanted is not None or is_late:
-            large = [item for item in found if item[2].n_bytes >= self._least_picked]
-            if (
-                wanted is None and self._local_file() is not None
-            ):  # a chunk that is read at once is decoded by page, too
-                large = [item for item in large if reads_pages(*item[1:])]
-            places = self._pages_of(large, n_rows)
-        result: dict[str, ColumnPages] = {}
-
-        few = wanted is not None and wanted.n_rows <= FEW_CHOSEN
-
-        def add(name: str, layout: Layout, chunk: Chunk, data: Any) -> None:
-            result[name] = ColumnPages(
-                layout, chunk, data, n_rows, path=self.location, name=name, places=places.get(name), few=few
-            )
-
-        if (file := self._local_file()) is not None:
-            for name, layout, chunk in found:
-                is_few = wanted is not None and len(wanted.starts) * BYTES_PER_ROW < chunk.n_bytes
-                if name in places or is_few or reads_pages(layout, chunk):
-                    add(name, layout, chunk, file)
-        elif places:
-            picked = [item for item in found if item[0] in places]
-            requested = RequestedPages(
-                self._source, [(chunk, places[name]) for name, _, chunk in picked], wanted
-            )
-            for item, parts in zip(picked, requested.parts, strict=True):
-                add(*item, parts)
-                result[item[0]].requested = requested
-        for name, layout, chunk, data in self._whole([item for item in found if item[0] not in result]):
-            add(name, layout, chunk, data)
-        lists = {name: self._lists_of(group, name, most=most) for name in names if name not in result}
-        return {**result, **{name: pages for name, pages in lists.items() if pages is not None}}
-
-    @property
-    def _least_picked(self) -> int:
-        return LEAST_REQUESTED if self._is_remote else LEAST_PICKED
-
-    def _chunks_of(
-        self, group: int, names: Iterable[str], *, views: bool = False
-    ) -> list[tuple[str, Layout, Chunk]]:
-        """The column chunks of a row group that `column_pages` decodes."""
-        footer, n_rows = self._footer, self.group_rows[group]
-        if footer.status == CONTRADICTION:  # PyArrow says what is wrong with the file
-            return []
-        check_status(footer.status, self.location)
-        found: list[tuple[str, Layout, Chunk]] = []
-        for name in names:
-            column = footer.layout.column(name, views=views)
-            if column is None:
-                continue
-            leaf, layout = column
-            chunk = footer.chunk(group, leaf)
-            if chunk.is_known and chunk.n_values == n_rows and chunk.start >= 4 and chunk.n_bytes > 0:
-                found.append((name, layout, chunk))
-        return found
-
-    def _pages_of(self, chunks: Iterable[tuple[str, Layout, Chunk]], n_rows: int) -> dict[str, Pages]:
-        """The pages of those column chunks whose places are known, or that have an offset index of several pages."""
-        found: dict[str, Pages | None] = {}
-        several = []
-        for name, _, chunk in chunks:
-            if (places := self.page_places.get(chunk.start)) is not None:
-                found[name] = Pages.known(places, chunk, n_rows)
-            elif has_several(chunk):
-                several.append((name, chunk))
-        indexes = (
-            self._indexes((chunk.offsets, chunk.offsets_bytes) for _, chunk in several) if several else []
-        )
-        for (name, chunk), data in zip(several, indexes, strict=True):
-            found[name] = None if data is None else Pages.of(data, chunk, n_rows)
-        return {name: pages for name, pages in found.items() if pages is not None}
-
-    def _indexes(self, ranges: Iterable[tuple[int, int]]) -> list[bytes | None]:
-        """The bytes of indexes; None of one that is not within the file."""
-        ranges, size = [*ranges], self._source.size
-        inside = [
-            at for at, (start, n) in enumerate(ranges) if start >= 4 and 0 < n <= min(size - start, MAX_RANGE)
-        ]
-        found: list[bytes | None] = [None] * len(ranges)
-        for at, data in self._source.read_ranges([ranges[at] for at in inside]):
-            found[inside[at]] = data
-        return found
-
     def spans_that_may_match(
         self, group: int, columns: Sequence[tuple[str, NestedField]], pruner: Pruner
     ) -> Spans | None:
@@ -432,14 +293,14 @@ class ParquetReader:
         names = dict(columns)
         chunks = [
             item
-            for item in self._chunks_of(group, names)
-            if item[2].n_bytes >= self._least_picked and item[2].bounds > 0 and item[2].bounds_bytes > 0
+            for item in self.chunks.of(group, names)
+            if item[2].n_bytes >= self.chunks.least_picked and item[2].bounds > 0 and item[2].bounds_bytes > 0
         ]
         if not chunks:
             return None
-        pages = self._pages_of(chunks, n_rows)
+        pages = self.chunks.places_of(chunks, n_rows)
         chunks = [item for item in chunks if item[0] in pages]
-        indexes = self._indexes((chunk.bounds, chunk.bounds_bytes) for _, _, chunk in chunks)
+        indexes = self.chunks.indexes((chunk.bounds, chunk.bounds_bytes) for _, _, chunk in chunks)
         found: dict[int, tuple[Pages, Bounds, str]] = {}
         for (name, *_), data in zip(chunks, indexes, strict=True):
             bounds = None if data is None else Bounds.of(data, pages[name])
@@ -455,79 +316,11 @@ class ParquetReader:
         flags = pruner.may_match(parts)
         return None if flags.all() else Spans.of_flags(parts.firsts, n_rows, flags)
 
-    def _whole(
-        self, found: list[tuple[str, Layout, Chunk]]
-    ) -> Iterator[tuple[str, Layout, Chunk, pa.Buffer]]:
-        """Reads whole column chunks; neighboring ones in one read."""
-        found = sorted(found, key=lambda item: (item[2].start, item[2].n_bytes))
-        spans: list[list[int]] = []  # start, stop, and the index of the first column chunk after
-        for at, (_, _, chunk) in enumerate(found):
-            start, stop = chunk.start, chunk.start + chunk.n_bytes
-            if spans and start - spans[-1][1] <= GAP and stop - spans[-1][0] <= READ_BYTES:
-                spans[-1][1:] = max(spans[-1][1], stop), at + 1
-            else:
-                spans.append([start, stop, at + 1])
-        first = 0
-        for (begin, _, after), data in zip(spans, self._read(spans), strict=True):
-            for name, layout, chunk in found[first:after]:
-                if chunk.start + chunk.n_bytes - begin <= len(data):
-                    yield name, layout, chunk, data.slice(chunk.start - begin, chunk.n_bytes)
-            first = after
-
-    def _lists_of(self, group: int, name: str, *, most: bool) -> ListPages | None:
-        """The pages of a column of lists or maps that `list_pages` decodes faster than PyArrow."""
-        layout = None if self._footer.status else self._footer.layout.lists(name)
-        if layout is None:
-            return None
-        n_items = self._footer.chunk(group, layout.leaves[0]).n_values
-        if most and n_items < LONG_LISTS * self.group_rows[group]:
-            return None
-        chunks = [self._footer.chunk(group, leaf) for leaf in layout.leaves]
-        if not all(
-            chunk.is_known and chunk.start >= 4 and chunk.n_bytes > 0 and not chunk.has_bit_packed_levels
-            for chunk in chunks
-        ):
-            return None
-        file, spans = self._local_file(), [(chunk.start, chunk.start + chunk.n_bytes) for chunk in chunks]
-        by_page = [
-            file is not None and reads_pages(*pair) for pair in zip(layout.layouts, chunks, strict=True)
-        ]
-        read = self._read([span for span, paged in zip(spans, by_page, strict=True) if not paged])
-        leaves = []
-        for inner, chunk, paged in zip(layout.layouts, chunks, by_page, strict=True):
-            data: Any = file if paged else next(read)
-            if not paged and len(data) < chunk.n_bytes:  # PyArrow says what is wrong with the file
-                return None
-            leaves.append(
-                ColumnPages(inner, chunk, data, chunk.n_values, path=self.location, name=name, repeats=True)
-            )
-        return ListPages(layout, leaves)
-
-    def _local_file(self) -> LocalFile | None:
-        """The file, for reading from it in the kernel."""
-        file = None if self._is_remote else self._source.for_arrow()
-        if self._local is None and isinstance(file, pa.OSFile):
-            self._local = LocalFile(file.fileno())
-        return self._local
-
-    def _read(self, spans: Sequence[Sequence[int]]) -> Iterator[pa.Buffer]:
-        """The bytes of each span; none of one that ends after the file, and PyArrow says what is wrong with it."""
-        size = self._source.size
-        ranges = [(start, stop - start if stop <= size else 0) for start, stop, *_ in spans]
-        if self._is_remote:
-            found = dict(self._source.read_ranges(ranges))
-            yield from (pa.py_buffer(found[at]) for at in range(len(ranges)))
-            return
-        file = self._source.for_arrow()
-        for start, n_bytes in ranges:
-            file.seek(start if n_bytes else 0)
-            yield file.read_buffer(n_bytes)
-
     def reopen(self) -> ParquetReader:
         """Opens the same file again, for another thread; its footer is not read again."""
         size = self._source.size if self._is_remote else None
         opened = ParquetReader(self._io, self.location, self._footer, size=size)
-        opened.page_places = self.page_places
+        opened.chunks.places = self.chunks.places
         return opened
 
 
@@ -560,80 +353,3 @@ def _open(
     with suppressed(ValueError):
         return source, b"" if footer is not None else footer_bytes(source, first)
     return source, b""
-
-
-class GroupColumns:
-    """Some columns of a row group, read in order: those that `column_pages` decodes, and the others with PyArrow.
-
-    Nothing is read before the first row is wanted.
-    """
-
-    def __init__(
-        self,
-        reader: ParquetReader,
-        group: int,
-        names: Sequence[str],
-        batch_rows: int,
-        *,
-        use_threads: bool,
-        views: bool,
-        wanted: Spans | None = None,
-        is_late: bool = False,
-    ) -> None:
-        self._reader, self._group, self._names = reader, group, names
-        self._batch_rows, self._use_threads, self._views = batch_rows, use_threads, views
-        self._wanted, self._is_late = wanted, is_late
-        self._pages: dict[str, ColumnPages | ListPages] | None = None
-        self._requested: RequestedPages | None = None
-        self._arrow: list[BatchColumns] = []
-
-    def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
-        """Returns wanted rows of each column; see `Columns`."""
-        pages = self._open(most=rows is None or len(rows) * FEW_ROWS > n_rows)
-        if self._requested is not None:
-            some = Spans(np.array([first]), np.array([first + n_rows]))
-            if rows is not None:
-                some = Spans.of_rows(first + rows.astype(np.int64))
-            self._requested.request(some, first + n_rows)
-        found = {}
-        for name in [*pages]:
-            try:
-                found[name] = pages[name].read(first, n_rows, rows)
-            except PageError:
-                del pages[name]
-                self._read_with_arrow([name])
-        for columns in self._arrow:
-            found |= columns.read(first, n_rows, rows)
-        return found
-
-    def places(self) -> list[PagePlaces]:
-        """Returns where the pages of the columns are that `column_pages` decoded, after all rows were read."""
-        known = (pages.places() for pages in self._open().values() if isinstance(pages, ColumnPages))
-        return [places for places in known if places is not None]
-
-    def are_decoded(self) -> bool:
-        """Whether `column_pages` decodes all of them."""
-        return len(self._open()) == len(self._names)
-
-    def _open(self, *, most: bool = True) -> dict[str, ColumnPages | ListPages]:
-        if self._pages is None:
-            self._pages = self._reader.pages_of(
-                self._group,
-                self._names,
-                views=self._views,
-                wanted=self._wanted,
-                is_late=self._is_late,
-                most=most,
-            )
-            some = (pages.requested for pages in self._pages.values() if pages.requested is not None)
-            self._requested = next(some, None)
-            self._read_with_arrow([name for name in self._names if name not in self._pages])
-        return self._pages
-
-    def _read_with_arrow(self, names: Sequence[str]) -> None:
-        if names:
-            batches = self._reader.batches(
-                self._group, names, self._batch_rows, use_threads=self._use_threads
-            )
-            n_rows = self._reader.group_rows[self._group]
-            self._arrow.append(BatchColumns(batches, self._group, n_rows, self._reader.location))

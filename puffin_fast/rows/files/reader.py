@@ -24,7 +24,8 @@ from puffin_fast.parquet.page_index import Spans
 from puffin_fast.rows.files.conversion import stored
 from puffin_fast.rows.files.equal_values import EqualValues
 from puffin_fast.rows.files.files import BATCH_ROWS, Columns, FormatReader, reading
-from puffin_fast.rows.files.parquet import PLAIN_ROWS, GroupColumns, ParquetReader
+from puffin_fast.rows.files.group_columns import GroupColumns
+from puffin_fast.rows.files.parquet import PLAIN_ROWS, ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
 
 if TYPE_CHECKING:
@@ -444,7 +445,7 @@ class DataFiles:
                 found=file.n_rows,
             )
         if isinstance(file, ParquetReader):
-            file.page_places = {chunk[0]: chunk for chunk in places}
+            file.chunks.places = {chunk[0]: chunk for chunk in places}
         with reading(path, entry.file_format):
             known, filter = self._schema_of(file, path)
             keys = {field.field_id: known.leaf(field) for field in fields}

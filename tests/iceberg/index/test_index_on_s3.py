@@ -10,7 +10,7 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.index import segment_maker, stored
-from puffin_fast.rows.files import parquet
+from puffin_fast.parquet import column_chunks
 from tests.iceberg.read.test_s3 import Store, catalog, store
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_only_pages_that_have_a_row_are_read(
     catalog: SqlCatalog, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of files without offset indexes, as most writers make them."""
-    monkeypatch.setattr(parquet, "has_several", lambda _: False)
+    monkeypatch.setattr(column_chunks, "has_several", lambda _: False)
     catalog.create_namespace_if_not_exists("keys")
     order = np.random.default_rng(7).permutation(200_000)
     rows = pa.table({"s": pa.array(np.char.add("a customer of the shop ", order.astype(str)))})

@@ -24,6 +24,7 @@ from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import iceberg
 from puffin_fast.errors import NotFoundError, PuffinFastError
+from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.puffin import vectors as files
 from puffin_fast.rows.files import parquet
 from tests.conftest import require_module
@@ -298,7 +299,7 @@ def test_a_scan_costs_few_requests_for_the_bytes_that_it_needs(
     for reader, fields in itertools.product(("pages", "PyArrow"), (("id", "x", "y"), ("id", "y"))):
         case = reader, fields
         if reader == "PyArrow":
-            monkeypatch.setattr(parquet.ParquetReader, "pages_of", lambda *args, **options: {})
+            monkeypatch.setattr(ColumnChunks, "pages_of", lambda *args, **options: {})
         store.requests.clear()
         found = iceberg.scan(table, selected_fields=fields).to_arrow()
         assert found.num_rows == n_files * n_rows * 2 // 3, case

@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 import puffin_fast as pf
 from puffin_fast._io.source import Source
 from puffin_fast.errors import CorruptDataError, PuffinFastError
-from puffin_fast.parquet import page_index
+from puffin_fast.parquet import column_chunks, page_index
 from puffin_fast.rows.files import parquet
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.reader import OpenedFile
@@ -130,7 +130,7 @@ class Reads:
     def by(self, *, index: bool) -> None:
         """Uses the index of all pages, or of none."""
         for name in ("LEAST_PICKED", "LEAST_REQUESTED"):
-            self.monkeypatch.setattr(parquet, name, 0 if index else 1 << 60)
+            self.monkeypatch.setattr(column_chunks, name, 0 if index else 1 << 60)
 
 
 @pytest.fixture

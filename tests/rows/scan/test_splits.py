@@ -16,6 +16,7 @@ from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.rows.files import parquet
 from puffin_fast.rows.scan import splits
 from puffin_fast.rows.scan.splits import JOBS_PER_THREAD, jobs_of
@@ -127,7 +128,7 @@ def test_the_footer_of_a_file_in_parts_is_read_once(
     monkeypatch.setattr(parquet, "open_parquet", watched)
     for by_pyarrow in (False, True):
         if by_pyarrow:
-            monkeypatch.setattr(parquet.ParquetReader, "pages_of", lambda *args, **options: {})
+            monkeypatch.setattr(ColumnChunks, "pages_of", lambda *args, **options: {})
         for _ in range(2):  # the first time, the schema is new
             read.clear()
             opened.clear()

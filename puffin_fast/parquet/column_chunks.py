@@ -1,0 +1,235 @@
+"""The column chunks of an open Parquet file: those that are decoded page by page are read here, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from puffin_fast._io.source import MAX_RANGE
+from puffin_fast._kernels.parquet.footers import CONTRADICTION
+from puffin_fast._kernels.parquet.pages import LocalFile
+from puffin_fast.columns.row_selection import FEW_ROWS
+from puffin_fast.parquet.column_layout import Layout
+from puffin_fast.parquet.column_pages import ColumnPages, reads_pages
+from puffin_fast.parquet.footer import Chunk, Footer, check_status
+from puffin_fast.parquet.list_pages import ListPages
+from puffin_fast.parquet.page_index import PagePlaces, Pages, RequestedPages, Spans, has_several
+
+if TYPE_CHECKING:
+    from puffin_fast._io import Source
+
+GAP = 1 << 16
+"""Bytes between column chunks that are read along with them: a request costs more."""
+
+LONG_LISTS = 16
+"""Number of items of a list from which on `list_pages` is faster for all rows, too."""
+
+BYTES_PER_ROW = 1 << 17
+"""A local column chunk is read page by page if it has more bytes for each span of wanted rows."""
+
+LEAST_PICKED = 1 << 17
+"""Bytes of a column chunk from which its page index is read: it takes 0.1 ms, and fewer bytes are decoded in that."""
+
+LEAST_REQUESTED = 1 << 14
+"""The same on an object store, where bytes cost more, and the index mostly comes with the footer."""
+
+READ_BYTES = 32 << 20
+"""Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
+
+
+class ColumnChunks:
+    """The column chunks of an open Parquet file, and their pages.
+
+    Attributes:
+        places: where the pages of column chunks are, as far as this is known, by the offset of the chunk.
+
+    Args:
+        source: the file.
+        footer: its footer.
+        path: its path, for messages.
+        is_remote: whether it is on an object store.
+    """
+
+    def __init__(self, source: Source, footer: Footer, path: str, *, is_remote: bool) -> None:
+        self._source, self._footer, self._path, self._is_remote = source, footer, path, is_remote
+        self._group_rows = footer.group_rows
+        self._local: LocalFile | None = None
+        self.places: Mapping[int, PagePlaces] = {}
+
+    def pages_of(
+        self,
+        group: int,
+        names: Sequence[str],
+        *,
+        views: bool = False,
+        wanted: Spans | None = None,
+        is_late: bool = False,
+        most: bool = False,
+    ) -> dict[str, ColumnPages | ListPages]:
+        """Opens the column chunks of those columns that `column_pages` or `list_pages` decodes.
+
+        Column chunks of which all pages are read are read here, neighboring ones in one read; large ones in a local
+        file page by page. If only some rows are wanted, their pages are read when the rows are.
+
+        Args:
+            group: the number of the row group.
+            names: the columns.
+            views: whether texts and bytes may be views.
+            wanted: the only rows that may be wanted; None: all.
+            is_late: whether only some of these are wanted, which is known later.
+            most: whether most rows are read: short lists are then left to PyArrow.
+        """
+        n_rows = self._group_rows[group]
+        found = self.of(group, names, views=views)
+        places: dict[str, Pages] = {}
+        if wanted is not None or is_late:
+            large = [item for item in found if item[2].n_bytes >= self.least_picked]
+            if wanted is None and self._local_file() is not None:
+                # a chunk that is read at once is decoded by page, too
+                large = [item for item in large if reads_pages(*item[1:])]
+            places = self.places_of(large, n_rows)
+        result: dict[str, ColumnPages] = {}
+
+        few = wanted is not None and wanted.n_rows <= FEW_ROWS
+
+        def add(name: str, layout: Layout, chunk: Chunk, data: Any) -> None:
+            result[name] = ColumnPages(
+                layout, chunk, data, n_rows, path=self._path, name=name, places=places.get(name), few=few
+            )
+
+        if (file := self._local_file()) is not None:
+            for name, layout, chunk in found:
+                is_few = wanted is not None and len(wanted.starts) * BYTES_PER_ROW < chunk.n_bytes
+                if name in places or is_few or reads_pages(layout, chunk):
+                    add(name, layout, chunk, file)
+        elif places:
+            picked = [item for item in found if item[0] in places]
+            requested = RequestedPages(
+                self._source, [(chunk, places[name]) for name, _, chunk in picked], wanted
+            )
+            for item, parts in zip(picked, requested.parts, strict=True):
+                add(*item, parts)
+                result[item[0]].requested = requested
+        for name, layout, chunk, data in self._whole([item for item in found if item[0] not in result]):
+            add(name, layout, chunk, data)
+        lists = {name: self._lists_of(group, name, most=most) for name in names if name not in result}
+        return {**result, **{name: pages for name, pages in lists.items() if pages is not None}}
+
+    @property
+    def least_picked(self) -> int:
+        """Bytes of a column chunk from which its page index is read."""
+        return LEAST_REQUESTED if self._is_remote else LEAST_PICKED
+
+    def of(self, group: int, names: Iterable[str], *, views: bool = False) -> list[tuple[str, Layout, Chunk]]:
+        """Returns the column chunks of a row group that `column_pages` decodes."""
+        footer, n_rows = self._footer, self._group_rows[group]
+        if footer.status == CONTRADICTION:  # PyArrow says what is wrong with the file
+            return []
+        check_status(footer.status, self._path)
+        found: list[tuple[str, Layout, Chunk]] = []
+        for name in names:
+            column = footer.layout.column(name, views=views)
+            if column is None:
+                continue
+            leaf, layout = column
+            chunk = footer.chunk(group, leaf)
+            if chunk.is_known and chunk.n_values == n_rows and chunk.start >= 4 and chunk.n_bytes > 0:
+                found.append((name, layout, chunk))
+        return found
+
+    def places_of(self, chunks: Iterable[tuple[str, Layout, Chunk]], n_rows: int) -> dict[str, Pages]:
+        """Returns the pages of those column chunks whose places are known, or whose offset index has several."""
+        found: dict[str, Pages | None] = {}
+        several = []
+        for name, _, chunk in chunks:
+            if (places := self.places.get(chunk.start)) is not None:
+                found[name] = Pages.known(places, chunk, n_rows)
+            elif has_several(chunk):
+                several.append((name, chunk))
+        indexes = (
+            self.indexes((chunk.offsets, chunk.offsets_bytes) for _, chunk in several) if several else []
+        )
+        for (name, chunk), data in zip(several, indexes, strict=True):
+            found[name] = None if data is None else Pages.of(data, chunk, n_rows)
+        return {name: pages for name, pages in found.items() if pages is not None}
+
+    def indexes(self, ranges: Iterable[tuple[int, int]]) -> list[bytes | None]:
+        """Returns the bytes of indexes; None of one that is not within the file."""
+        ranges, size = [*ranges], self._source.size
+        inside = [
+            at for at, (start, n) in enumerate(ranges) if start >= 4 and 0 < n <= min(size - start, MAX_RANGE)
+        ]
+        found: list[bytes | None] = [None] * len(ranges)
+        for at, data in self._source.read_ranges([ranges[at] for at in inside]):
+            found[inside[at]] = data
+        return found
+
+    def _whole(
+        self, found: list[tuple[str, Layout, Chunk]]
+    ) -> Iterator[tuple[str, Layout, Chunk, pa.Buffer]]:
+        """Reads whole column chunks; neighboring ones in one read."""
+        found = sorted(found, key=lambda item: (item[2].start, item[2].n_bytes))
+        spans: list[list[int]] = []  # start, stop, and the index of the first column chunk after
+        for at, (_, _, chunk) in enumerate(found):
+            start, stop = chunk.start, chunk.start + chunk.n_bytes
+            if spans and start - spans[-1][1] <= GAP and stop - spans[-1][0] <= READ_BYTES:
+                spans[-1][1:] = max(spans[-1][1], stop), at + 1
+            else:
+                spans.append([start, stop, at + 1])
+        first = 0
+        for (begin, _, after), data in zip(spans, self._read(spans), strict=True):
+            for name, layout, chunk in found[first:after]:
+                if chunk.start + chunk.n_bytes - begin <= len(data):
+                    yield name, layout, chunk, data.slice(chunk.start - begin, chunk.n_bytes)
+            first = after
+
+    def _lists_of(self, group: int, name: str, *, most: bool) -> ListPages | None:
+        """The pages of a column of lists or maps that `list_pages` decodes faster than PyArrow."""
+        layout = None if self._footer.status else self._footer.layout.lists(name)
+        if layout is None:
+            return None
+        n_items = self._footer.chunk(group, layout.leaves[0]).n_values
+        if most and n_items < LONG_LISTS * self._group_rows[group]:
+            return None
+        chunks = [self._footer.chunk(group, leaf) for leaf in layout.leaves]
+        if not all(
+            chunk.is_known and chunk.start >= 4 and chunk.n_bytes > 0 and not chunk.has_bit_packed_levels
+            for chunk in chunks
+        ):
+            return None
+        file, spans = self._local_file(), [(chunk.start, chunk.start + chunk.n_bytes) for chunk in chunks]
+        by_page = [
+            file is not None and reads_pages(*pair) for pair in zip(layout.layouts, chunks, strict=True)
+        ]
+        read = self._read([span for span, paged in zip(spans, by_page, strict=True) if not paged])
+        leaves = []
+        for inner, chunk, paged in zip(layout.layouts, chunks, by_page, strict=True):
+            data: Any = file if paged else next(read)
+            if not paged and len(data) < chunk.n_bytes:  # PyArrow says what is wrong with the file
+                return None
+            leaves.append(
+                ColumnPages(inner, chunk, data, chunk.n_values, path=self._path, name=name, repeats=True)
+            )
+        return ListPages(layout, leaves)
+
+    def _local_file(self) -> LocalFile | None:
+        """The file, for reading from it in the kernel."""
+        file = None if self._is_remote else self._source.for_arrow()
+        if self._local is None and isinstance(file, pa.OSFile):
+            self._local = LocalFile(file.fileno())
+        return self._local
+
+    def _read(self, spans: Sequence[Sequence[int]]) -> Iterator[pa.Buffer]:
+        """The bytes of each span; none of one that ends after the file, and PyArrow says what is wrong with it."""
+        size = self._source.size
+        ranges = [(start, stop - start if stop <= size else 0) for start, stop, *_ in spans]
+        if self._is_remote:
+            found = dict(self._source.read_ranges(ranges))
+            yield from (pa.py_buffer(found[at]) for at in range(len(ranges)))
+            return
+        file = self._source.for_arrow()
+        for start, n_bytes in ranges:
+            file.seek(start if n_bytes else 0)
+            yield file.read_buffer(n_bytes)
