@@ -62,9 +62,8 @@ def stored_pages(chunk: memoryview) -> list[StoredPage]:
             header = pages.page_header(chunk, at)
         except ValueError:
             break
-        kind, raw, stored, n_values, encoding, _, _, _, definition, repetition, is_compressed, _, n_header = (
-            header
-        )
+        kind, raw, stored, n_values, encoding, _, _, _, definition, repetition, is_compressed, *_ = header
+        n_header = header[-1]
         first = at + n_header
         if min(raw, stored, n_values) < 0 or stored > len(chunk) - first:
             break

@@ -181,28 +181,49 @@ def levels_of(levels: list[int]) -> bytes:
     return struct.pack("<I", len(body)) + body
 
 
-def page_of(repeats: list[int], levels: list[int], numbers: list[int]) -> bytes:
-    """A data page of version 1, not compressed."""
+def page_of(repeats: list[int], levels: list[int], numbers: list[int], *, encoding: int = 3) -> bytes:
+    """A data page of version 1, not compressed; its header states an encoding of repetition levels."""
     body = levels_of(repeats) + levels_of(levels) + struct.pack(f"<{len(numbers)}q", *numbers)
-    header = [(1, I32, len(repeats)), (2, I32, 0), (3, I32, 3), (4, I32, 3)]
+    header = [(1, I32, len(repeats)), (2, I32, 0), (3, I32, 3), (4, I32, encoding)]
     sizes: Struct = [(number, I32, len(body)) for number in (2, 3)]
     return encode(STRUCT, [(1, I32, 0), *sizes, (5, STRUCT, header)]) + body
+
+
+def write_pages(path: Path, column: pa.Array, chunk: bytes, n_levels: int) -> None:
+    """Writes a file of one column of integers in lists whose pages are given."""
+    pq.write_table(
+        pa.table({"v": column}), path, use_dictionary=False, compression="none", store_schema=False
+    )
+    tree = footer_of(path.read_bytes())
+    described = get(get(get(tree, 4)[1][0], 1)[1][0], 3)
+    changed = {5: n_levels, 6: len(chunk), 7: len(chunk), 9: 4}
+    described[:] = [(number, kind, changed.get(number, value)) for number, kind, value in described]
+    footer = encode(STRUCT, tree)
+    path.write_bytes(b"PAR1" + chunk + footer + struct.pack("<I", len(footer)) + b"PAR1")
+
+
+def test_repetition_levels_in_another_encoding_are_left_to_pyarrow(tmp_path: Path) -> None:
+    column = pa.array([[1, 2], None, [], [3]], pa.list_(pa.int64()))
+    path = tmp_path / "f.parquet"
+    levels: Any = ([0, 1, 0, 0, 0], [3, 3, 0, 1, 3], [1, 2, 3])
+    for encoding, is_refused in ((3, False), (4, True), (99, True)):
+        write_pages(path, column, page_of(*levels, encoding=encoding), 5)
+        reader = ParquetReader(PyArrowFileIO(), str(path))
+        pages = reader.pages_of(0, ["v"])["v"]
+        assert isinstance(pages, ListPages)
+        if is_refused:
+            with pytest.raises(PageError):
+                pages.read(0, 4, None)
+        else:
+            assert pages.read(0, 4, None).equals(column)
 
 
 def test_a_list_that_goes_on_in_the_last_page_is_whole(tmp_path: Path) -> None:
     column = pa.array([[1, 2], None, [], [0], [9], [3, 4, 5, 6]], pa.list_(pa.int64()))
     path = tmp_path / "f.parquet"
-    pq.write_table(
-        pa.table({"v": column}), path, use_dictionary=False, compression="none", store_schema=False
-    )
-    tree = footer_of(path.read_bytes())
     chunk = page_of([0, 1, 0, 0, 0, 0, 0, 1], [3, 3, 0, 1, 3, 3, 3, 3], [1, 2, 0, 9, 3, 4])
     chunk += page_of([1, 1], [3, 3], [5, 6])
-    described = get(get(get(tree, 4)[1][0], 1)[1][0], 3)
-    changed = {6: len(chunk), 7: len(chunk), 9: 4}
-    described[:] = [(number, kind, changed.get(number, value)) for number, kind, value in described]
-    footer = encode(STRUCT, tree)
-    path.write_bytes(b"PAR1" + chunk + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    write_pages(path, column, chunk, 10)
     assert pq.read_table(path)["v"].combine_chunks().equals(column)
     columns = ParquetReader(PyArrowFileIO(), str(path)).columns(0, ["v"], 100, use_threads=False)
     assert columns.read(0, 6, np.array([5], np.int32))["v"].equals(column.slice(5))

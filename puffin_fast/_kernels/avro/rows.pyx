@@ -43,6 +43,7 @@ cdef enum:
     DECIMAL_BYTES = 16
     BAD = -1                # bytes that are no record of the program
     NO_MEMORY = -2
+    OVER_LIMIT = -3
 
 NULL_, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, ENUM, DECIMAL, FIXED_DECIMAL, RECORD, ARRAY, MAP = range(15)
 
@@ -51,6 +52,7 @@ cdef struct Grown:
     uint8_t* data
     size_t size
     size_t capacity
+    size_t* left            # bytes that may still be added to all values together
 
 cdef struct Node:
     int64_t operation
@@ -66,30 +68,36 @@ cdef struct Node:
 
 
 cdef int reserve(Grown* into, size_t n) noexcept nogil:
-    """Makes room for n bytes; for none, too, there is memory to point to."""
+    """Makes room for n bytes, which are then added; for none, too, there is memory to point to."""
     cdef uint8_t* grown
     cdef size_t capacity
+    if n > into.left[0]:
+        return OVER_LIMIT
     if into.data != NULL and n <= into.capacity - into.size:
+        into.left[0] -= n
         return 0
     capacity = max(2 * into.capacity, into.size + n, <size_t>256)
     grown = <uint8_t*>realloc(into.data, capacity)
     if grown == NULL:
         return NO_MEMORY
     into.data, into.capacity = grown, capacity
+    into.left[0] -= n
     return 0
 
 
 cdef inline int put(Grown* into, const void* data, size_t n) noexcept nogil:
-    if reserve(into, n):
-        return NO_MEMORY
+    cdef int status = reserve(into, n)
+    if status:
+        return status
     memcpy(into.data + into.size, data, n)
     into.size += n
     return 0
 
 
 cdef inline int put_zeros(Grown* into, size_t n) noexcept nogil:
-    if reserve(into, n):
-        return NO_MEMORY
+    cdef int status = reserve(into, n)
+    if status:
+        return status
     memset(into.data + into.size, 0, n)
     into.size += n
     return 0
@@ -118,12 +126,14 @@ cdef int put_null(Node* node) noexcept nogil:
     """A null value; the fields of a record are null in it, too."""
     cdef size_t at = 1
     cdef int64_t end
-    if put_valid(node, 0):
-        return NO_MEMORY
+    cdef int status = put_valid(node, 0)
+    if status:
+        return status
     if node.operation == OP_RECORD:
         while at < node.n_nodes:
-            if put_null(node + at):
-                return NO_MEMORY
+            status = put_null(node + at)
+            if status:
+                return status
             at += node[at].n_nodes
         return 0
     if node.operation in (OP_BYTES, OP_STRING):
@@ -185,8 +195,10 @@ cdef int take(Node* node, Reader* reader, int depth) noexcept nogil:
             return BAD
         if value == node.null_branch:
             return put_null(node) if node.is_wanted else 0
-    if node.is_wanted and put_valid(node, node.operation != OP_NULL):
-        return NO_MEMORY
+    if node.is_wanted:
+        status = put_valid(node, node.operation != OP_NULL)
+        if status:
+            return status
     if node.operation == OP_LONG:
         if not take_long(reader, &value):
             return BAD
@@ -207,8 +219,9 @@ cdef int take(Node* node, Reader* reader, int depth) noexcept nogil:
             return put_decimal(node, reader.at - value, value)
         if node.operation == OP_STRING and not is_utf8(reader.at - value, reader.at):
             return BAD
-        if put(&node.values, reader.at - value, <size_t>value):
-            return NO_MEMORY
+        status = put(&node.values, reader.at - value, <size_t>value)
+        if status:
+            return status
         end = <int64_t>node.values.size
         return put(&node.ends, &end, 8)
     if node.operation == OP_RECORD:
@@ -266,6 +279,7 @@ cdef class RowDecoder:
 
     cdef Node* _nodes
     cdef size_t _n_nodes
+    cdef size_t _held, _left    # bytes of the values that are kept, and that may be added
 
     def __cinit__(self, program, wanted):
         cdef Buffer words = buffer_of(program), flags = buffer_of(wanted)
@@ -281,6 +295,7 @@ cdef class RowDecoder:
             self._nodes[i].operation, self._nodes[i].size = first[WORDS * i], first[WORDS * i + 1]
             self._nodes[i].null_branch, self._nodes[i].n_nodes = first[WORDS * i + 2], <size_t>first[WORDS * i + 3]
             self._nodes[i].is_wanted = flags.data[i] != 0
+            self._nodes[i].valid.left = self._nodes[i].values.left = self._nodes[i].ends.left = &self._left
         if self._nodes[0].operation != OP_RECORD or self._nodes[0].null_branch >= 0 or self._nodes[0].is_wanted:
             raise ValueError("expected the program of a record")
         if not self.are_whole():
@@ -304,15 +319,17 @@ cdef class RowDecoder:
                 free(self._nodes[i].ends.data)
             free(self._nodes)
 
-    def scan(self, data, starts):
+    def scan(self, data, starts, size_t most):
         """Decodes all records of a block.
 
         Args:
             data: the bytes of the block, which must be exactly its records.
             starts: is filled with the offset of each record, as int64; its length is their number.
+            most: the maximum number of bytes of all values that are kept.
 
         Raises:
             ValueError: the bytes are not such records.
+            OverflowError: the values have more bytes.
         """
         cdef Buffer block = buffer_of(data), into = writable(starts)
         cdef int64_t* offsets = <int64_t*>into.data
@@ -320,6 +337,7 @@ cdef class RowDecoder:
         cdef Reader reader
         cdef int status = 0
         reader.at, reader.stop = block.data, block.data + block.size
+        self.allow(most)
         with nogil:
             while i < n and status == 0:
                 offsets[i] = reader.at - block.data
@@ -327,15 +345,17 @@ cdef class RowDecoder:
                 i += 1
         self.check(BAD if status == 0 and reader.at != reader.stop else status)
 
-    def pick(self, data, starts):
+    def pick(self, data, starts, size_t most):
         """Decodes some records of a block.
 
         Args:
             data: the bytes of the block.
             starts: the offsets of the records, by `scan`.
+            most: the maximum number of bytes of all values that are kept.
 
         Raises:
             ValueError: the bytes are not such records.
+            OverflowError: the values have more bytes.
         """
         cdef Buffer block = buffer_of(data), given = buffer_of(starts)
         cdef const int64_t* offsets = <const int64_t*>given.data
@@ -343,6 +363,7 @@ cdef class RowDecoder:
         cdef Reader reader
         cdef int status = 0
         reader.stop = block.data + block.size
+        self.allow(most)
         with nogil:
             while i < n and status == 0:
                 if 0 <= offsets[i] <= <int64_t>block.size:
@@ -353,9 +374,17 @@ cdef class RowDecoder:
                 i += 1
         self.check(status)
 
+    cdef void allow(self, size_t most):
+        """Sets the bytes that may be added; `check` counts those that were."""
+        self._left = max(most, self._held) - self._held
+        self._held += self._left
+
     cdef int check(self, int status) except -1:
+        self._held -= self._left
         if status == NO_MEMORY:
             raise MemoryError()
+        if status == OVER_LIMIT:
+            raise OverflowError("the values of the records have more bytes than allowed")
         if status:
             raise ValueError("the bytes are no records of the program")
         return 0
@@ -377,11 +406,15 @@ cdef class RowDecoder:
         found = self._nodes + node
         valid = taken(&found.valid) if found.n_nulls else None
         count, values, ends = found.count, taken(&found.values), (<char*>&zero)[:8] + taken(&found.ends)
-        found.count = found.n_nulls = found.valid.size = 0
+        self._held -= bytes_of(found)
+        found.count = found.n_nulls = found.valid.size = found.values.size = found.ends.size = 0
         return count, valid, values, ends
 
 
+cdef inline size_t bytes_of(const Node* node) noexcept nogil:
+    """The bytes of the values of a node."""
+    return node.valid.size + node.values.size + node.ends.size
+
+
 cdef bytes taken(Grown* found):
-    cdef size_t n = found.size
-    found.size = 0
-    return PyBytes_FromStringAndSize(<const char*>found.data, <Py_ssize_t>n)  # of no bytes the pointer is not read
+    return PyBytes_FromStringAndSize(<const char*>found.data, <Py_ssize_t>found.size)  # of no bytes the pointer is not read

@@ -178,7 +178,9 @@ static int pf_open_page(const pf_column *column, pf_page *page, const int64_t *h
         n_repeats = (size_t)header[PF_REPETITION_BYTES];
         levels += n_repeats;
     } else {
-        if (column->repeats && pf_take_levels(&data, &size, &repeats, &n_repeats)) return PF_BAD_PAGE;
+        if (column->repeats &&
+            (header[PF_REPETITION_ENCODING] != PF_RLE || pf_take_levels(&data, &size, &repeats, &n_repeats)))
+            return PF_BAD_PAGE;
         if (column->most_level &&
             (header[PF_LEVEL_ENCODING] != PF_RLE || pf_take_levels(&data, &size, &levels, &n_levels)))
             return PF_BAD_PAGE;

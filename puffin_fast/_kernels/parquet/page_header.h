@@ -106,18 +106,17 @@ static int pf_skip(pf_thrift *from, int kind, int depth) {
 
 /* Fields of PageHeader and of the header inside it; -1: absent. */
 enum { PF_TYPE, PF_RAW_BYTES, PF_STORED_BYTES, PF_N_VALUES, PF_ENCODING, PF_LEVEL_ENCODING, PF_N_ROWS, PF_N_NULLS,
-       PF_DEFINITION_BYTES, PF_REPETITION_BYTES, PF_IS_COMPRESSED, PF_CHECKSUM, PF_HEADER_BYTES, PF_HEADER_WORDS,
-       PF_IGNORED = PF_HEADER_WORDS };
+       PF_DEFINITION_BYTES, PF_REPETITION_BYTES, PF_IS_COMPRESSED, PF_CHECKSUM, PF_REPETITION_ENCODING,
+       PF_HEADER_BYTES, PF_HEADER_WORDS };
 
 /* The fields of a struct: its first n are integers and must be there, as the format has it. */
 static int pf_inner_header(pf_thrift *from, const int *places, int n, int64_t *out) {
-    int64_t id = 0, ignored;
+    int64_t id = 0;
     int kind = 0, more, seen = 0;
     while ((more = pf_field(from, &id, &kind)) > 0) {
         if (id >= 1 && id <= n && kind == PF_I32) {
-            const int place = places[id - 1];
             seen |= 1 << id;
-            if (pf_integer(from, place == PF_IGNORED ? &ignored : out + place)) return PF_BAD_PAGE;
+            if (pf_integer(from, out + places[id - 1])) return PF_BAD_PAGE;
         } else if (id == 7 && n == 6 && (kind == PF_TRUE || kind == PF_FALSE)) {
             out[PF_IS_COMPRESSED] = kind == PF_TRUE;
         } else if (pf_skip(from, kind, 0)) return PF_BAD_PAGE;
@@ -128,7 +127,7 @@ static int pf_inner_header(pf_thrift *from, const int *places, int n, int64_t *o
 /* A header with all fields that the format requires, and with that of its page type only. */
 static int pf_page_header(const uint8_t *data, size_t size, int64_t *out) {
     static const int outer[3] = {PF_TYPE, PF_RAW_BYTES, PF_STORED_BYTES};
-    static const int v1[4] = {PF_N_VALUES, PF_ENCODING, PF_LEVEL_ENCODING, PF_IGNORED};
+    static const int v1[4] = {PF_N_VALUES, PF_ENCODING, PF_LEVEL_ENCODING, PF_REPETITION_ENCODING};
     static const int dictionary[2] = {PF_N_VALUES, PF_ENCODING};
     static const int v2[6] = {PF_N_VALUES, PF_N_NULLS, PF_N_ROWS, PF_ENCODING, PF_DEFINITION_BYTES,
                               PF_REPETITION_BYTES};

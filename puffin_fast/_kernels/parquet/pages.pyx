@@ -276,9 +276,9 @@ def page_header(data, size_t start):
         start: where the header starts in it.
 
     Returns:
-        page type, bytes without compression, bytes stored, number of values, encoding, encoding of the levels, number
-        of rows, number of nulls, bytes of definition levels, bytes of repetition levels, whether it is compressed,
-        CRC-32, bytes of the header; -1 where a header of its page type has no such field, or may leave it out.
+        page type, bytes without compression, bytes stored, number of values, encoding, encoding of the definition
+        levels, number of rows, number of nulls, bytes of definition levels, bytes of repetition levels, whether it is
+        compressed, CRC-32, encoding of the repetition levels, bytes of the header; -1 where a header of its page type has no such field, or may leave it out.
     """
     cdef Buffer source = buffer_of(data)
     cdef int64_t words[PF_HEADER_WORDS]

@@ -46,7 +46,16 @@ from puffin_fast.columns.plain_types import plain_schema
 from puffin_fast.columns.uuid_text import UuidText
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
 from puffin_fast.limits import MAX_SCHEMA_TYPES
-from puffin_fast.rows.files.avro_rows import AvroColumns, NotDecodedError, SharedBlocks
+from puffin_fast.rows.files.avro_rows import (
+    LEAST_ALLOWED,
+    AvroColumns,
+    NotDecodedError,
+    SharedBlocks,
+    null_bytes,
+    rows_at_once,
+    too_wide,
+    value_bytes,
+)
 from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, Columns, reading
 
 if TYPE_CHECKING:
@@ -61,6 +70,7 @@ class AvroReader:
     """An open Avro file; see `FormatReader`.
 
     Attributes:
+        io: PyIceberg's file access.
         location: the location of the file.
         stored: the schema of its records, without logical types except decimal.
 
@@ -69,7 +79,7 @@ class AvroReader:
     """
 
     def __init__(self, io: FileIO, location: str, n_rows: int) -> None:
-        self._io, self.location = io, location
+        self.io, self.location = io, location
         _, header, _ = self._open()
         with self._decoding("header"):
             metadata = {key: value.decode() for key, value in header["meta"].items()}
@@ -95,6 +105,7 @@ class AvroReader:
         self.n_rows = n_rows
         self.group_rows: tuple[int, ...] = (n_rows,)
         self._shared: SharedBlocks | None = None
+        self._at_once = BATCH_ROWS
 
     def groups_that_may_match(
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
@@ -116,12 +127,30 @@ class AvroReader:
         with self._decoding("rows"):
             source: Any = _Parts(itertools.chain([head.getvalue()], map(self._as_stored, self._blocks())))
             records: Iterator[Any] = fastavro.reader(source, {**self.stored, "fields": fields})
-            while rows := list(itertools.islice(records, min(batch_rows, BATCH_ROWS))):
+            n_rows = rows_at_once(wanted.types, min(batch_rows, BATCH_ROWS))
+            while rows := list(itertools.islice(records, n_rows)):
+                self._check_bytes(rows, wanted)
                 arrays = [
                     pa.array([_value(row[field.name], field.type) for row in rows], field.type)
                     for field in wanted
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+    def _check_bytes(self, rows: Sequence[Any], wanted: pa.Schema) -> None:
+        """Refuses rows of fastavro whose values would take too many bytes in arrays."""
+        n_bytes = 0
+        for field in wanted:
+            if pa.types.is_nested(field.type):
+                n_bytes += sum(value_bytes(row[field.name], field.type) for row in rows)
+            else:
+                n_bytes += null_bytes(field.type) * len(rows)
+        if n_bytes > LEAST_ALLOWED:
+            raise too_wide(self.location, len(rows), LEAST_ALLOWED)
+
+    def rows_at_once(self, first: int, n_rows: int) -> int:
+        """Returns how many of some rows are read at once; see `FormatReader`."""
+        n_rows = min(n_rows, self._at_once)
+        return n_rows if self._shared is None else self._shared.rows_at_once(first, n_rows)
 
     def _blocks(self) -> Iterator[Block]:
         """Yields the blocks that have records, decompressed up to the limit for their size."""
@@ -136,7 +165,7 @@ class AvroReader:
                 limit=None,
                 path=self.location,
                 offset=0,
-                io=self._io,
+                io=self.io,
             )
             if block.n_records * max(self._n_stored, 1) > len(block.data):
                 raise too_many_records(
@@ -151,7 +180,7 @@ class AvroReader:
     def _open(self) -> tuple[FileBytes, Any, int]:
         """Opens the file; returns its bytes, its header, and where the first block begins."""
         with self._decoding("header"):
-            data = FileBytes(open_source(self.location, filesystem=self._io))
+            data = FileBytes(open_source(self.location, filesystem=self.io))
             source: Any = _Cursor(data)
             return data, fastavro.schemaless_reader(source, HEADER, None), source.at
 
@@ -173,7 +202,9 @@ class AvroReader:
             return BatchColumns(batches, group, self.n_rows, self.location)
 
         if self._shared is None or not self._shared.is_new:
-            self._shared = SharedBlocks(self._blocks())
+            self._shared, self._at_once = SharedBlocks(self._blocks()), BATCH_ROWS
+        kinds = plain_schema(pa.schema([self.schema.field(name) for name in names])).types
+        self._at_once = min(self._at_once, rows_at_once(kinds, batch_rows))
         try:
             return AvroColumns(self, names, self._shared, by_fastavro)
         except NotDecodedError:
@@ -181,7 +212,7 @@ class AvroReader:
 
     def reopen(self) -> AvroReader:
         """Opens the same file again, for another thread."""
-        return AvroReader(self._io, self.location, self.n_rows)
+        return AvroReader(self.io, self.location, self.n_rows)
 
     @contextmanager
     def _decoding(self, what: str) -> Iterator[None]:

@@ -5,12 +5,15 @@ while the blocks are walked. Other columns are then decoded for the wanted rows 
 
 A schema that the kernel does not know, and bytes that are not its records, raise `NotDecodedError`: fastavro reads the
 file then, and says what is wrong with it.
+
+A null takes a byte in the file, and as much as any value in an array: as many rows are read at once as take some MiB
+if all are null, and values that take more than a limit are refused.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +25,8 @@ import pyarrow.compute as pc
 from puffin_fast._kernels.avro import rows as kernel
 from puffin_fast.avro.blocks import Block
 from puffin_fast.columns.plain_types import plain_schema
-from puffin_fast.errors import PuffinFastError
+from puffin_fast.errors import LimitExceededError, PuffinFastError
+from puffin_fast.limits import most_inflated
 from puffin_fast.rows.files.files import Columns, wrong_count
 
 if TYPE_CHECKING:
@@ -31,6 +35,15 @@ if TYPE_CHECKING:
 
 _MOST_FIXED = 1 << 12
 """Bytes of a fixed: a null, which takes a byte in the file, has as many in an array."""
+
+DECODED_BYTES = 16 << 20
+"""Bytes of blocks, and of the nulls of their rows, that are decoded at once, but `LEAST_ROWS` rows at least."""
+
+LEAST_ROWS = 1 << 10
+"""Number of rows with wide nulls that are decoded at once at least."""
+
+LEAST_ALLOWED = 1 << 28
+"""Bytes of values that are always allowed for rows that are decoded at once."""
 
 _WIDTHS = {
     "int": (kernel.INT, 32),
@@ -207,13 +220,13 @@ class FieldDecoder:
         self._names = [field.name for field in fields]
         self._kernel = kernel.RowDecoder(program.words, wanted)
 
-    def scan(self, data: bytes, starts: npt.NDArray[np.int64]) -> None:
-        """Decodes the records of a block, and fills in their offsets."""
-        self._kernel.scan(data, starts)
+    def scan(self, data: bytes, starts: npt.NDArray[np.int64], most: int = 0) -> None:
+        """Decodes the records of a block, and fills in their offsets; all values have at most `most` bytes."""
+        self._kernel.scan(data, starts, most)
 
-    def pick(self, data: bytes, starts: npt.NDArray[np.int64]) -> None:
-        """Decodes some records of a block, by their offsets."""
-        self._kernel.pick(data, starts)
+    def pick(self, data: bytes, starts: npt.NDArray[np.int64], most: int) -> None:
+        """Decodes some records of a block, by their offsets; all values have at most `most` bytes."""
+        self._kernel.pick(data, starts, most)
 
     def arrays(self) -> dict[str, pa.Array]:
         """The values that were decoded since the last call, by name.
@@ -255,6 +268,41 @@ class FieldDecoder:
         return array
 
 
+def null_bytes(kind: pa.DataType) -> int:
+    """Returns the bytes that a null takes in an array of a plain type."""
+    if pa.types.is_struct(kind):
+        return 1 + sum(null_bytes(field.type) for field in kind)
+    if pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind):
+        return 1 + int(kind.byte_width)
+    return 9
+
+
+def value_bytes(value: Any, kind: pa.DataType) -> int:
+    """Returns about the bytes that nulls inside a value of fastavro take in an array of a plain type."""
+    if value is None or not pa.types.is_nested(kind):
+        return null_bytes(kind)
+    if pa.types.is_struct(kind):
+        return 1 + sum(value_bytes(value[field.name], field.type) for field in kind)
+    if pa.types.is_map(kind):
+        items = value.values() if isinstance(value, dict) else (pair["value"] for pair in value)
+        return 9 + sum(value_bytes(item, kind.item_type) for item in items)
+    return 9 + sum(value_bytes(item, kind.value_type) for item in value)
+
+
+def rows_at_once(kinds: Iterable[pa.DataType], n_rows: int) -> int:
+    """Returns how many of some rows are decoded at once, so that their nulls take `DECODED_BYTES`."""
+    width = sum(map(null_bytes, kinds))
+    return min(n_rows, max(DECODED_BYTES // max(width, 1), LEAST_ROWS))
+
+
+def too_wide(path: str, n_rows: int, most: int) -> LimitExceededError:
+    """Makes the error for values of rows that take more bytes than allowed."""
+    return LimitExceededError(
+        f"{path}: values of {n_rows} rows that take more than {most} bytes, the limit for the decompressed bytes of "
+        "their Avro blocks"
+    )
+
+
 def _packed(flags: bytes) -> pa.Buffer:
     return pa.py_buffer(np.packbits(np.frombuffer(flags, np.uint8), bitorder="little"))
 
@@ -286,8 +334,12 @@ class SharedBlocks:
     def __init__(self, blocks: Iterator[Block]) -> None:
         self._blocks, self._held, self._forgotten, self.n_rows = blocks, list[_Rows](), 0, 0
 
-    def of(self, first: int, n_rows: int) -> list[_Rows]:
+    def of(self, first: int, n_rows: int, most: int | None = None) -> list[_Rows]:
         """Returns the blocks of some rows. Those before them are forgotten.
+
+        Args:
+            first, n_rows: the rows.
+            most: number of bytes of blocks after which no other is read; None: all blocks of the rows are.
 
         Raises:
             NotDecodedError: the rows are forgotten.
@@ -296,12 +348,24 @@ class SharedBlocks:
             raise NotDecodedError(f"row {first} of a file whose first {self._forgotten} rows were left")
         self._forgotten = first
         self._held = [rows for rows in self._held if rows.first + rows.n_rows > first]
-        while self.n_rows < first + n_rows and (block := next(self._blocks, None)) is not None:
+        n_bytes = sum(len(rows.data) for rows in self._held)
+        while self.n_rows < first + n_rows and (most is None or n_bytes < most):
+            block = next(self._blocks, None)
+            if block is None:
+                break
             rows = _Rows(self.n_rows, block.n_records, block.data)
             self.n_rows += block.n_records
             if self.n_rows > first:
                 self._held.append(rows)
+                n_bytes += len(block.data)
         return [rows for rows in self._held if rows.first < first + n_rows]
+
+    def rows_at_once(self, first: int, n_rows: int) -> int:
+        """Returns how many of some rows are in blocks of about `DECODED_BYTES`."""
+        if first < self._forgotten:
+            return n_rows
+        found = self.of(first, n_rows, DECODED_BYTES)
+        return min(n_rows, found[-1].first + found[-1].n_rows - first) if found else n_rows
 
     @property
     def is_new(self) -> bool:
@@ -342,12 +406,16 @@ class AvroColumns:
 
         Raises:
             CorruptDataError: the blocks have more or fewer rows than declared, or are damaged.
+            LimitExceededError: the values take more bytes than allowed for the bytes of the blocks.
         """
         if self._by_fastavro is None:
             try:
                 return self._read(first, n_rows, rows)
             except PuffinFastError:
                 raise
+            except OverflowError as error:
+                held = self._shared.of(first, n_rows)
+                raise too_wide(self._reader.location, n_rows, self._most(held)) from error
             except (ValueError, pa.ArrowException):
                 self._by_fastavro = self._others()
         return self._by_fastavro.read(first, n_rows, rows)
@@ -355,6 +423,7 @@ class AvroColumns:
     def _read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
         stop, expected = first + n_rows, self._reader.n_rows
         blocks = self._shared.of(first, n_rows)
+        most = self._most(blocks)
         if self._shared.n_rows < stop:
             raise wrong_count(self._reader.location, 0, expected, self._shared.n_rows)
         for block in blocks:
@@ -363,16 +432,20 @@ class AvroColumns:
                 at = rows.searchsorted(np.array([low, high], np.int64) + (block.first - first))
                 here = rows[at[0] : at[1]].astype(np.int64) + (first - block.first)
                 if len(here):
-                    self._decoder.pick(block.data, self._starts(block)[here])
+                    self._decoder.pick(block.data, self._starts(block)[here], most)
             elif block.starts is None and high - low == block.n_rows:
                 starts = np.empty(block.n_rows, np.int64)
-                self._decoder.scan(block.data, starts)
+                self._decoder.scan(block.data, starts, most)
                 block.starts = starts
             else:
-                self._decoder.pick(block.data, self._starts(block)[low:high])
+                self._decoder.pick(block.data, self._starts(block)[low:high], most)
         if stop == expected and (found := self._shared.count_all()) != expected:
             raise wrong_count(self._reader.location, 0, expected, found)
         return self._decoder.arrays()
+
+    def _most(self, blocks: Sequence[_Rows]) -> int:
+        """The maximum number of bytes of the values of some blocks."""
+        return max(LEAST_ALLOWED, most_inflated(sum(len(block.data) for block in blocks), self._reader.io))
 
     def _starts(self, block: _Rows) -> npt.NDArray[np.int64]:
         """The offsets of the records of a block."""

@@ -114,6 +114,15 @@ class FormatReader(Protocol):
         """
         ...
 
+    def rows_at_once(self, first: int, n_rows: int) -> int:
+        """Returns how many rows of a row group are read at once from the columns that were requested last.
+
+        Args:
+            first: the first row, in the row group.
+            n_rows: the maximum.
+        """
+        ...
+
     def reopen(self) -> FormatReader:
         """Opens the same file again, for another thread."""
         ...

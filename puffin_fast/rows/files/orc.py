@@ -83,6 +83,10 @@ class OrcReader:
         batches = self.batches(group, names, batch_rows, use_threads=use_threads)
         return BatchColumns(batches, group, self.n_rows, self._location)
 
+    def rows_at_once(self, first: int, n_rows: int) -> int:
+        """Returns how many of some rows are read at once: all."""
+        return n_rows
+
     def reopen(self) -> OrcReader:
         """Opens the same file again, for another thread."""
         return OrcReader(self._io, self._location)

@@ -316,6 +316,10 @@ class ParquetReader:
         flags = pruner.may_match(parts)
         return None if flags.all() else Spans.of_flags(parts.firsts, n_rows, flags)
 
+    def rows_at_once(self, first: int, n_rows: int) -> int:
+        """Returns how many of some rows are read at once: all."""
+        return n_rows
+
     def reopen(self) -> ParquetReader:
         """Opens the same file again, for another thread; its footer is not read again."""
         size = self._source.size if self._is_remote else None

@@ -162,21 +162,28 @@ class Batch:
         return self._rows is None
 
 
-def windows(n_rows: int, batch_rows: int, spans: Spans | None) -> Iterator[tuple[int, int, Spans | None]]:
+def windows(
+    n_rows: int, at_once: Callable[[int, int], int], batch_rows: int, spans: Spans | None
+) -> Iterator[tuple[int, int, Spans | None]]:
     """Yields consecutive rows of a row group, that are decoded at once.
 
     Args:
         n_rows: number of rows of the row group.
+        at_once: returns how many rows are decoded at once, by the first one and the maximum.
         batch_rows: maximum number of consecutive rows.
         spans: the rows that are read; None: all.
 
     Yields:
         The first row, the number of rows, and those of them that are read, as indexes from the first; None: all.
     """
+    start = 0
     if spans is None:
-        yield from ((start, min(batch_rows, n_rows - start), None) for start in range(0, n_rows, batch_rows))
+        while start < n_rows:
+            some = at_once(start, min(batch_rows, n_rows - start))
+            yield start, some, None
+            start += some
         return
-    start, last = 0, int(spans.stops[-1])
+    last = int(spans.stops[-1])
     while start < last:
         at = int(np.searchsorted(spans.stops, start, "right"))
         start = max(start, int(spans.starts[at]))
@@ -307,7 +314,7 @@ class OpenedFile:
                     self._columns_of, number, batch_rows=batch_rows, use_threads=use_threads, wanted=picked
                 )
                 deciding, others = columns_of([*early]), columns_of(late, views=views, is_late=bool(early))
-            for start, some, gaps in windows(n_rows, batch_rows, spans):
+            for start, some, gaps in windows(n_rows, self._reader.rows_at_once, batch_rows, spans):
                 rows, n_live = self._live_rows(first + start, some, gaps)
                 if not n_live:
                     continue
