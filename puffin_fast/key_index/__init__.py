@@ -1,7 +1,7 @@
 """Key indexes, which find rows by their keys. A segment is encoded from whole Arrow arrays of keys."""
 
 from puffin_fast.key_index.canonical import from_integers, kind_of
-from puffin_fast.key_index.making import encode, encode_words, merge
+from puffin_fast.key_index.making import encode, encode_words, merge, merge_into
 from puffin_fast.key_index.segment import (
     BLOB_TYPE,
     ChunkPages,
@@ -29,4 +29,5 @@ __all__ = [
     "kind_of",
     "lookup",
     "merge",
+    "merge_into",
 ]

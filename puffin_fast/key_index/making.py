@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +15,10 @@ import zstandard
 
 from puffin_fast._kernels import checksum
 from puffin_fast._kernels.key_index import blocks as kernel
-from puffin_fast._kernels.key_index.entries import Entries
+from puffin_fast._kernels.key_index.entries import Entries, Source
+from puffin_fast._kernels.key_index.entries import merge as merge_blocks
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.key_index import canonical
 from puffin_fast.key_index.segment import (
     EXACT_BITS,
@@ -28,7 +31,6 @@ from puffin_fast.key_index.segment import (
     ChunkPages,
     CoveredFile,
     KeyWords,
-    Ordinals,
     Read,
     Segment,
     in_memory,
@@ -41,7 +43,10 @@ REMAINDER_BITS = 16
 _LEAST_HASH_BITS = 40
 
 MERGED_ENTRIES = 1 << 20
-"""Entries that a merge moves at a time."""
+"""Approximate entries that a merge reads and writes at a time."""
+
+_COARSE_BITS = 12
+"""Bits of the number of ordinals whose data file is looked up in advance, if files are dropped."""
 
 _Form = tuple[int, int, int, int]
 
@@ -218,14 +223,13 @@ class _Tables:
         self._nulls = nulls.to_bytes() if nulls else b""
         self.seal = checksum.crc32(self._nulls, checksum.crc32(text))
 
-    def segment(self, form: _Form, n: int, before: bytearray, *blocks: bytearray) -> bytes:
-        """A segment of these.
+    def head(self, form: _Form, n: int, before: bytearray) -> bytes:
+        """What a segment has before its blocks.
 
         Args:
             form: bits of a block, a slot, a remainder and an ordinal.
             n: the number of entries.
             before: the number of entries before each block.
-            blocks: in pieces.
         """
         directory = before + n.to_bytes(4, "little")
         head = HEADER.pack(
@@ -233,8 +237,11 @@ class _Tables:
             checksum.crc32(directory), n, self._n_rows, 0, 0,
         )[: -SUM_BYTES]  # fmt: skip
         total = checksum.crc32(self._nulls, checksum.crc32(self._tables, checksum.crc32(head)))
-        parts = head, total.to_bytes(SUM_BYTES, "little"), self._tables, self._nulls, directory
-        return b"".join([*parts, *blocks])
+        return b"".join([head, total.to_bytes(SUM_BYTES, "little"), self._tables, self._nulls, directory])
+
+    def segment(self, form: _Form, n: int, before: bytearray, blocks: bytearray) -> bytes:
+        """A segment of these, as `head`, and of blocks."""
+        return b"".join([self.head(form, n, before), blocks])
 
 
 def widened(segment: Segment, read: Read, bits: int) -> tuple[Segment, Read]:
@@ -266,17 +273,32 @@ def widened(segment: Segment, read: Read, bits: int) -> tuple[Segment, Read]:
 def merge(
     segments: Sequence[tuple[Segment, Read]], keep: Callable[[CoveredFile], bool] = lambda file: True
 ) -> bytes:
-    """Makes one segment of several with equal kinds of keys; their data files must be different ones.
+    """Makes one segment of several, as `merge_into`; memory is that of the merged segment in addition."""
+    merged = io.BytesIO()
+    merge_into(merged, segments, keep)
+    return merged.getvalue()
 
-    They are read in ranges of hashes, one after another. Memory: twice the bytes of the merged segment. A segment of
-    exact keys with fewer bits than others is written anew before, in 24 bytes for each of its rows.
+
+def merge_into(
+    out: IO[bytes],
+    segments: Sequence[tuple[Segment, Read]],
+    keep: Callable[[CoveredFile], bool] = lambda file: True,
+) -> int:
+    """Writes one segment of several with equal kinds of keys; their data files must be different ones.
+
+    They are read in ranges of hashes, one after another. Memory: 4 bytes for each block of the merged segment, and some
+    MiB. A segment of exact keys with fewer bits than others is made anew before, in 24 bytes for each of its rows.
 
     Args:
+        out: a seekable file, written from its position on.
         segments: each with its reader.
         keep: whether a data file is kept.
 
+    Returns:
+        The bytes of the segment.
+
     Raises:
-        CorruptDataError: a block is damaged.
+        CorruptDataError: a block is damaged, or the entries of a segment are not those of its rows.
         InvalidInputError: the kinds of keys differ.
     """
     first = segments[0][0]
@@ -304,58 +326,69 @@ def merge(
         files += moved.files
         pages += moved.pages
         n_rows += sum(file.n_rows for file in moved.files)
-        nulls.append(moved.of(segment.nulls.to_numpy().astype(np.uint32))[1].astype(np.int64) + moved.first)
+        nulls.append(moved.of(segment.nulls.to_numpy().astype(np.int64)))
     if n_rows > MAX_ROWS:
         raise InvalidInputError(f"segments: expected less than 2^32 rows, found {n_rows}")
     absent = PositionBitmap.from_positions(np.concatenate(nulls))
     n, t = n_rows - len(absent), first.slot_bits
     form = _form(n, n_rows, bits, t, None if first.exact else _least(n, t, None))
     tables = _Tables(kinds, fields, files, stored_row_ids, pages, absent)
-    cut = [np.uint64(segment.hash_bits - sum(form[:3])) for segment, _ in segments]
-    fewest = min(form[0], *(segment.block_bits for segment, _ in segments))
-    q = min(fewest, max(0, n // MERGED_ENTRIES).bit_length())
-    before, blocks, n_before = bytearray(), [], 0
-    for number in range(1 << q):
-        entries = Entries((*form, tables.seal), *_range(number, form[0] - q))
-        found = []
-        for (segment, read), moved, bits_less in zip(segments, moves, cut, strict=True):
-            hashes, ordinals = segment.entries(read, *_range(number, segment.block_bits - q))
-            kept, rows = moved.of(ordinals)
-            hashes >>= bits_less
-            if kept is not None:
-                hashes = hashes[kept]
-            entries.count(hashes)
-            found.append((hashes, rows, moved.first))
-        for hashes, rows, first_row in found:
-            entries.add(hashes, rows, first_row)
-        counts, packed = entries.pack(n_before)
-        n_before += sum(len(hashes) for hashes, _, _ in found)
+    start = out.tell()
+    at = out.seek(len(tables.head(form, n, bytearray(4 << form[0]))), 1)
+    before, n_before, step = bytearray(), 0, max(1, MERGED_ENTRIES >> BLOCK_ENTRIES_BITS)
+    for block in range(0, 1 << form[0], step):
+        last = min(block + step, 1 << form[0])
+        sources = [
+            moved.source(read, form[0], block, last) for (_, read), moved in zip(segments, moves, strict=True)
+        ]
+        wrong, number, counts, blocks, n_some = merge_blocks(
+            sources, (*form, tables.seal), block, last, n_before
+        )
+        if wrong >= 0:
+            raise segments[wrong][0].damaged(number)
+        n_before += n_some
         before += counts
-        blocks.append(packed)
-    return tables.segment(form, n, before, *blocks)
-
-
-def _range(number: int, bits: int) -> tuple[int, int]:
-    return number << bits, (number + 1) << bits
+        at += out.write(blocks)
+    if n_before != n:
+        raise CorruptDataError("key index: entries of merged segments", expected=n, found=n_before)
+    out.seek(start)
+    out.write(tables.head(form, n, before))
+    out.seek(at)
+    return at - start
 
 
 class _Moved:
     """The ordinals of a segment's rows in a merged one, where the rows of its kept files begin at `first`."""
 
     def __init__(self, segment: Segment, keep: Callable[[CoveredFile], bool], first: int) -> None:
-        self._segment, self.first = segment, first
-        self._kept = np.array([keep(file) for file in segment.files], np.bool_)
-        rows = np.where(self._kept, [file.n_rows for file in segment.files], 0).astype(np.int64)
-        self._firsts = np.cumsum(rows) - rows
-        kept = np.flatnonzero(self._kept).tolist()
-        self.files = [segment.files[number] for number in kept]
-        self.pages = [segment.pages[number] for number in kept]
-        self.stored_row_ids = [at for at, number in enumerate(kept) if number in segment.stored_row_ids]
+        self._segment, self._first = segment, first
+        kept = np.array([keep(file) for file in segment.files], np.bool_)
+        _, counts = segment.sizes
+        rows = np.where(kept, counts, 0)
+        self._moved = np.where(kept, np.cumsum(rows) - rows + first, -1)
+        numbers = np.flatnonzero(kept).tolist()
+        self.files = [segment.files[number] for number in numbers]
+        self.pages = [segment.pages[number] for number in numbers]
+        self.stored_row_ids = [at for at, number in enumerate(numbers) if number in segment.stored_row_ids]
+        self._how: tuple[Any, ...] = (None, b"", b"", 0, first)
+        if not kept.all():
+            firsts = np.append(np.cumsum(counts) - counts, segment.n_rows)
+            o = max(0, segment.n_rows - 1).bit_length()
+            shift = max(0, o - max(_COARSE_BITS, len(counts).bit_length()))
+            coarse = np.searchsorted(firsts, np.arange(0, segment.n_rows, 1 << shift), "right") - 1
+            self._how = self._moved, firsts.astype(np.uint32), coarse.astype(np.uint32), shift, 0
 
-    def of(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.bool_] | None, Ordinals]:
-        """Whether each row is in a kept file (None: all are), and the new ordinals of these rows from `first` on."""
-        if self._kept.all():
-            return None, ordinals
+    def of(self, ordinals: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The new ordinals of the rows that are in kept files."""
         file, position = self._segment.places(ordinals)
-        kept = self._kept[file]
-        return kept, (self._firsts[file] + position)[kept].astype(np.uint32)
+        first = self._moved[file]
+        return (first + position)[first >= 0]
+
+    def source(self, read: Read, block_bits: int, first: int, last: int) -> Source:
+        """The segment's blocks that have entries of some blocks of a segment with 2^`block_bits` blocks."""
+        more = self._segment.block_bits - block_bits
+        if more >= 0:
+            first, last = first << more, last << more
+        else:
+            first, last = first >> -more, -(-last >> -more)
+        return self._segment.source(read, first, last, *self._how)

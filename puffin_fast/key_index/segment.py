@@ -30,7 +30,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ import zstandard
 from puffin_fast import limits
 from puffin_fast._kernels import checksum
 from puffin_fast._kernels.key_index import blocks as kernel
+from puffin_fast._kernels.key_index.entries import Source
 from puffin_fast._kernels.rows.texts import Texts
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
@@ -350,16 +351,19 @@ class Segment:
                 data, places[at], self._before, some_wanted, self._form, self.n_rows
             )
             if wrong >= 0:
-                raise self._damaged(wrong)
+                raise self.damaged(wrong)
             number = np.frombuffer(keys, np.uint32).astype(np.uint64) + np.uint64(cuts[at])
             row: Words = np.frombuffer(ordinals, np.uint32).astype(np.uint64)
             yield row << np.uint64(32) | number
 
-    def _damaged(self, number: int) -> CorruptDataError:
+    def damaged(self, number: int) -> CorruptDataError:
+        """Returns the error that a block is damaged."""
         offset = self._blocks_at + int(self._starts[number])
         return self._corrupt(f"block {number}", offset, "its checksum", "another")
 
-    def places(self, ordinals: Ordinals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def places(
+        self, ordinals: Ordinals | npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Returns for each row the index of its data file and its position in that file."""
         file = np.searchsorted(self._firsts, ordinals, "right") - 1
         return file, ordinals.astype(np.int64) - self._firsts[file]
@@ -405,11 +409,10 @@ class Segment:
         step = max(1, CHECKED_BYTES * self.n_blocks // max(1, self.n_bytes))
         for first in range(0, self.n_blocks, step):
             last = min(first + step, self.n_blocks)
-            start, stop = int(self._starts[first]), int(self._starts[last])
-            data = _one(read, self._blocks_at + start, stop - start)
+            data, start = self._bytes_of(read, first, last)
             wrong = kernel.check(data, start, self._before, first, last, self._form)
             if wrong >= 0:
-                raise self._damaged(wrong)
+                raise self.damaged(wrong)
 
     def entries(self, read: Read, first: int, last: int) -> tuple[Words, Ordinals]:
         """Reads and checks the entries of consecutive blocks: hashes in their order, and ordinals.
@@ -421,15 +424,31 @@ class Segment:
         Raises:
             CorruptDataError: a block is damaged, or its entries are not rows of the segment.
         """
-        n, start = int(self._before[last] - self._before[first]), int(self._starts[first])
-        hashes, ordinals = np.empty(n, np.uint64), np.empty(n, np.uint32)
-        data = _one(read, self._blocks_at + start, int(self._starts[last]) - start)
+        n = int(self._before[last] - self._before[first])
+        hashes, ordinals = np.empty(n + 1, np.uint64), np.empty(n, np.uint32)
+        data, start = self._bytes_of(read, first, last)
         wrong = kernel.unpack(
             data, start, self._before, first, last, self._form, self.n_rows, hashes, ordinals
         )
         if wrong >= 0:
-            raise self._damaged(wrong)
-        return hashes, ordinals
+            raise self.damaged(wrong)
+        return hashes[:n], ordinals
+
+    def source(self, read: Read, first: int, last: int, *moves: Any) -> Source:
+        """Reads consecutive blocks that are merged.
+
+        Args:
+            read: reads ranges of the segment.
+            first, last: as for `entries`.
+            moves: where the rows are in the merged segment.
+        """
+        data, start = self._bytes_of(read, first, last)
+        return Source(data, start, self._before, self._form, self.n_rows, first, last, *moves)
+
+    def _bytes_of(self, read: Read, first: int, last: int) -> tuple[bytes, int]:
+        """The bytes of consecutive blocks, and where they begin."""
+        start = int(self._starts[first])
+        return _one(read, self._blocks_at + start, int(self._starts[last]) - start), start
 
     def keys_by_file(self, read: Read) -> Iterator[tuple[CoveredFile, KeyWords]]:
         """Yields the keys of each data file in the order of its rows; hashes without their `cut_bits` lower bits.

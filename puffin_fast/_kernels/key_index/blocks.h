@@ -188,26 +188,45 @@ PF_LEVELS(int, pf_key_find,
            uint64_t n_rows, pf_key_hits *hits),
           (form, block, size, n, rest, key, n_rows, hits))
 
-/* All entries of a block: hashes of p bits and ordinals. */
-static int pf_key_unpack(const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t number,
-                         uint64_t n_rows, uint64_t *hashes, uint32_t *ordinals) {
-    const uint64_t n_slots = 1ull << form->t, end = PF_SUM_BITS + n + n_slots;
-    const uint64_t base = end + n * (uint64_t)form->r;
-    uint64_t bit = PF_SUM_BITS, i = 0;
-    for (uint64_t slot = 0; slot < n_slots; slot++) {
-        const uint64_t after = pf_key_after_zeros(block, size, bit, end, 1);
-        if (after > end || after - 1 - bit > n - i) return PF_KEY_DAMAGED;
-        for (uint64_t last = i + (after - 1 - bit); i < last; i++) {
-            const uint64_t rest = slot << form->r | pf_take_bits(block, size, end + i * (uint64_t)form->r, form->r);
-            const int shift = form->t + form->r;
-            const uint64_t ordinal = pf_take_bits(block, size, base + i * (uint64_t)form->o, form->o);
-            if (ordinal >= n_rows) return PF_KEY_DAMAGED;
-            hashes[i] = (shift >= 64 ? 0 : number << shift) | rest;
-            ordinals[i] = (uint32_t)ordinal;
-        }
-        bit = after;
-    }
-    return i == n ? 0 : PF_KEY_DAMAGED;
+/* The number of some bits that begins at a bit of a block. */
+PF_BODY uint64_t pf_key_number(const uint8_t *block, size_t size, uint64_t bit, int bits) {
+    if (bits <= 57 && (bit >> 3) + 8 <= size) return pf_get64(block + (bit >> 3)) >> (bit & 7) & pf_low_bits(bits);
+    return pf_take_bits(block, size, bit, bits);
 }
+
+/* All entries of a block: hashes of p bits, with space for one more, and ordinals. */
+PF_BODY int pf_key_unpack_body(const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t number,
+                               uint64_t n_rows, uint64_t *hashes, uint32_t *ordinals) {
+    const int r = form->r, o = form->o, shift = form->t + r;
+    const uint64_t n_slots = 1ull << form->t, end = PF_SUM_BITS + n + n_slots;
+    const uint64_t rows = end + n * (uint64_t)r, upper = shift >= 64 ? 0 : number << shift;
+    uint64_t slot = 0, i = 0, most = 0;
+    for (uint64_t bit = PF_SUM_BITS; bit < end; bit += 64) {
+        const int some = end - bit < 64 ? (int)(end - bit) : 64;
+        uint64_t word = pf_take_bits(block, size, bit, some);
+        if (i + pf_ones(word) > n) return PF_KEY_DAMAGED;
+        for (int k = 0; k < some; k++, word >>= 1) {
+            hashes[i] = slot;
+            i += word & 1;
+            slot += ~word & 1;
+        }
+    }
+    if (i != n || slot != n_slots) return PF_KEY_DAMAGED;
+    for (i = 0; i < n; i++) {
+        const uint64_t low = pf_key_number(block, size, end + i * (uint64_t)r, r);
+        hashes[i] = upper | (r >= 64 ? 0 : hashes[i] << r) | low;
+    }
+    for (i = 0; i < n; i++) {
+        const uint64_t ordinal = pf_key_number(block, size, rows + i * (uint64_t)o, o);
+        ordinals[i] = (uint32_t)ordinal;
+        most = most < ordinal ? ordinal : most;
+    }
+    return n == 0 || most < n_rows ? 0 : PF_KEY_DAMAGED;
+}
+
+PF_LEVELS(int, pf_key_unpack,
+          (const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t number, uint64_t n_rows,
+           uint64_t *hashes, uint32_t *ordinals),
+          (form, block, size, n, number, n_rows, hashes, ordinals))
 
 #endif

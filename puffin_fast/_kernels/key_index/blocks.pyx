@@ -34,8 +34,6 @@ cdef extern from "key_index/blocks.h" nogil:
     int pf_key_hash_strings(const pf_strings* source, size_t n, uint64_t* out)
     int pf_key_find(const pf_key_form* form, const uint8_t* block, size_t size, uint64_t n, uint64_t rest,
                     uint32_t key, uint64_t n_rows, pf_key_hits* hits)
-    int pf_key_unpack(const pf_key_form* form, const uint8_t* block, size_t size, uint64_t n, uint64_t number,
-                      uint64_t n_rows, uint64_t* hashes, uint32_t* ordinals)
 
 cdef enum:
     SUM_BYTES = 4
@@ -140,17 +138,17 @@ def block_starts(before, size_t first, form):
     return out
 
 
-cdef int check_block(const pf_key_form* form, Buffer data, uint64_t base, const uint8_t* before, size_t number,
-                     const uint8_t** block, size_t* size, size_t* n) noexcept nogil:
+cdef int check_block(const pf_key_form* form, const uint8_t* data, size_t n_bytes, uint64_t base, const uint8_t* before,
+                     size_t number, const uint8_t** block, size_t* size, size_t* n) noexcept nogil:
     """Finds a block in bytes that begin at `base`, and compares its checksum."""
     cdef uint64_t first = load32(before + 4 * number), last = load32(before + 4 * number + 4), start, stop
     cdef uint32_t total = 0
     if last < first:
         return PF_KEY_DAMAGED
     start, stop = pf_key_start(form, number, first), pf_key_start(form, number + 1, last)
-    if start < base or stop - base > data.size:
+    if start < base or stop - base > n_bytes:
         return PF_KEY_DAMAGED
-    block[0], size[0], n[0] = data.data + (start - base), stop - start, last - first
+    block[0], size[0], n[0] = data + (start - base), stop - start, last - first
     if not crc32(block[0] + SUM_BYTES, size[0] - SUM_BYTES, &total):
         return PF_KEY_DAMAGED
     return 0 if total ^ pf_key_seed(form, number, n[0]) == load32(block[0]) else PF_KEY_DAMAGED
@@ -191,7 +189,8 @@ def find(data, uint64_t base, before, hashes, form, uint64_t n_rows):
                 if number >= n_blocks:
                     status = PF_KEY_DAMAGED
                 elif number != current:
-                    status = check_block(&bits, source, base, directory.data, number, &block, &size, &count)
+                    status = check_block(&bits, source.data, source.size, base, directory.data, number, &block, &size,
+                                         &count)
                     current = number
                 if status == 0:
                     status = pf_key_find(&bits, block, size, count, hash & mask, i, n_rows, &hits)
@@ -226,7 +225,8 @@ def check(data, uint64_t base, before, size_t first, size_t last, form):
         raise ValueError(f"before: expected {n_blocks + 1} numbers, found {directory.size} bytes")
     with nogil:
         for number in range(first, last):
-            if check_block(&bits, source, base, directory.data, number, &block, &size, &count) != 0:
+            if check_block(&bits, source.data, source.size, base, directory.data, number, &block, &size,
+                           &count) != 0:
                 wrong = number
                 break
     return wrong
@@ -238,7 +238,8 @@ def unpack(data, uint64_t base, before, size_t first, size_t last, form, uint64_
     Args:
         data, base, before, form, n_rows: as `find`.
         first, last: as `check`.
-        hashes, ordinals: words of 8 and of 4 bytes, one for each entry.
+        hashes: words of 8 bytes, one for each entry and one more.
+        ordinals: words of 4 bytes, one for each entry.
 
     Returns:
         The number of a block that is damaged, or -1.
@@ -255,8 +256,9 @@ def unpack(data, uint64_t base, before, size_t first, size_t last, form, uint64_
         raise ValueError(f"before: expected {n_blocks + 1} numbers, found {directory.size} bytes")
     with nogil:
         for number in range(first, last):
-            status = check_block(&bits, source, base, directory.data, number, &block, &size, &count)
-            if status == 0 and (at + count > words.size // 8 or at + count > rows.size // 4):
+            status = check_block(&bits, source.data, source.size, base, directory.data, number, &block, &size,
+                                 &count)
+            if status == 0 and (at + count >= words.size // 8 or at + count > rows.size // 4):
                 status = PF_KEY_DAMAGED
             if status == 0:
                 status = pf_key_unpack(&bits, block, size, count, number, n_rows, to + at,

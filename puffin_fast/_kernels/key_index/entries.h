@@ -1,4 +1,5 @@
-/* Entries of a key index are sorted and written as blocks; see blocks.h for their layout.
+/* Entries of a key index are sorted and written as blocks; see blocks.h for their layout. They are hashes and ordinals,
+ * or come from the blocks of several segments, one block of the merged segment after another.
  *
  * Entries are divided into partitions of some blocks, by the upper bits of their hashes. Then each partition is sorted
  * while it is in the cache, and its blocks are written. An entry of a partition has 8 bytes if the rest of its hash and
@@ -9,7 +10,7 @@
 #include "blocks.h"
 #include "memory.h"
 
-enum { PF_FEW = 32, PF_WRITTEN_AHEAD = 8, PF_MOST_BITS = 56 };
+enum { PF_FEW = 32, PF_WRITTEN_AHEAD = 8, PF_MOST_BITS = 56, PF_KEY_FEW_INSERTED = 8 };
 
 typedef struct {
     pf_key_form form;
@@ -202,5 +203,115 @@ PF_LEVELS(void, pf_key_write,
           (const pf_key_entries *all, const uint8_t *data, size_t n, const uint32_t *ends, size_t first, uint8_t *block,
            size_t size),
           (all, data, n, ends, first, block, size))
+
+/* ---- merging ------------------------------------------------------------------------------------------------ */
+
+/* Where the rows of a segment are in a merged one. */
+typedef struct {
+    const uint8_t *firsts; /* u32: the first ordinal of each data file, and the end of the last; NULL: none is dropped */
+    const uint8_t *moved;  /* i64: the first ordinal of each in the merged segment; below 0 if it is dropped */
+    const uint8_t *coarse; /* u32: the data file of each ordinal that is a multiple of 2^shift */
+    int shift;
+    uint32_t base;         /* is added if no data file is dropped */
+} pf_key_moves;
+
+/* Entries of a segment that are not merged yet. */
+typedef struct {
+    pf_key_form form;
+    pf_key_moves moves;
+    const uint8_t *data;   /* bytes of blocks, which begin at `base` */
+    size_t size;
+    uint64_t base;
+    const uint8_t *before; /* u32: entries before each block and after the last */
+    uint64_t n_rows;
+    int cut;               /* the lower bits of hashes that the merged segment does not have */
+    size_t number, last;   /* the next block, and that after the last */
+    uint64_t *hashes;      /* of the entries of a block */
+    uint32_t *ordinals;
+    size_t n, at, space;
+} pf_key_source;
+
+/* Cuts the hashes of a block's entries, moves their ordinals, and leaves out those of dropped data files. */
+PF_BODY void pf_key_move_body(pf_key_source *source) {
+    const pf_key_moves *moves = &source->moves;
+    size_t kept = 0;
+    if (source->cut > 0)
+        for (size_t i = 0; i < source->n; i++) source->hashes[i] >>= source->cut;
+    if (moves->firsts == NULL) {
+        for (size_t i = 0; i < source->n; i++) source->ordinals[i] += moves->base;
+        return;
+    }
+    for (size_t i = 0; i < source->n; i++) {
+        const uint32_t ordinal = source->ordinals[i];
+        size_t file = pf_get32(moves->coarse + 4 * (size_t)(ordinal >> moves->shift));
+        while (ordinal >= pf_get32(moves->firsts + 4 * (file + 1))) file++;
+        const int64_t first = (int64_t)pf_get64(moves->moved + 8 * file);
+        source->hashes[kept] = source->hashes[i];
+        source->ordinals[kept] = (uint32_t)first + (ordinal - pf_get32(moves->firsts + 4 * file));
+        kept += first >= 0;
+    }
+    source->n = kept;
+}
+
+PF_LEVELS(void, pf_key_move, (pf_key_source *source), (source))
+
+/* Adds the next entries of a source that are of a block, and not before it. Returns the number of entries that were
+ * added; -1 if an ordinal has too many bits. */
+PF_BODY int64_t pf_key_take_body(const pf_key_entries *to, pf_key_source *source, uint64_t number, uint8_t *data) {
+    const int bits = to->form.t + to->form.r, o = to->form.o;
+    const uint64_t mask = pf_low_bits(bits);
+    uint64_t most = 0;
+    int64_t n = 0;
+    for (; source->at < source->n; source->at++) {
+        const uint64_t hash = source->hashes[source->at], block = pf_key_block(hash, bits);
+        const uint64_t ordinal = source->ordinals[source->at];
+        if (block > number) break;
+        if (block < number) continue;
+        most |= ordinal;
+        if (to->wide) {
+            pf_put64(data + 12 * n, hash & mask);
+            pf_put32(data + 12 * n + 8, (uint32_t)ordinal);
+        } else {
+            pf_put64(data + 8 * n, (hash & mask) << o | ordinal);
+        }
+        n++;
+    }
+    return o < 32 && most >> o ? -1 : n;
+}
+
+PF_LEVELS(int64_t, pf_key_take,
+          (const pf_key_entries *to, pf_key_source *source, uint64_t number, uint8_t *data),
+          (to, source, number, data))
+
+/* Sorts the entries of a block, of which the first `sorted` are in order, if the others are few. Returns whether it
+ * did; `ends` are then those of the slots. */
+PF_BODY int pf_key_insert_body(const pf_key_entries *all, uint8_t *data, size_t n, size_t sorted, size_t n_slots,
+                               uint32_t *ends) {
+    const int slot_shift = all->form.r + all->form.o;
+    if (all->wide || (n - sorted) * PF_KEY_FEW_INSERTED > n) return 0;
+    for (size_t i = 1; i < sorted; i++)
+        if (pf_get64(data + 8 * i) < pf_get64(data + 8 * (i - 1))) return 0;
+    for (; sorted < n; sorted++) {
+        const uint64_t entry = pf_get64(data + 8 * sorted);
+        size_t first = 0, last = sorted;
+        while (first < last) {
+            const size_t half = (first + last) / 2;
+            if (pf_get64(data + 8 * half) < entry)
+                first = half + 1;
+            else
+                last = half;
+        }
+        memmove(data + 8 * (first + 1), data + 8 * first, 8 * (sorted - first));
+        pf_put64(data + 8 * first, entry);
+    }
+    memset(ends, 0, n_slots * sizeof(uint32_t));
+    for (size_t i = 0; i < n; i++) ends[pf_key_block(pf_get64(data + 8 * i), slot_shift)] = (uint32_t)(i + 1);
+    for (size_t i = 1; i < n_slots; i++) ends[i] = ends[i] < ends[i - 1] ? ends[i - 1] : ends[i];
+    return 1;
+}
+
+PF_LEVELS(int, pf_key_insert,
+          (const pf_key_entries *all, uint8_t *data, size_t n, size_t sorted, size_t n_slots, uint32_t *ends),
+          (all, data, n, sorted, n_slots, ends))
 
 #endif

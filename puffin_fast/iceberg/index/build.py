@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -42,10 +43,10 @@ from puffin_fast.iceberg.plan.statistics_files import statistics_of
 from puffin_fast.key_index import (
     BLOB_TYPE,
     CoveredFile,
+    Read,
     Segment,
-    in_memory,
     kind_of,
-    merge,
+    merge_into,
 )
 from puffin_fast.limits import KEY_INDEX_BYTES
 from puffin_fast.puffin import PuffinWriter
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 ROW_BYTES = 24
-"""Bytes of memory for a row while a segment is built or merged."""
+"""Bytes of memory for a row while a segment is built."""
 
 MOST_ROWS = 1 << 28
 """Rows of a segment; its blob has less than 2^31 bytes."""
@@ -235,10 +236,14 @@ def _extended(
 
 @dataclass(frozen=True)
 class _Part:
-    """A segment of the new index: one that is stored, or bytes in the temporary file."""
+    """A segment of the new index, which is stored or in a temporary file."""
 
     segment: Segment
-    place: StoredSegment | tuple[int, int]
+    read: Read
+
+
+def _written(blob: bytes, out: IO[bytes]) -> int:
+    return out.write(blob)
 
 
 class _Build:
@@ -260,7 +265,6 @@ class _Build:
         every = RowFilter.bind(AlwaysTrue(), table.schema())
         tasks = plan_snapshot(table, snapshot, table.schema(), every).tasks
         self._files: dict[str, ManifestEntry] = {task.data.file_path: task.data for task in tasks}
-        self._spool: IO[bytes] | None = None
         self._parts: list[_Part] = []
         self._own = False
         self.notes: list[str] = []
@@ -285,7 +289,7 @@ class _Build:
                 if live & taken or not self._is_sound(stored):
                     continue
                 taken |= live
-                self._parts.append(_Part(stored.segment, stored))
+                self._parts.append(_Part(stored.segment, stored.read))
             self._own = snapshot.snapshot_id == self._snapshot.snapshot_id
             self._own = self._own and len(self._parts) == len(found[self._ids])
             return True
@@ -316,7 +320,7 @@ class _Build:
         if dry_run:
             return self._result(None, len(new), committed=False, dry_run=True)
         for blob in self._encoded(new, encode):
-            self._add(blob)
+            self._add(partial(_written, blob))
         merged = self._merge()
         if self._own and not new and not merged:
             return self._result(self._own_path(), 0, committed=False)
@@ -345,25 +349,24 @@ class _Build:
             dry_run,
         )
 
-    def _add(self, blob: bytes) -> None:
-        """Adds a segment, whose bytes wait in a temporary file until the commit."""
+    def _add(self, write: Callable[[IO[bytes]], int]) -> None:
+        """Adds a segment, whose bytes wait in a temporary file until the commit.
+
+        Args:
+            write: writes the segment, and returns the number of its bytes.
+        """
         try:
-            if self._spool is None:
-                self._spool = self._held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            start = self._spool.seek(0, 2)
-            self._spool.write(blob)
+            spool = self._held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            n_bytes = write(spool)
         except OSError as error:
             raise PuffinFastError(f"a temporary file could not be written: {error}") from error
-        self._parts.append(_Part(Segment(in_memory(blob), len(blob)), (start, len(blob))))
 
-    def _bytes(self, part: _Part) -> bytes:
-        if isinstance(part.place, StoredSegment):
-            ((_, data),) = part.place.read([(0, part.segment.n_bytes)])
-            return data
-        assert self._spool is not None
-        start, n_bytes = part.place
-        self._spool.seek(start)
-        return self._spool.read(n_bytes)
+        def read(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+            for index, (offset, length) in enumerate(ranges):
+                spool.seek(offset)
+                yield index, spool.read(length)
+
+        self._parts.append(_Part(Segment(read, n_bytes), read))
 
     def _encoded(self, new: Sequence[ManifestEntry], encode: Encode) -> Iterator[bytes]:
         """The segments of data files, each of at most about as many rows as memory may have."""
@@ -397,13 +400,9 @@ class _Build:
         for group in self._groups(chosen):
             if len(group) == 1 and 2 * live_rows(group[0]) >= group[0].segment.n_rows:
                 continue
-            blobs = [self._bytes(part) for part in group]
-            made = merge(
-                [(part.segment, in_memory(blob)) for part, blob in zip(group, blobs, strict=True)],
-                self._is_live,
-            )
+            segments = [(part.segment, part.read) for part in group]
+            self._add(partial(merge_into, segments=segments, keep=self._is_live))
             self._parts = [part for part in self._parts if part not in group]
-            self._add(made)
             merged = True
         return merged
 
@@ -449,8 +448,9 @@ class _Build:
                 if earlier is not None:
                     self._copy_others(writer, earlier)
                 for part in self._parts:
+                    ((_, blob),) = part.read([(0, part.segment.n_bytes)])
                     writer.add(
-                        self._bytes(part),
+                        blob,
                         type=BLOB_TYPE,
                         fields=self._ids,
                         snapshot_id=snapshot.snapshot_id,

@@ -100,14 +100,14 @@ def step(what: str, unfinished: str | None = None) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def merge(*arguments: Any) -> bytes:
+def merge_into(*arguments: Any, **named: Any) -> int:
     step("merge")
-    merged = key_index.merge(*arguments)
+    n_bytes = key_index.merge_into(*arguments, **named)
     step("merged")
-    return merged
+    return n_bytes
 
 
-build.merge = merge  # type: ignore[attr-defined]
+build.merge_into = merge_into  # type: ignore[attr-defined]
 lookup.ROWS_PER_CANDIDATE = 0  # small data files are narrowed, too
 
 
