@@ -33,6 +33,12 @@ _PLAIN, _PLAIN_DICTIONARY, _RLE, BIT_PACKED, _RLE_DICTIONARY = 0, 2, 3, 4, 8
 ENCODINGS = sum(1 << n for n in (_PLAIN, _PLAIN_DICTIONARY, _RLE, BIT_PACKED, _RLE_DICTIONARY))
 """Bit n is set for encoding n of the format."""
 
+WITHOUT_VALUES = sum(1 << n for n in (_PLAIN_DICTIONARY, _RLE, BIT_PACKED, _RLE_DICTIONARY))
+"""Encodings of levels, and of numbers of entries of the dictionary; booleans, which have none, also have RLE."""
+
+IN_DICTIONARY = 1 << _PLAIN_DICTIONARY | 1 << _RLE_DICTIONARY
+"""Encodings of numbers of entries of the dictionary."""
+
 _MOST_LEVEL = 255
 """The kernel has a byte for a definition level."""
 

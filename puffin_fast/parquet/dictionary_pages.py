@@ -9,29 +9,34 @@ If all data pages are dictionary-encoded, the page has all values of the chunk, 
 information in the chunk's `encoding_stats`, which PyArrow does not expose, and for files of Parquet's version 1 in its
 list of encodings.
 
-Arrow's writer also puts entries there that no row has: the unused categories of a dictionary of strings. So pages of
-byte arrays count only in files of writers that add no such entries; pages of numbers also in files of writers whose
-dictionaries of numbers are made of the rows.
+Arrow's writer also puts entries there that no row has: the unused categories of a dictionary of strings. They do no
+harm where a page only says which values a chunk does not have (`DictionaryHashes`). The distinct values of byte arrays
+are known only in files of writers that add no such entries, and those of numbers also in files of writers whose
+dictionaries of numbers are made of the rows (`DictionaryPages`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._kernels.parquet import pages
+from puffin_fast._kernels.parquet import bloom, pages
 from puffin_fast._kernels.parquet.page_sums import PageSums
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.parquet.footer import AFTER_FOOTER
+from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS
 from puffin_fast.parquet.thrift import ThriftReader
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from puffin_fast._io import Source
+    from puffin_fast.parquet.column_layout import Layout
+    from puffin_fast.parquet.footer import Chunk
 
 TRUSTED_WRITERS = ("parquet-mr ",)
 """The beginning of `created_by` for Java's library, which Spark, Iceberg, Flink and Hive use."""
@@ -40,11 +45,91 @@ TRUSTED_WITH_NUMBERS = ("parquet-cpp-arrow ",)
 """The library of PyArrow, and so of PyIceberg and of this package."""
 
 _LEVELS_AND_DICTIONARY = {"PLAIN_DICTIONARY", "RLE", "BIT_PACKED"}
-_CODECS = {"UNCOMPRESSED": None, "SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "BROTLI": "brotli"}
+_CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "BROTLI"}
+"""Compressions whose names in PyArrow are those of `page_codecs`."""
 _WIDTHS = {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
-_PLAIN_DICTIONARY, _RLE_DICTIONARY = 2, 8
+_PLAIN, _PLAIN_DICTIONARY, _RLE_DICTIONARY = 0, 2, 8
 _DECIMAL_BYTES = 16
+
+_MOST_HEADERS = 64
+"""Number of pages of a column chunk whose headers are read."""
+
+_HEADER_BYTES = 256
+"""Bytes that are read for the header of a page; one with long bounds has more, and is not read."""
+
+
+class DictionaryHashes:
+    """The hashes of the values of a column chunk, by its dictionary page.
+
+    Args:
+        hashes: as `Hashes` has them for the values that are asked for.
+    """
+
+    def __init__(self, hashes: npt.NDArray[np.uint64]) -> None:
+        self._hashes = hashes
+
+    @classmethod
+    def of(
+        cls, source: Source, chunk: Chunk, layout: Layout, *, path: str, name: str
+    ) -> DictionaryHashes | None:
+        """Reads the dictionary page of a column chunk; None if it is not of the expected form.
+
+        Args:
+            source: the file.
+            chunk: the column chunk; all of its values are in the dictionary.
+            layout: the layout of the column.
+            path, name: the path of the file and the name of the column, for messages.
+
+        Raises:
+            CorruptDataError: the page has another CRC-32 than its header states.
+        """
+        size, decompress = chunk.dictionary_bytes, CODECS.get(chunk.codec)
+        if decompress is None or size > min(chunk.n_bytes, source.size - chunk.start):
+            return None
+        data = source.read_at(chunk.start, size)
+        PageSums(data, n_values=chunk.n_values, path=path, column=name, start=chunk.start).check(size)
+        found = _page(data, decompress, chunk.raw_bytes)
+        if found is None:
+            return None
+        page, n = found
+        width = layout.stored
+        if len(page) != n * width if width else 4 * n > len(page):
+            return None
+        hashes = np.empty(n, np.uint64)
+        if width:
+            bloom.hash_fixed(page, width, hashes)
+        elif not bloom.hash_plain(page, hashes):
+            return None
+        return cls(hashes)
+
+    @staticmethod
+    def are_all(source: Source, chunk: Chunk) -> bool:
+        """Whether all values of a column chunk are in its dictionary, by the headers of its pages if they are few."""
+        at, stop, n_values, n_pages = chunk.start + chunk.dictionary_bytes, chunk.start + chunk.n_bytes, 0, 0
+        while at < min(stop, source.size) and n_pages < _MOST_HEADERS:
+            try:
+                header = pages.page_header(
+                    source.read_at(at, min(_HEADER_BYTES, stop - at, source.size - at)), 0
+                )
+            except ValueError:
+                return False
+            kind, _, n_stored, n, encoding, *_, n_header = header
+            if kind not in (_DATA_PAGE, _DATA_PAGE_V2) or encoding not in (
+                _PLAIN_DICTIONARY,
+                _RLE_DICTIONARY,
+            ):
+                return False
+            n_values, n_pages, at = n_values + n, n_pages + 1, at + n_header + max(n_stored, 0)
+        return at == stop and n_values == chunk.n_values
+
+    def contains(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Returns which hashes it has: the chunk has no value of another hash."""
+        wanted = np.sort(hashes)
+        at = np.searchsorted(wanted, self._hashes)
+        at[at == len(wanted)] = 0
+        found = self._hashes[wanted[at] == self._hashes] if len(wanted) else wanted
+        return np.isin(hashes, found)
 
 
 class DictionaryPages:
@@ -70,8 +155,14 @@ class DictionaryPages:
         chunk = self._footer.row_group(row_group).column(column)
         created_by = self._footer.created_by or ""
         trusted = TRUSTED_WRITERS + (() if chunk.physical_type == "BYTE_ARRAY" else TRUSTED_WITH_NUMBERS)
-        start, codec = chunk.dictionary_page_offset, _CODECS.get(chunk.compression, "")
-        if not created_by.startswith(trusted) or not chunk.has_dictionary_page or not start or codec == "":
+        start = chunk.dictionary_page_offset
+        decompress = CODECS[chunk.compression] if chunk.compression in _CODECS else None
+        if (
+            not created_by.startswith(trusted)
+            or not chunk.has_dictionary_page
+            or not start
+            or decompress is None
+        ):
             return None
         size = chunk.data_page_offset - start
         if not 0 < size <= chunk.total_compressed_size:
@@ -81,7 +172,7 @@ class DictionaryPages:
         data = self._source.read_at(start, size)
         name, n = chunk.path_in_schema, chunk.num_values
         PageSums(data, n_values=n, path=self._source.path, column=name, start=start).check(size)
-        page = _page(data, codec, chunk.total_uncompressed_size)
+        page = _page(data, decompress, chunk.total_uncompressed_size)
         return None if page is None else _array(*page, chunk.physical_type, kind)
 
     def _all_from_dictionary(self, row_group: int, column: int, chunk: pq.ColumnChunkMetaData) -> bool:
@@ -123,23 +214,25 @@ def _are_from_dictionary(pages: list[object]) -> bool:
     return bool(data) and all(encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) for encoding in data)
 
 
-def _page(data: bytes, codec: str | None, limit: int) -> tuple[bytes, int] | None:
+def _page(data: bytes, decompress: Callable[[Any, int], Any], limit: int) -> tuple[bytes, int] | None:
     """The decompressed dictionary page and its number of values; None for anything else."""
     try:
-        kind, n_bytes, n_compressed, n_values, *_, n_header = pages.page_header(data, 0)
+        kind, n_bytes, n_compressed, n_values, encoding, *_, n_header = pages.page_header(data, 0)
     except ValueError:
         return None
     stored = data[n_header : n_header + n_compressed]
     is_whole = n_compressed >= 0 and len(stored) == n_compressed
     if kind != _DICTIONARY_PAGE or not 0 <= n_bytes <= limit or n_values < 0 or not is_whole:
         return None
+    if encoding not in (_PLAIN, _PLAIN_DICTIONARY):
+        return None
     try:
-        page = stored if codec is None else pa.decompress(stored, n_bytes, codec, asbytes=True)
-    except (pa.ArrowException, OSError) as error:
+        page = decompress(stored, n_bytes)
+    except (ValueError, *CODEC_ERRORS) as error:
         if is_from_outside(error):
             raise
         return None
-    return (page, n_values) if len(page) == n_bytes else None
+    return (bytes(page), n_values) if len(page) == n_bytes else None
 
 
 def _array(page: bytes, n: int, physical: str, kind: pa.DataType) -> pa.Array | None:

@@ -26,7 +26,14 @@ import pyarrow.parquet as pq
 from puffin_fast._kernels.parquet import footers
 from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.parquet.column_layout import BIT_PACKED, ENCODINGS, Layout, layout_of
+from puffin_fast.parquet.column_layout import (
+    BIT_PACKED,
+    ENCODINGS,
+    IN_DICTIONARY,
+    WITHOUT_VALUES,
+    Layout,
+    layout_of,
+)
 from puffin_fast.parquet.list_pages import ListLayout, items_of
 from puffin_fast.parquet.page_codecs import CODECS
 
@@ -64,8 +71,8 @@ _MOST_BYTES = 8 << 20
 """Maximum bytes of all layouts that are remembered; a layout of 5,000 columns has 1 MiB."""
 
 
-_BLOOM = 7
-"""The word of a column chunk that has the offset of its Bloom filter."""
+_DICTIONARY, _BLOOM = 6, 7
+"""The words of a column chunk that have the offset of its dictionary and of its Bloom filter."""
 
 
 class Chunk(NamedTuple):
@@ -78,7 +85,9 @@ class Chunk(NamedTuple):
         raw_bytes: bytes of its pages without compression.
         n_bytes: bytes of its pages.
         start: offset of its first page.
+        dictionary_bytes: bytes of the page of its dictionary, which is then the first page; 0: there is none.
         bloom, bloom_bytes: offset of its Bloom filter, and the bytes of that with its header.
+        values_in: what its page encoding statistics say, as in the kernel.
         offsets, offsets_bytes: offset and bytes of its offset index.
         bounds, bounds_bytes: offset and bytes of its column index.
     """
@@ -89,8 +98,10 @@ class Chunk(NamedTuple):
     raw_bytes: int
     n_bytes: int
     start: int
+    dictionary_bytes: int
     bloom: int
     bloom_bytes: int
+    values_in: int
     offsets: int
     offsets_bytes: int
     bounds: int
@@ -100,6 +111,15 @@ class Chunk(NamedTuple):
     def has_bit_packed_levels(self) -> bool:
         """Whether levels may have the deprecated encoding, which has no length."""
         return bool(self.encodings & 1 << BIT_PACKED)
+
+    @property
+    def is_in_dictionary(self) -> bool | None:
+        """Whether all values are in its dictionary, so that no data page has another encoding; None if not known."""
+        if self.values_in != footers.IN_UNKNOWN:
+            return bool(self.values_in == footers.IN_DICTIONARY)
+        if not self.encodings & IN_DICTIONARY or self.encodings & ~ENCODINGS:
+            return False
+        return True if not self.encodings & ~WITHOUT_VALUES else None  # PLAIN may be that of the dictionary
 
     @property
     def is_known(self) -> bool:
@@ -323,6 +343,15 @@ class Footer:
             for at in range(0, len(words), self._step)
         )
 
+    @cached_property
+    def has_dictionaries(self) -> bool:
+        """Whether all values of a column chunk may be in its dictionary."""
+        words = self._words
+        return self.status == 0 and any(
+            max(words[at + 1 + _DICTIONARY : at + self._step : footers.CHUNK_WORDS].tolist(), default=0) > 0
+            for at in range(0, len(words), self._step)
+        )
+
     def chunk(self, group: int, leaf: int) -> Chunk:
         """Returns a column chunk; the status must be 0.
 
@@ -334,7 +363,8 @@ class Footer:
         words = self._words[at : at + footers.CHUNK_WORDS].tolist()
         codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary, *indexes = words
         start = data if dictionary < 0 else min(data, dictionary)
-        return Chunk(_CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start, *indexes)
+        in_front = data - dictionary if 4 <= dictionary < data else 0
+        return Chunk(_CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start, in_front, *indexes)
 
 
 def footer_bytes(source: Source, first: int) -> bytes:

@@ -21,10 +21,17 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._kernels.parquet import bloom
 from puffin_fast.columns.plain_types import plain
-from puffin_fast.parquet.bloom_filters import Hashes
+from puffin_fast.parquet.bloom_filters import BloomFilter, Hashes
+from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.rows.files.parquet import ParquetReader
 
 N, GROUP = 30_000, 10_000
+
+
+def filter_of(reader: ParquetReader, group: int, name: str) -> tuple[Layout, BloomFilter] | None:
+    layout = reader.layout_of(name)
+    filter = None if layout is None else reader.bloom_filter(group, name)
+    return None if layout is None or filter is None else (layout, filter)
 
 
 def rows() -> pa.Table:
@@ -123,7 +130,7 @@ def test_a_filter_has_each_value_and_few_others(path: Path) -> None:
     for group in range(file.num_row_groups):
         columns = file.read_row_group(group)
         for name in columns.column_names:
-            found = reader.bloom_filter(group, name)
+            found = filter_of(reader, group, name)
             if found is None:
                 continue
             n_filters += 1
@@ -163,7 +170,7 @@ def test_values_that_a_promoted_column_cannot_have_stored_are_absent(tmp_path: P
         ("d9", pa.decimal128(20, 2), decimal.Decimal(1 << 40)),
         ("d18", pa.decimal128(38, 2), decimal.Decimal(10**30)),
     ):
-        found = reader.bloom_filter(0, name)
+        found = filter_of(reader, 0, name)
         assert found is not None
         layout, filter = found
         values = pa.concat_arrays([file[name].combine_chunks().cast(wider), pa.array([beyond], wider)])
@@ -189,7 +196,7 @@ def test_values_that_a_promoted_column_cannot_have_stored_are_absent(tmp_path: P
 def test_a_filter_is_not_asked_for_values_of_another_type(
     tmp_path: Path, name: str, kind: pa.DataType
 ) -> None:
-    found = ParquetReader(PyArrowFileIO(), str(by_pyarrow(tmp_path))).bloom_filter(0, name)
+    found = filter_of(ParquetReader(PyArrowFileIO(), str(by_pyarrow(tmp_path))), 0, name)
     assert found is not None
     assert Hashes.of(pa.nulls(3, kind), found[0]) is None
 
@@ -211,7 +218,7 @@ def test_a_changed_header_is_refused_or_says_the_same(tmp_path: Path) -> None:
         for _ in range(chance.randint(1, 3)):
             mutated[chance.randrange(size)] = chance.randrange(256)
         (tmp_path / "m.parquet").write_bytes(data[:start] + mutated + data[start + size :])
-        found = ParquetReader(PyArrowFileIO(), str(tmp_path / "m.parquet")).bloom_filter(0, "long")
+        found = filter_of(ParquetReader(PyArrowFileIO(), str(tmp_path / "m.parquet")), 0, "long")
         n_same += found is not None and found[1].n_bytes == known[1]
         assert found is None or found[1].n_bytes == known[1]
     assert n_same < 125
@@ -248,7 +255,7 @@ def test_dates_before_1970_and_negative_numbers_are_found(tmp_path: Path) -> Non
         )
         reader = ParquetReader(PyArrowFileIO(), str(tmp_path / "n.parquet"))
         for name in table.column_names:
-            found = reader.bloom_filter(0, name)
+            found = filter_of(reader, 0, name)
             assert found is not None
             hashes = Hashes.of(plain(table[name].combine_chunks()).drop_null(), found[0])
             assert hashes is not None

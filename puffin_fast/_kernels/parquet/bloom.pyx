@@ -5,6 +5,7 @@ Sources: Parquet format specification, "Bloom Filter"; xxHash fast digest algori
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from puffin_fast._kernels.bytes cimport load32
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "bloom.h" nogil:
@@ -65,6 +66,26 @@ def hash_texts(offsets, values, out):
     with nogil:
         for i in range(count):
             (<uint64_t*>target.data)[i] = pf_xxh64(source.data + at[i], <size_t>(at[i + 1] - at[i]))
+
+
+def hash_plain(page, out):
+    """Writes the hashes, uint64, of the byte strings of a page, each of which stands after its length.
+
+    Returns:
+        whether the page has exactly as many as there is room for.
+    """
+    cdef Buffer source = buffer_of(page), target = writable(out)
+    cdef size_t count = target.size // 8, at = 0, i = 0, size
+    with nogil:
+        while i < count and source.size - at >= 4:
+            size = load32(source.data + at)
+            at += 4
+            if size > source.size - at:
+                break
+            (<uint64_t*>target.data)[i] = pf_xxh64(source.data + at, size)
+            at += size
+            i += 1
+    return i == count and at == source.size
 
 
 def blocks_of(hashes, uint64_t n_blocks, out):

@@ -7,7 +7,8 @@
  *         7: its bytes, 8: encryption
  *     ColumnMetaData 1: type, 2: encodings, 4: codec, 5: number of values, 6: bytes without compression, 7: bytes,
  *         9: offset of the first data page, 11: of the dictionary page, 12: Statistics 1, 2, 5, 6: bounds,
- *         14: offset of the Bloom filter, 15: its bytes, 16: SizeStatistics
+ *         13: PageEncodingStats, 14: offset of the Bloom filter, 15: its bytes, 16: SizeStatistics
+ *     PageEncodingStats 1: type of pages, 2: encoding, 3: number of pages
  *     SizeStatistics 1: bytes of values, 2: repetition levels, 3: definition levels
  *
  * As in Thrift's own readers, the last of several fields of one id counts, and a field of another kind is skipped. A
@@ -25,9 +26,13 @@ enum { PF_BYTE_ARRAY = 6, PF_CODECS = 8 };
 
 /* What is read of a column chunk. The encodings are bits; those that the format does not have share the last one. */
 enum { PF_CHUNK_CODEC, PF_CHUNK_ENCODINGS, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES, PF_CHUNK_BYTES, PF_CHUNK_DATA,
-       PF_CHUNK_DICTIONARY, PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES, PF_METADATA_WORDS,
+       PF_CHUNK_DICTIONARY, PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES, PF_CHUNK_VALUES_IN, PF_METADATA_WORDS,
        PF_CHUNK_OFFSETS = PF_METADATA_WORDS, PF_CHUNK_OFFSETS_BYTES, PF_CHUNK_BOUNDS, PF_CHUNK_BOUNDS_BYTES,
        PF_CHUNK_WORDS, PF_OTHER_ENCODING = 62 };
+
+/* What the page encoding statistics say about the values of a column chunk: nothing, that all are in the dictionary, or
+ * that some are not, or may not be. */
+enum { PF_IN_UNKNOWN, PF_IN_DICTIONARY, PF_IN_PAGES };
 
 /* The words of row groups: of each its number of rows, and those of its column chunks; -1: absent. Counted beyond the
  * capacity, not written. */
@@ -97,8 +102,31 @@ static int pf_encodings(pf_thrift *from, int64_t *bits) {
     return 0;
 }
 
+static int pf_encoding_stats(pf_thrift *from, int64_t *found) {
+    enum { DATA = 0, DICTIONARY = 2, DATA_V2 = 3, PLAIN_DICTIONARY = 2, RLE_DICTIONARY = 8 };
+    uint64_t n;
+    int64_t id, words[3];
+    int kind, more;
+    *found = PF_IN_UNKNOWN;
+    if (pf_items(from, &n, &kind) || (n && kind != PF_STRUCT)) return PF_BAD_PAGE;
+    while (n--) {
+        words[0] = words[1] = words[2] = -1;
+        id = 0;
+        while ((more = pf_field(from, &id, &kind)) > 0)
+            if (1 <= id && id <= 3 && kind == PF_I32 ? pf_integer(from, words + id - 1) : pf_skip(from, kind, 0))
+                return PF_BAD_PAGE;
+        if (more) return PF_BAD_PAGE;
+        if (words[0] == DICTIONARY || words[2] == 0) continue;
+        const int is_data = (words[0] == DATA || words[0] == DATA_V2) && words[2] > 0;
+        const int refers = words[1] == PLAIN_DICTIONARY || words[1] == RLE_DICTIONARY;
+        if (!is_data || !refers) *found = PF_IN_PAGES;
+        else if (*found == PF_IN_UNKNOWN) *found = PF_IN_DICTIONARY;
+    }
+    return 0;
+}
+
 static int pf_column_metadata(pf_thrift *from, const int32_t *leaf, int64_t *words) {
-    static const int64_t absent[PF_METADATA_WORDS] = {-1, 0, -1, -1, -1, -1, -1, -1, -1};
+    static const int64_t absent[PF_METADATA_WORDS] = {-1, 0, -1, -1, -1, -1, -1, -1, -1, PF_IN_UNKNOWN};
     static const int8_t place_of[16] = {-1, -1, -1, -1, PF_CHUNK_CODEC, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES,
                                         PF_CHUNK_BYTES, -1, PF_CHUNK_DATA, -1, PF_CHUNK_DICTIONARY, -1, -1,
                                         PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES};
@@ -112,7 +140,8 @@ static int pf_column_metadata(pf_thrift *from, const int32_t *leaf, int64_t *wor
             status = pf_integer(from, words + place_of[id]);
         else if (id == 2 && kind == PF_LIST) status = pf_encodings(from, words + PF_CHUNK_ENCODINGS);
         else if (id == 3 && kind == PF_LIST) status = pf_skip_list(from, PF_BINARY) < 0;
-        else if ((id == 8 || id == 13) && kind == PF_LIST) status = pf_skip_list(from, PF_STRUCT) < 0;
+        else if (id == 8 && kind == PF_LIST) status = pf_skip_list(from, PF_STRUCT) < 0;
+        else if (id == 13 && kind == PF_LIST) status = pf_encoding_stats(from, words + PF_CHUNK_VALUES_IN);
         else if (id == 12 && kind == PF_STRUCT) {
             bounds_status = pf_bounds(from, leaf);
             status = bounds_status == PF_BAD_PAGE;

@@ -5,6 +5,8 @@ from typing import Any
 CONTRADICTION: int
 ENCRYPTED: int
 CHUNK_WORDS: int
+IN_UNKNOWN: int
+IN_DICTIONARY: int
 
 def find_groups(data: Any) -> tuple[int, int] | None: ...
 def read_groups(data: Any, leaves: Any) -> tuple[int, int, int, bytes]: ...

@@ -14,6 +14,8 @@ cdef extern from "footer.h" nogil:
         PF_CHUNK_WORDS
         PF_CONTRADICTION
         PF_ENCRYPTED
+        PF_IN_UNKNOWN
+        PF_IN_DICTIONARY
     ctypedef struct pf_groups:
         int64_t* at
         size_t count
@@ -25,6 +27,7 @@ cdef extern from "footer.h" nogil:
 
 CONTRADICTION, ENCRYPTED = PF_CONTRADICTION, PF_ENCRYPTED
 CHUNK_WORDS = PF_CHUNK_WORDS
+IN_UNKNOWN, IN_DICTIONARY = PF_IN_UNKNOWN, PF_IN_DICTIONARY
 
 cdef enum:
     EXPECTED_GROUPS = 4  # more are counted, and then read again
@@ -57,7 +60,9 @@ def read_groups(data, leaves):
         rows; number of row groups; and for each row group, as int64, its number of rows and, for each leaf,
         `CHUNK_WORDS` words of its column chunk: codec, bits of the encodings, number of values, bytes without
         compression, bytes, offset of the first data page, offset of the dictionary page, offset and bytes of the Bloom
-        filter, of the offset index and of the column index; -1 for absent ones.
+        filter, what the page encoding statistics say, offset and bytes of the offset index and of the column index; -1
+        for absent ones. The statistics say `IN_UNKNOWN`, `IN_DICTIONARY` if all data pages refer to the dictionary, or
+        another number if some may not.
     """
     cdef Buffer source = buffer_of(data)
     cdef Buffer words = buffer_of(leaves)

@@ -1,18 +1,22 @@
-"""Row groups that have none of the values that a filter or keys ask for, by the Bloom filters of Parquet files."""
+"""Row groups that have none of the values that a filter or keys ask for, by the metadata of Parquet files.
+
+A column chunk is asked by its Bloom filter, or else by the page of its dictionary, if all of its values are there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from puffin_fast.parquet.bloom_filters import Flags, Hashes, hash_of_bound
+from puffin_fast.parquet.bloom_filters import Hashes, hash_of_bound
 
 if TYPE_CHECKING:
+    from puffin_fast.parquet.bloom_filters import BloomFilter, Flags
     from puffin_fast.parquet.column_layout import Layout
+    from puffin_fast.parquet.dictionary_pages import DictionaryHashes
     from puffin_fast.rows.files.parquet import ParquetReader
     from puffin_fast.rows.files.projection import FileSchema
 
@@ -23,16 +27,21 @@ MOST_ROWS = 10_000
 """For more values, filters are not asked: one of 20 bits a value finds one of 10,000 that are not there."""
 
 
+MOST_IN_VAIN, ASKED_OF = 8, 16
+"""After so many dictionaries in a row that exclude no row group, one of so many row groups is asked."""
+
+
 class EqualValues:
     """The values that a filter or keys ask for. Safe to use from several threads.
 
     Args:
-        equalities: as `Matcher.equalities`; called when a file has a Bloom filter.
+        equalities: as `Matcher.equalities`; called when a file can be asked.
     """
 
     def __init__(self, equalities: Callable[[], Iterable[Rows]]) -> None:
         self._equalities = equalities
         self._hashes: dict[tuple[int, int, Layout], Hashes | None] = {}
+        self._in_vain = 0  # about, among threads
 
     @cached_property
     def _asked(self) -> list[Rows]:
@@ -45,51 +54,98 @@ class EqualValues:
         known: FileSchema,
         groups: Iterable[int],
         lower_bounds: Callable[[int], Mapping[int, bytes]],
-    ) -> Iterator[int]:
-        """Yields the numbers of row groups that have no row with these values.
+    ) -> Iterator[tuple[int, bool]]:
+        """Yields row groups that have no row with these values.
 
         Args:
             file: the file.
             known: its columns by field id.
             groups: numbers of row groups.
             lower_bounds: the lower bounds of a row group, by field id, in Iceberg's single-value serialization. A
-                filter that does not have a bound is not used.
-        """
-        for number in groups if file.has_bloom_filters else ():
-            bounds = lower_bounds(number)
-            for at, rows in enumerate(self._asked):
-                found = [self._may_have(file, known, number, at, field_id, bounds) for field_id in rows]
-                flags = [flag for flag in found if flag is not None]
-                if flags and not np.logical_and.reduce(flags).any():
-                    yield number
-                    break
+                filter or dictionary that does not have a bound is not used.
 
-    def _may_have(
-        self,
-        file: ParquetReader,
-        known: FileSchema,
-        group: int,
-        at: int,
-        field_id: int,
-        bounds: Mapping[int, bytes],
-    ) -> Flags | None:
+        Yields:
+            The number of the row group, and whether a dictionary was needed to exclude it.
+        """
+        if not (file.has_bloom_filters or file.has_dictionaries):
+            return
+        for number in groups:
+            for at, rows in enumerate(self._asked):
+                asked = _Asked(file, known, number, lower_bounds)
+                if not self._may_have(asked, at, rows, _bloom):
+                    yield number, False
+                    break
+                if self._in_vain >= MOST_IN_VAIN and self._in_vain % ASKED_OF:
+                    self._in_vain += 1
+                    continue
+                if not self._may_have(asked, at, rows, _dictionary):
+                    self._in_vain = 0
+                    yield number, True
+                    break
+                self._in_vain += asked.n_dictionaries > 0
+
+    def _may_have(self, asked: _Asked, at: int, rows: Rows, find: _Find) -> bool:
+        """Whether a row group may have one of some rows."""
+        flags: Flags | None = None
+        for field_id in rows:
+            if flags is None or flags.any():
+                found = self._flags(asked, at, field_id, find)
+                flags = found if flags is None else flags if found is None else flags & found
+        return flags is None or bool(flags.any())
+
+    def _flags(self, asked: _Asked, at: int, field_id: int, find: _Find) -> Flags | None:
         """Which of the values of a column a row group may have; None if that is not known."""
-        name = known.column_of(field_id)
-        found = None if name is None else file.bloom_filter(group, name)
-        if found is None:
+        name = asked.known.dotted(field_id)
+        layout = None if name is None else asked.file.layout_of(name)
+        hashes = None if layout is None else self._hashes_of(at, field_id, layout)
+        if name is None or layout is None or hashes is None:
             return None
-        layout, filter = found
-        hashes = self._hashes_of(at, field_id, layout)
-        if hashes is None or not filter.pays(len(hashes.hashes), file.group_rows[group]):
+        values = find(asked, name, len(hashes.hashes))
+        if values is None:
             return None
-        bound = bounds.get(field_id)
+        bound = asked.bounds.get(field_id) if layout.stored else None
         there = None if bound is None else hash_of_bound(bound, layout)
-        if there is not None and not filter.contains(there).all():
+        if there is not None and not values.contains(there).all():
             return None
-        return hashes.is_null | hashes.fits & filter.contains(hashes.hashes)
+        return hashes.is_null | hashes.fits & values.contains(hashes.hashes)
 
     def _hashes_of(self, at: int, field_id: int, layout: Layout) -> Hashes | None:
         key = at, field_id, layout
         if key not in self._hashes:
             self._hashes[key] = Hashes.of(self._asked[at][field_id], layout)
         return self._hashes[key]
+
+
+class _Asked:
+    """A row group that is asked for values."""
+
+    def __init__(
+        self,
+        file: ParquetReader,
+        known: FileSchema,
+        group: int,
+        lower_bounds: Callable[[int], Mapping[int, bytes]],
+    ) -> None:
+        self.file, self.known, self.group, self._lower_bounds = file, known, group, lower_bounds
+        self.n_dictionaries = 0
+
+    @cached_property
+    def bounds(self) -> Mapping[int, bytes]:
+        return self._lower_bounds(self.group)
+
+
+_Find: TypeAlias = "Callable[[_Asked, str, int], BloomFilter | DictionaryHashes | None]"
+
+
+def _bloom(asked: _Asked, name: str, n_values: int) -> BloomFilter | None:
+    """The Bloom filter of a column, if it pays to ask it for so many values."""
+    found = asked.file.bloom_filter(asked.group, name) if asked.file.has_bloom_filters else None
+    pays = found is not None and found.pays(n_values, asked.file.group_rows[asked.group])
+    return found if pays else None
+
+
+def _dictionary(asked: _Asked, name: str, n_values: int) -> DictionaryHashes | None:
+    """The values of a column that its dictionary has, if it has all."""
+    found = asked.file.dictionary(asked.group, name) if asked.file.has_dictionaries else None
+    asked.n_dictionaries += found is not None
+    return found

@@ -17,7 +17,8 @@ from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.bloom_filters import BloomFilter
 from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.parquet.column_layout import Layout
-from puffin_fast.parquet.footer import ChunkPlaces, Footer, check_status, footer_bytes
+from puffin_fast.parquet.dictionary_pages import DictionaryHashes
+from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
 from puffin_fast.parquet.page_index import Bounds, Pages, Spans
 from puffin_fast.rows.files.files import open_input, reading
 from puffin_fast.rows.files.group_columns import GroupColumns
@@ -52,6 +53,10 @@ DECODED_BYTES = 16 << 20
 
 LEAST_ROWS = 1 << 10
 """Number of rows that PyArrow decodes at once at least: each call takes some time."""
+
+
+SMALL_DICTIONARY = 2
+"""A dictionary page is read first if the column chunk has at least so many times its bytes."""
 
 
 def open_parquet(
@@ -185,14 +190,37 @@ class ParquetReader:
         """Whether a column chunk has a Bloom filter."""
         return self._footer.has_bloom_filters
 
-    def bloom_filter(self, group: int, name: str) -> tuple[Layout, BloomFilter] | None:
-        """Returns the layout and the Bloom filter of a column chunk; None if there is none that can be asked."""
-        column = self._footer.layout.column(name, views=False)
-        if column is None:
+    def layout_of(self, name: str) -> Layout | None:
+        """Returns how a column is stored that Bloom filters and dictionaries can be asked for; None for others."""
+        column = None if self._footer.status else self._footer.layout.column(name, views=False)
+        return None if column is None else column[1]
+
+    def bloom_filter(self, group: int, name: str) -> BloomFilter | None:
+        """Returns the Bloom filter of a column chunk that has a layout; None if there is none that can be asked."""
+        return BloomFilter.of(self._source, self._chunk(group, name), is_remote=self._is_remote)
+
+    @property
+    def has_dictionaries(self) -> bool:
+        """Whether a column chunk may have a dictionary page that can be asked."""
+        return self._footer.has_dictionaries
+
+    def dictionary(self, group: int, name: str) -> DictionaryHashes | None:
+        """Returns the hashes of a column chunk's values if all are in a small dictionary; it must have a layout."""
+        chunk = self._chunk(group, name)
+        is_small = chunk.dictionary_bytes * SMALL_DICTIONARY <= chunk.n_bytes
+        if chunk.dictionary_bytes == 0 or not is_small or chunk.n_bytes < self.chunks.least_picked:
             return None
-        leaf, layout = column
-        filter = BloomFilter.of(self._source, self._footer.chunk(group, leaf), is_remote=self._is_remote)
-        return None if filter is None else (layout, filter)
+        layout, is_whole = self.layout_of(name), chunk.is_in_dictionary
+        if is_whole is None and not self._is_remote:
+            is_whole = DictionaryHashes.are_all(self._source, chunk)
+        if layout is None or not is_whole:
+            return None
+        return DictionaryHashes.of(self._source, chunk, layout, path=self.location, name=name)
+
+    def _chunk(self, group: int, name: str) -> Chunk:
+        column = self._footer.layout.column(name, views=False)
+        assert column is not None
+        return self._footer.chunk(group, column[0])
 
     def _checked_footer(self) -> pq.FileMetaData:
         """The footer; PyArrow can make objects of its column chunks."""

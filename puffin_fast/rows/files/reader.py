@@ -206,7 +206,7 @@ class OpenedFile:
         constants: the values of its identity partition fields, by source field id.
         row_groups: number, first row and row count of each.
         excluded: the numbers of row groups whose statistics exclude a match.
-        without: the numbers of those whose Bloom filters do.
+        without: the numbers of those whose Bloom filters or dictionaries do, and whether a dictionary was needed.
         spans: the rows of those pages whose bounds do not exclude a match, for row groups where not all pages are read.
     """
 
@@ -220,7 +220,7 @@ class OpenedFile:
     _keys: Leaves
     _live: LiveRows | None
     excluded: frozenset[int] = frozenset()
-    without: frozenset[int] = frozenset()
+    without: Mapping[int, bool] = field(default_factory=dict)
     spans: Mapping[int, Spans] = field(default_factory=dict)
 
     def groups_of(self, columns: Sequence[str]) -> Iterator[tuple[int, int, int | None, int | None]]:
@@ -516,8 +516,8 @@ class DataFiles:
 
     def _row_groups(
         self, file: FormatReader, known: FileSchema, entry: DataFile, live: LiveRows | None
-    ) -> tuple[tuple[tuple[int, int, int], ...], frozenset[int], frozenset[int]]:
-        """The row groups to read, and the numbers of those that statistics and that Bloom filters exclude."""
+    ) -> tuple[tuple[tuple[int, int, int], ...], frozenset[int], Mapping[int, bool]]:
+        """The row groups to read; the numbers of those that statistics exclude; `without` of `OpenedFile`."""
         excluded: frozenset[int] = frozenset()
         if len(file.group_rows) > 1 and self._may_match is not None:
             ids = [field.field_id for field in self._fields]
@@ -528,13 +528,13 @@ class DataFiles:
             if n_rows and number not in excluded and (live is None or live.count(first, n_rows)):
                 found.append((number, first, n_rows))
             first += n_rows
-        without = frozenset(self._without(file, known, entry, [number for number, *_ in found]))
+        without = dict(self._without(file, known, entry, [number for number, *_ in found]))
         return tuple(group for group in found if group[0] not in without), excluded, without
 
     def _without(
         self, file: FormatReader, known: FileSchema, entry: DataFile, groups: Sequence[int]
-    ) -> Iterable[int]:
-        """The numbers of the row groups whose Bloom filters exclude a match."""
+    ) -> Iterable[tuple[int, bool]]:
+        """The row groups whose Bloom filters or dictionaries exclude a match; see `EqualValues.groups_without`."""
         if self._equal is None or not isinstance(file, ParquetReader):
             return ()
         ids = [field.field_id for field in self._fields]

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from puffin_fast.rows.scan.file_reader import FileReader
     from puffin_fast.rows.tasks import Task
 
-STEPS = PLAN, KEY_INDEX, DELETES, STATISTICS, BLOOM, PAGES, COLUMNS = (
+STEPS = PLAN, KEY_INDEX, DELETES, STATISTICS, BLOOM, DICTIONARIES, PAGES, COLUMNS = (
     "partitions and bounds",
     "key index",
     "deletes",
     "row group statistics",
     "Bloom filters",
+    "dictionaries",
     "page index",
     "columns",
 )
@@ -82,6 +83,7 @@ class Explanation:
             - ``deletes``: rows that position deletes and deletion vectors delete, and row groups without other rows;
             - ``row group statistics``: row groups whose statistics exclude a match;
             - ``Bloom filters``: row groups whose Bloom filters have none of the values that the filter asks for;
+            - ``dictionaries``: row groups whose dictionary pages have none of these values, where they have all values;
             - ``page index``: pages whose bounds exclude a match: their rows, and their bytes in all needed columns;
             - ``columns``: the bytes of columns that are not needed, in row groups that are read.
 

@@ -26,7 +26,17 @@ from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
 from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
-from puffin_fast.rows.scan.explain import BLOOM, COLUMNS, DELETES, KEY_INDEX, PAGES, READ, STATISTICS, Part
+from puffin_fast.rows.scan.explain import (
+    BLOOM,
+    COLUMNS,
+    DELETES,
+    DICTIONARIES,
+    KEY_INDEX,
+    PAGES,
+    READ,
+    STATISTICS,
+    Part,
+)
 from puffin_fast.rows.scan.splits import Split, data_bytes, threads_of
 
 if TYPE_CHECKING:
@@ -220,12 +230,20 @@ class FileReader:
                 if needed is not None and whole is not None:
                     parts.append(Part(COLUMNS, 0, 0, 0, whole - needed))
             elif number not in file.spans:
-                step = STATISTICS if number in file.excluded else BLOOM if number in file.without else by_rows
+                by_values = DICTIONARIES if file.without.get(number) else BLOOM
+                step = (
+                    STATISTICS
+                    if number in file.excluded
+                    else by_values
+                    if number in file.without
+                    else by_rows
+                )
                 parts.append(Part(step, 0, 1, n_rows, whole))
         parts.append(Part(DELETES, 0, 0, left - n_live, 0))
         if not chosen:
             by_pages = PAGES if file.spans else by_rows
-            parts.append(Part(BLOOM if file.without else STATISTICS if file.excluded else by_pages, 1))
+            by_values = DICTIONARIES if any(file.without.values()) else BLOOM
+            parts.append(Part(by_values if file.without else STATISTICS if file.excluded else by_pages, 1))
         return parts
 
     def inherited_positions(self, task: Task) -> PositionBitmap | None:
