@@ -1,20 +1,6 @@
 """One commit: writes the file of the next version, unless this file exists.
 
-plan on version N  ->  write vectors  ->  write N+1.json if absent
-  written    committed. On a local disk, another writer may still rename a temporary file to this name: the commit
-             waits until there is none, and then checks that the file is its own
-  exists     the file is of this commit (the answer to an earlier request was lost)  ->  committed
-             else the versions N+1 to M are read; one that remains empty  ->  ConflictError
-               no conflict                                     ->  write M+1.json
-               they added rows that the job must search        ->  plan again on M
-               they have the id of this job                    ->  repeated; the files of this commit are removed
-               they changed its data files                     ->  ConflictError, or plan again on M
-               they changed the metadata or the protocol       ->  ConflictError
-  an error   N+1.json is read: of this commit  ->  committed; of another one  ->  as if it had existed
-             it does not exist on a local disk  ->  the error
-             an object store may still write it ->  written again; after another error CommitUnknownError, and no file
-             is removed
-  interrupted  N+1.json exists, or the table is on an object store, which may still write it  ->  no file is removed
+`TRANSITIONS` has what happens in each state, and which files are removed then.
 """
 
 from __future__ import annotations
@@ -25,7 +11,8 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from enum import Enum
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from puffin_fast import __version__
@@ -41,7 +28,7 @@ from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot, in_commit_timestamp, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
-from puffin_fast.errors import CommitUnknownError, ConflictError, InvalidInputError
+from puffin_fast.errors import ConflictError, InvalidInputError
 
 _LOG = logging.getLogger(__name__)
 
@@ -186,8 +173,62 @@ class Committed:
     repeated: bool = False
 
 
-class _Replan(Exception):
-    """The changes must be planned again on a newer version."""
+class State(Enum):
+    """The states of a commit."""
+
+    LOADED = "a version is loaded"
+    PLANNED = "the changes are planned on it, and their files are written"
+    SENT = "the storage was asked to write the file of the next version"
+    LOST = "another commit has that version"
+    COMMITTED = "the version is in the log"
+    REPEATED = "the log has the id of the job"
+    UNCHANGED = "there is nothing to change"
+    UNKNOWN = "the file of the version is written, or may be, but nothing said so"
+    FAILED = "nothing was committed"
+
+
+class Event(Enum):
+    """The events of a commit."""
+
+    DONE_BEFORE = "the log has the id of the job"
+    NO_CHANGES = "the plan changes nothing"
+    CHANGES = "the plan has changes"
+    READY = "the content of the file is made"
+    WRITTEN = (
+        "the file is there with this content; on a local disk no other writer can rename over it any more"
+    )
+    EXISTS = "the file has other content"
+    NO_CONFLICT = "the changes also apply to the newest version"
+    PLAN_AGAIN = (
+        "another commit added rows that must be searched, or with on_conflict='merge' changed the data files"
+    )
+    NO_ANSWER = "an error or an interrupt, and the file exists or an object store may still write it"
+    ERROR = "a conflict, an empty version, as many attempts as are allowed, another error or an interrupt"
+
+
+class Transition(NamedTuple):
+    """What follows an event: the next state, and whether the files of the changes are removed before."""
+
+    to: State
+    removes: bool = False
+
+
+TRANSITIONS: Mapping[tuple[State, Event], Transition] = {
+    (State.LOADED, Event.DONE_BEFORE): Transition(State.REPEATED),
+    (State.LOADED, Event.NO_CHANGES): Transition(State.UNCHANGED),
+    (State.LOADED, Event.CHANGES): Transition(State.PLANNED),
+    (State.LOADED, Event.ERROR): Transition(State.FAILED),  # the plan removes what it has written
+    (State.PLANNED, Event.READY): Transition(State.SENT),
+    (State.PLANNED, Event.ERROR): Transition(State.FAILED, removes=True),
+    (State.SENT, Event.WRITTEN): Transition(State.COMMITTED),
+    (State.SENT, Event.EXISTS): Transition(State.LOST),
+    (State.SENT, Event.NO_ANSWER): Transition(State.UNKNOWN),
+    (State.SENT, Event.ERROR): Transition(State.FAILED, removes=True),
+    (State.LOST, Event.NO_CONFLICT): Transition(State.PLANNED),
+    (State.LOST, Event.PLAN_AGAIN): Transition(State.LOADED, removes=True),
+    (State.LOST, Event.DONE_BEFORE): Transition(State.REPEATED, removes=True),
+    (State.LOST, Event.ERROR): Transition(State.FAILED, removes=True),
+}
 
 
 def commit(
@@ -224,7 +265,8 @@ def commit(
             f"on_conflict: expected 'refuse' or 'merge', found {shown_argument(on_conflict)}"
         )
     check_properties(snapshot_properties)
-    planned, committed, base = _commit(storage, plan, on_conflict, job, dict(snapshot_properties or {}), base)
+    work = _Commit(storage, plan, job, dict(snapshot_properties or {}), on_conflict, base)
+    planned, committed, base = work.run()
     if committed.version is not None:
         try:
             write_checkpoint_if_due(storage, committed.version, base.configuration)
@@ -232,50 +274,6 @@ def commit(
             note_outcome(error, f"version {committed.version} of {base.root} was committed")
             raise
     return planned, committed
-
-
-def _commit(
-    storage: TableStorage,
-    plan: Callable[[Snapshot], Plan],
-    on_conflict: OnConflict,
-    job: Job | None,
-    properties: Mapping[str, str],
-    base: Snapshot | None,
-) -> tuple[Plan | None, Committed, Snapshot]:
-    """`commit`, which returns also the version that the last plan was made on."""
-    attempts = 0
-    while True:
-        base = base or newest(storage)
-        if job is not None and job.is_done(base.transactions, base.root):
-            return None, Committed(None, attempts, repeated=True), base
-        one = _Attempt(storage, base, job, properties, on_conflict)
-        planned = plan(base)
-        if not planned.changes:
-            return planned, Committed(None, attempts), base
-        one.changes = planned.changes
-        try:
-            while True:
-                attempts += 1
-                if one.put():
-                    _LOG.info("%s: version %d committed, attempt %d", base.root, one.version, attempts)
-                    return planned, Committed(one.version, attempts), base
-                _LOG.info("%s: another commit came first in attempt %d", base.root, attempts)
-                if one.repeated():
-                    one.clean()
-                    return None, Committed(None, attempts, repeated=True), base
-                if attempts >= MAX_ATTEMPTS:
-                    raise ConflictError(f"{base.root}: other commits came first in all {attempts} attempts")
-        except _Replan:
-            one.clean()
-            if attempts >= MAX_ATTEMPTS:
-                raise ConflictError(
-                    f"{base.root}: other commits came first in all {attempts} attempts"
-                ) from None
-            base = None
-        except BaseException as error:
-            outcome = one.unknown() if one.may_have_happened(error) else nothing_committed(one.clean())
-            note_outcome(error, outcome)
-            raise
 
 
 def newest(storage: TableStorage) -> Snapshot:
@@ -306,62 +304,120 @@ def check_properties(snapshot_properties: Mapping[str, str] | None) -> None:
         )
 
 
-class _Attempt:
-    """The attempts to commit changes to one version, which it checks before they are planned."""
+class _Commit(Generic[Plan]):
+    """One commit. Each state but the last ones has a method, which returns what happened."""
 
     def __init__(
         self,
         storage: TableStorage,
-        base: Snapshot,
+        plan: Callable[[Snapshot], Plan],
         job: Job | None,
         properties: Mapping[str, str],
         on_conflict: OnConflict,
+        base: Snapshot | None,
     ) -> None:
-        self._storage, self._base, self.changes = storage, base, Changes([], "")
-        self._job, self._properties, self._on_conflict = job, properties, on_conflict
+        self._storage, self._plan, self._job = storage, plan, job
+        self._properties, self._on_conflict = properties, on_conflict
         self._id = str(uuid.uuid4())
-        self._last_time = in_commit_timestamp(base.commit_info, base.root) or 0
-        self._done_before = False
-        self.is_sent = False
-        self._highest = highest_row_id(base.domain_metadata.get(DOMAIN), base.root)
-        self.version = base.version + 1
+        self._loaded, self._attempts, self._state = base, 0, State.LOADED
+        self._changes = Changes([], "")
 
-    def put(self) -> bool:
-        """Writes the file of the next version. If it exists, checks for conflicts and takes the version after the
-        newest one.
+    def run(self) -> tuple[Plan | None, Committed, Snapshot]:
+        """Returns the last plan, the result, and the version that the plan was made on."""
+        try:
+            while (event := self._step()) is not None:
+                self._follow(event)
+            is_repeated = self._state is State.REPEATED
+            version = self._version if self._state is State.COMMITTED else None
+            if version is not None:
+                _LOG.info("%s: version %d committed, attempt %d", self._base.root, version, self._attempts)
+            return (
+                None if is_repeated else self._planned,
+                Committed(version, self._attempts, is_repeated),
+                self._base,
+            )
+        except BaseException as error:
+            note_outcome(error, self._end(error))
+            raise
 
-        Raises:
-            ConflictError: a concurrent commit conflicts with the changes.
-        """
-        content = self._content()
-        self.is_sent = True
-        if put_version(self._storage, self.version, content, f"txnId {self._id}"):
-            return True
-        self.is_sent = False
-        self._check_conflicts(self._concurrent_actions())
-        return False
+    def _step(self) -> Event | None:
+        """Does what is to do in the state; returns what happened, None if the commit has ended."""
+        if self._state is State.LOADED:
+            return self._make_plan()
+        if self._state is State.PLANNED:
+            return self._prepare()
+        if self._state is State.SENT:
+            return self._send()
+        if self._state is State.LOST:
+            return self._compare()
+        return None
 
-    def repeated(self) -> bool:
-        """Whether a concurrent commit has the id of this job."""
-        return self._done_before
+    def _follow(self, event: Event) -> int:
+        """Takes the state that follows; returns the number of removed files."""
+        to, removes = TRANSITIONS[self._state, event]
+        n_removed = self._clean() if removes else 0
+        _LOG.debug("%s: %s, %s: %s", self._storage.root, self._state.name, event.name, to.name)
+        self._state = to
+        return n_removed
 
-    def may_have_happened(self, error: BaseException) -> bool:
-        """Whether the commit may have happened although an exception has ended it."""
-        if not self.is_sent:
-            return isinstance(error, CommitUnknownError)
-        return may_have_happened(self._storage, self.version, error)
-
-    def unknown(self) -> str:
-        """What is known about a commit that may have happened."""
-        return (
-            f"it is unknown whether the commit to {self._base.root} happened: it did if {commit_path(self.version)} "
-            f"has, or gets, txnId {self._id}; no file was removed"
+    def _end(self, error: BaseException) -> str:
+        """Ends the commit after an exception; returns what is known of it."""
+        is_sent = self._state in (State.SENT, State.COMMITTED)
+        if is_sent and may_have_happened(self._storage, self._version, error):
+            if self._state is State.SENT:
+                self._follow(Event.NO_ANSWER)
+            return (
+                f"it is unknown whether the commit to {self._base.root} happened: it did if "
+                f"{commit_path(self._version)} has, or gets, txnId {self._id}; no file was removed"
+            )
+        return nothing_committed(
+            self._follow(Event.ERROR) if (self._state, Event.ERROR) in TRANSITIONS else 0
         )
 
-    def clean(self) -> int:
+    def _make_plan(self) -> Event:
+        """Plans the changes on the version that is loaded, by default the newest."""
+        base = self._base = self._loaded or newest(self._storage)
+        self._loaded = None
+        if self._job is not None and self._job.is_done(base.transactions, base.root):
+            return Event.DONE_BEFORE
+        self._version = base.version + 1
+        self._last_time = in_commit_timestamp(base.commit_info, base.root) or 0
+        self._highest = highest_row_id(base.domain_metadata.get(DOMAIN), base.root)
+        self._planned = self._plan(base)
+        if not self._planned.changes:
+            return Event.NO_CHANGES
+        self._changes = self._planned.changes
+        return Event.CHANGES
+
+    def _prepare(self) -> Event:
+        self._attempts += 1
+        self._file = self._content()
+        return Event.READY
+
+    def _send(self) -> Event:
+        """Writes the file of the version."""
+        if put_version(self._storage, self._version, self._file, f"txnId {self._id}"):
+            return Event.WRITTEN
+        _LOG.info("%s: another commit came first in attempt %d", self._base.root, self._attempts)
+        return Event.EXISTS
+
+    def _compare(self) -> Event:
+        """Compares the changes with those of the commits that came first, and takes the version after them.
+
+        Raises:
+            ConflictError: a conflict, or all attempts are used.
+        """
+        event = self._conflicts(self._concurrent_actions())
+        if event is not Event.DONE_BEFORE and self._attempts >= MAX_ATTEMPTS:
+            raise ConflictError(
+                f"{self._base.root}: other commits came first in all {self._attempts} attempts"
+            )
+        return event
+
+    def _clean(self) -> int:
         """Removes the files that were written for the changes, as far as the storage lets it; returns their number."""
         n_removed = 0
-        for path in self.changes.new_files:
+        for path in self._changes.new_files:
             try:
                 self._storage.remove(path)
                 n_removed += 1
@@ -374,21 +430,20 @@ class _Attempt:
     def _concurrent_actions(self) -> FileActions:
         """Reads the actions of all versions from this one on, and sets this version to the next one."""
         latest = LogListing.of(self._storage).latest
-        versions = range(self.version, max(latest, self.version) + 1)
+        versions = range(self._version, max(latest, self._version) + 1)
         files = [
             (at, f"{self._storage.root}/{commit_path(at)}", read_commit(self._storage, at)) for at in versions
         ]
-        self.version = versions.stop
+        self._version = versions.stop
         return read_commits(files, lambda: self._base.partition_columns)
 
-    def _check_conflicts(self, others: FileActions) -> None:
+    def _conflicts(self, others: FileActions) -> Event:
         root = self._storage.root
         transactions = {
             action["appId"]: action["version"] for _, kind, action in others.others if kind == "txn"
         }
         if self._job is not None and self._job.is_done(transactions, root):
-            self._done_before = True
-            return
+            return Event.DONE_BEFORE
         infos = {}
         for version, kind, action in others.others:
             if kind in ("protocol", "metaData"):
@@ -401,20 +456,21 @@ class _Attempt:
                 self._last_time = max(self._last_time, in_commit_timestamp(action, root) or 0)
         for table in (others.adds, others.removes):
             for path, version in zip(table["path"].to_pylist(), table["version"].to_pylist(), strict=True):
-                if self.changes.whole_table or unquote(path) in self.changes.touched:
+                if self._changes.whole_table or unquote(path) in self._changes.touched:
                     if self._on_conflict == "merge":
-                        raise _Replan
+                        return Event.PLAN_AGAIN
                     raise ConflictError(f"{root}: version {version} changed the data file {path}")
-        if not self.changes.looks_at_rows:
-            return
+        if not self._changes.looks_at_rows:
+            return Event.NO_CONFLICT
         isolation = self._base.configuration.get(ISOLATION, "").lower()
-        all_adds = self.changes.looks_at_appends or isolation == "serializable"
+        all_adds = self._changes.looks_at_appends or isolation == "serializable"
         for version in set(others.adds["version"].to_pylist()):
             if all_adds or infos.get(version, {}).get("isBlindAppend") is not True:
-                raise _Replan
+                return Event.PLAN_AGAIN
+        return Event.NO_CONFLICT
 
     def _content(self) -> bytes:
-        changes, now = self.changes, int(time.time() * 1000)
+        changes, now = self._changes, int(time.time() * 1000)
         info: dict[str, Any] = {}
         if self._base.configuration.get("delta.enableInCommitTimestamps", "false").lower() == "true":
             info["inCommitTimestamp"] = now = max(now, self._last_time + 1)
@@ -430,7 +486,7 @@ class _Attempt:
         actions = changes.actions
         if "rowTracking" in self._base.protocol.writer_features:
             info["tags"] = {"delta.rowTracking.preserved": json.dumps(changes.keeps_row_ids)}
-            actions = with_row_ids(actions, self._highest, self.version)
+            actions = with_row_ids(actions, self._highest, self._version)
         info |= {"engineInfo": f"puffin_fast/{__version__}", "txnId": self._id, **self._properties}
         lines: list[dict[str, Any]] = [{"commitInfo": info}]
         if self._job is not None:

@@ -1,36 +1,7 @@
 """One commit: from changes whose files are written to a snapshot that is the head of a branch.
 
-```
-state       what it means                                                  files that a failure removes
-planned     data files and delete files are written for a head             all of the job
-written     manifests and manifest list of one attempt are written, too    all of the job
-sent        the catalog was asked to make the snapshot the head            none, until it has answered
-committed   the snapshot is in the table                                   none
-lost        the catalog refused: another commit came first, or it is busy  none, until the table was loaded
-unknown     the catalog did not answer, or the job was interrupted before  none
-
-from     event                                               to
-planned  the branch's history holds the job's id             committed (repeated); all files are removed
-planned  the head moved, without a conflict                  planned on the new head
-planned  the head moved or the table was upgraded, with a    planned again; the old files that the new plan
-         conflict that allows to plan the changes again      does not have are removed; no commit if there is
-                                                             nothing to change
-planned  any other conflict                                  ConflictError
-planned  manifests are written on top of the head            written
-written  the request is complete                             sent
-sent     the catalog agrees                                  committed
-sent     LostRaceError, BusyError                            lost
-sent     CommitUnknownError, interrupt                       unknown
-lost     the snapshot is, or was, in the table after all     committed
-lost     it is not, and another attempt is allowed           planned; the metadata of the attempt is removed,
-                                                             except for merged manifests that may be reused
-lost     it is not, and no other attempt is allowed          LostRaceError
-lost     the table does not show it                          unknown
-lost     the catalog's database is locked                    lost; LostRaceError after the last attempt
-lost     the catalog does not answer                         unknown; LostRaceError if nothing was sent
-any      another error                                       the error
-```
-All errors but `CommitUnknownError` mean that nothing was committed.
+`TRANSITIONS` has what happens in each state, and which files are removed then. All errors but `CommitUnknownError` mean
+that nothing was committed.
 """
 
 from __future__ import annotations
@@ -40,8 +11,8 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -76,41 +47,76 @@ Result = TypeVar("Result")
 Rebuild = Callable[[Snapshot | None], Changes | None]
 
 
-@dataclass(frozen=True)
-class _Planned:
-    """Changes that were planned on a head, and the format version of their delete files."""
+class State(Enum):
+    """The states of a commit."""
 
-    changes: Changes
-    head: Snapshot | None
-    format_version: int
-
-
-@dataclass(frozen=True)
-class _Written:
-    """An attempt whose manifests and manifest list are written."""
-
-    planned: _Planned
-    snapshot: Snapshot
-    base: str
-    """The metadata file that it replaces."""
-    earlier: frozenset[str]
-    """The files that the job had created before this attempt."""
+    PLANNED = "data files and delete files are written for a head"
+    PLACED = "they apply to the current head"
+    WRITTEN = "manifests and manifest list of one attempt are written, too"
+    SENT = "the catalog was asked to make the snapshot the head"
+    LOST = "the catalog refused: another commit came first, or it is busy"
+    COMMITTED = "the snapshot is in the table"
+    REPEATED = "the branch's history has the job's id"
+    UNCHANGED = "there is nothing to change"
+    UNKNOWN = "the catalog did not answer, or the job was interrupted before"
+    FAILED = "nothing was committed"
 
 
-@dataclass(frozen=True)
-class _Lost:
-    """An attempt that the catalog refused."""
+class Event(Enum):
+    """The events of a commit."""
 
-    written: _Written
-    error: LostRaceError
+    DONE_BEFORE = "the branch's history has the job's id"
+    NO_CONFLICT = "the head is the same, or it moved without a conflict"
+    PLANNED_AGAIN = "the head moved or the table was upgraded, and the changes were planned again on it"
+    NO_CHANGES = "the same, and the new plan changes nothing"
+    READY = "manifests are written on top of the head"
+    REQUESTED = "the request is complete"
+    AGREED = "the catalog agrees"
+    REFUSED = "LostRaceError, BusyError"
+    FOUND = "the loaded table has, or had, the snapshot after all"
+    NOT_FOUND = "the loaded table does not have it, and another attempt is allowed"
+    BUSY = "the catalog's database is locked, and another attempt is allowed"
+    NO_ANSWER = "CommitUnknownError, or an interrupt after which the table was not loaded"
+    ERROR = "a conflict, as many attempts as are allowed, another error or an interrupt"
 
-    @property
-    def is_certain(self) -> bool:
-        """Whether it is certain that the commit did not happen, without loading the table."""
-        return isinstance(self.error, BusyError)
+
+class Removed(Enum):
+    """The files that a transition removes."""
+
+    NONE = "none; after a request none may be removed until the catalog has answered"
+    REPLACED = "those of the earlier plan that the new one does not have"
+    ATTEMPT = "the metadata of the attempt, except for merged manifests that may be reused"
+    ALL = "all of the job, except for those of a request without an answer"
 
 
-_State = _Planned | _Lost | Committed | None
+class Transition(NamedTuple):
+    """What follows an event: the next state, and the files that are removed before."""
+
+    to: State
+    removes: Removed = Removed.NONE
+
+
+TRANSITIONS: Mapping[tuple[State, Event], Transition] = {
+    (State.PLANNED, Event.DONE_BEFORE): Transition(State.REPEATED, Removed.ALL),
+    (State.PLANNED, Event.NO_CONFLICT): Transition(State.PLACED),
+    (State.PLANNED, Event.PLANNED_AGAIN): Transition(State.PLACED, Removed.REPLACED),
+    (State.PLANNED, Event.NO_CHANGES): Transition(State.UNCHANGED, Removed.REPLACED),
+    (State.PLANNED, Event.ERROR): Transition(State.FAILED, Removed.ALL),
+    (State.PLACED, Event.READY): Transition(State.WRITTEN),
+    (State.PLACED, Event.ERROR): Transition(State.FAILED, Removed.ALL),
+    (State.WRITTEN, Event.REQUESTED): Transition(State.SENT),
+    (State.WRITTEN, Event.REFUSED): Transition(State.LOST),
+    (State.WRITTEN, Event.ERROR): Transition(State.FAILED, Removed.ALL),
+    (State.SENT, Event.AGREED): Transition(State.COMMITTED),
+    (State.SENT, Event.REFUSED): Transition(State.LOST),
+    (State.SENT, Event.NO_ANSWER): Transition(State.UNKNOWN),
+    (State.SENT, Event.ERROR): Transition(State.FAILED, Removed.ALL),
+    (State.LOST, Event.FOUND): Transition(State.COMMITTED),
+    (State.LOST, Event.NOT_FOUND): Transition(State.PLANNED, Removed.ATTEMPT),
+    (State.LOST, Event.BUSY): Transition(State.LOST),
+    (State.LOST, Event.NO_ANSWER): Transition(State.UNKNOWN),
+    (State.LOST, Event.ERROR): Transition(State.FAILED, Removed.ALL),
+}
 
 
 def commit(
@@ -147,15 +153,13 @@ def commit(
     check_version()
     working = WorkingTable.of(table)
     working.created += changes.new_files
-    version = working.metadata.format_version
+    work = _Commit(working, changes, base, request, rebuild, merge)
     try:
-        if version not in (2, 3):
-            raise UnsupportedError(f"{working.shown}: format version {version}, expected 2 or 3")
-        return _Commit(working, request, rebuild, merge).run(_Planned(changes, base, version))
-    except CommitUnknownError:
-        raise
+        return work.run()
     except BaseException as error:
-        working.remove_created()
+        work.end(error)
+        if isinstance(error, CommitUnknownError):
+            raise
         working.note_outcome(error)
         if isinstance(error, Exception) and is_of_storage(error):
             message = f"{working.shown}: the commit's files could not be written: {error}"
@@ -233,90 +237,132 @@ def upgrade_to_v3(table: WorkingTable) -> None:
     retried(table, send)
 
 
-@dataclass(frozen=True)
 class _Commit:
-    """The transitions of one commit: each takes a state and returns the next one."""
+    """One commit. Each state but the last ones has a method, which returns what happened."""
 
-    table: WorkingTable
-    request: Request
-    rebuild: Rebuild | None
-    merge: bool
-    merges: Merges = field(default_factory=dict)
+    def __init__(
+        self,
+        table: WorkingTable,
+        changes: Changes,
+        head: Snapshot | None,
+        request: Request,
+        rebuild: Rebuild | None,
+        merge: bool,
+    ) -> None:
+        self._table, self._request, self._rebuild, self._merge = table, request, rebuild, merge
+        self._changes: Changes | None = changes
+        self._head, self._format_version = head, table.metadata.format_version
+        self._state, self._attempt = State.PLANNED, 1
+        self._merges: Merges = {}
+        self._earlier: frozenset[str] = frozenset()
 
-    def run(self, planned: _Planned) -> Committed | None:
-        state: _State = planned
-        for number in attempts(self.table.metadata.properties):
-            if isinstance(state, _Lost):
-                state = self.load(state, number - 1)
-            if isinstance(state, _Planned):
-                state = self.place(state, number)
-            if isinstance(state, _Planned):
-                state = self.send(self.write(state), number)
-            if not isinstance(state, _Lost):
-                self.log(state, number)
-                return state
-            _LOG.info(
-                "%s: %s: another commit came first in attempt %d", self.table.shown, self.request.verb, number
-            )
-        assert isinstance(state, _Lost)
-        return self.give_up(state, number)
-
-    def log(self, state: _State | Committed | None, number: int) -> None:
-        if isinstance(state, Committed):
-            _LOG.info(
-                "%s: %s: snapshot %s %s, attempt %d",
-                self.table.shown,
-                self.request.verb,
-                state.snapshot_id,
-                "was committed before" if state.repeated else "committed",
-                number,
-            )
-
-    def place(self, planned: _Planned, number: int) -> _Planned | Committed | None:
-        """Planned on an older head to planned on the current one, or None if there is nothing to change."""
-        done = repeated(self.table, self.request)
-        if done is not None:
-            self.table.remove_created()
-            return replace(_committed(done, number, planned.changes), repeated=True)
-        metadata = self.table.metadata
-        head = head_of(metadata, self.request.branch)
-        conflict, may_plan_again = self.conflict(planned, head)
-        if conflict is None:
-            return replace(planned, head=head, format_version=metadata.format_version)
-        if self.rebuild is None or not may_plan_again:
-            raise ConflictError(conflict)
-        earlier = set(self.table.created)
-        changes = self.rebuild(head)
-        self.table.remove(earlier.difference(changes.new_files if changes else ()))
-        if not changes:
+    def run(self) -> Committed | None:
+        table, version = self._table, self._format_version
+        if version not in (2, 3):
+            raise UnsupportedError(f"{table.shown}: format version {version}, expected 2 or 3")
+        self._attempts = attempts(table.metadata.properties)
+        self._attempt = next(self._attempts)
+        while (event := self._step()) is not None:
+            self._follow(event)
+        if self._state is State.UNCHANGED:
             return None
-        self.table.created += changes.new_files
-        return _Planned(changes, head, metadata.format_version)
+        is_repeated = self._state is State.REPEATED
+        _LOG.info(
+            "%s: %s: snapshot %s %s, attempt %d",
+            table.shown,
+            self._request.verb,
+            self._snapshot.snapshot_id,
+            "was committed before" if is_repeated else "committed",
+            self._attempt,
+        )
+        summary = {} if self._snapshot.summary is None else self._snapshot.summary.additional_properties
+        return Committed(
+            self._snapshot.snapshot_id, dict(summary), self._attempt, self._changes or Changes(), is_repeated
+        )
 
-    def conflict(self, planned: _Planned, head: Snapshot | None) -> tuple[str | None, bool]:
-        """Returns the conflict of changes with a head, if any, and whether they may be planned again."""
-        found, changes = self.table.metadata.format_version, planned.changes
-        if found != planned.format_version and (changes.has_deletes or changes.bound_to_head):
+    def end(self, error: BaseException) -> None:
+        """Ends the commit after an exception."""
+        event = self._event_of(error)
+        if (self._state, event) in TRANSITIONS:
+            self._follow(event)
+
+    def _event_of(self, error: BaseException) -> Event:
+        is_open = self._state is State.LOST and bool(self._table.doubtful)
+        if self._state is State.SENT:
+            is_open = not isinstance(error, PuffinFastError)
+        is_open |= isinstance(error, CommitUnknownError)
+        return Event.NO_ANSWER if is_open else Event.ERROR
+
+    def _step(self) -> Event | None:
+        """Does what is to do in the state; returns what happened, None if the commit has ended."""
+        if self._state is State.PLANNED:
+            return self._place()
+        if self._state is State.PLACED:
+            return self._write()
+        if self._state is State.WRITTEN:
+            return self._send()
+        if self._state is State.LOST:
+            return self._load()
+        return None
+
+    def _follow(self, event: Event) -> None:
+        """Removes files and takes the state that follows."""
+        table, (to, removes) = self._table, TRANSITIONS[self._state, event]
+        if removes is Removed.ALL:
+            table.remove_created()
+        elif removes is Removed.REPLACED:
+            table.remove(self._earlier.difference(self._changes.new_files if self._changes else ()))
+        elif removes is Removed.ATTEMPT:
+            reusable = {manifest.path for manifest in self._merges.values()}
+            table.remove(set(table.created) - self._earlier - reusable)
+        _LOG.debug("%s: %s, %s: %s", table.shown, self._state.name, event.name, to.name)
+        self._state = to
+
+    def _place(self) -> Event:
+        """Compares the changes with the current head, and plans them again if they conflict with it."""
+        table = self._table
+        done = repeated(table, self._request)
+        if done is not None:
+            self._snapshot = done
+            return Event.DONE_BEFORE
+        metadata = table.metadata
+        head = head_of(metadata, self._request.branch)
+        conflict, may_plan_again = self._conflict(head)
+        if conflict is not None and (self._rebuild is None or not may_plan_again):
+            raise ConflictError(conflict)
+        if conflict is not None and self._rebuild is not None:
+            self._earlier = frozenset(table.created)
+            self._changes = self._rebuild(head)
+            if not self._changes:
+                return Event.NO_CHANGES
+            table.created += self._changes.new_files
+        self._head, self._format_version = head, metadata.format_version
+        return Event.NO_CONFLICT if conflict is None else Event.PLANNED_AGAIN
+
+    def _conflict(self, head: Snapshot | None) -> tuple[str | None, bool]:
+        """Returns the conflict of the changes with a head, if any, and whether they may be planned again."""
+        found, changes = self._table.metadata.format_version, self._planned
+        if found != self._format_version and (changes.has_deletes or changes.bound_to_head):
             return (
-                f"{self.table.shown}: another commit raised the format version from {planned.format_version} "
+                f"{self._table.shown}: another commit raised the format version from {self._format_version} "
                 f"to {found}, which has other kinds of delete files"
             ), True
-        if _id(head) == _id(planned.head):
+        if _id(head) == _id(self._head):
             return None, True
         if changes.bound_to_head:
-            return f"{self.table.shown}: another commit came first", True
-        came = concurrent_changes(self.table, planned.head, head)
+            return f"{self._table.shown}: another commit came first", True
+        came = concurrent_changes(self._table, self._head, head)
         conflict = came.conflict(changes)
         if conflict is not None:
-            return conflict, self.merge
+            return conflict, self._merge
         return came.missed(changes), True
 
-    def write(self, planned: _Planned) -> _Written:
-        """Planned to written: manifests and manifest list on top of the head."""
-        table, metadata, head = self.table, self.table.metadata, planned.head
-        earlier = frozenset(table.created)
+    def _write(self) -> Event:
+        """Writes manifests and manifest list on top of the head."""
+        table, metadata, head, changes = self._table, self._table.metadata, self._head, self._planned
+        self._earlier = frozenset(table.created)
         snapshot_id = metadata.new_snapshot_id()
-        files = SnapshotManifests(table, snapshot_id, self.merges).on_top_of(head, planned.changes)
+        files = SnapshotManifests(table, snapshot_id, self._merges).on_top_of(head, changes)
         sequence_number = metadata.next_sequence_number()
         path = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-1-{uuid.uuid4()}.avro")
         first_row_id = metadata.next_row_id or 0 if isinstance(metadata, TableMetadataV3) else None
@@ -330,70 +376,90 @@ class _Commit:
             first_row_id=first_row_id,
             format_version=metadata.format_version,
         )
-        counts = summarise(planned.changes, None if head is None else head.summary or {})
+        counts = summarise(changes, None if head is None else head.summary or {})
         fields: dict[str, Any] = {
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": _id(head),
             "sequence-number": sequence_number,
             "timestamp-ms": next_timestamp_ms(metadata),
             "manifest-list": path,
-            "summary": Summary(Operation(planned.changes.kind), **counts, **self.request.summary()),
+            "summary": Summary(Operation(changes.kind), **counts, **self._request.summary()),
             "schema-id": metadata.current_schema_id,
         }
         if first_row_id is not None and next_row_id is not None:
             fields |= {"first-row-id": first_row_id, "added-rows": next_row_id - first_row_id}
-        return _Written(planned, Snapshot(**fields), table.metadata_location, earlier)
+        self._snapshot, self._base = Snapshot(**fields), table.metadata_location
+        return Event.READY
 
-    def send(self, written: _Written, number: int) -> Committed | _Lost:
-        """Written to committed or lost."""
-        table, snapshot = self.table, written.snapshot
+    def _send(self) -> Event:
+        """Asks the catalog to make the snapshot the head."""
+        table = self._table
         try:
-            with table.handing_over() as sent:
+            with table.handing_over() as requested:
+
+                def sent() -> None:
+                    requested()
+                    self._follow(Event.REQUESTED)
+
                 commit_snapshot(
-                    table, snapshot, branch=self.request.branch, begun=table.created.append, sent=sent
+                    table, self._snapshot, branch=self._request.branch, begun=table.created.append, sent=sent
                 )
         except LostRaceError as error:
-            return _Lost(written, error)
-        return _committed(snapshot, number, written.planned.changes)
+            self._lose(error)
+            return Event.REFUSED
+        return Event.AGREED
 
-    def load(self, lost: _Lost, number: int) -> Committed | _Planned | _Lost:
-        """Lost to committed or planned, as the loaded table shows; still lost if its catalog is busy."""
-        table, written = self.table, lost.written
+    def _lose(self, error: LostRaceError) -> None:
+        self._error = error
+        _LOG.info(
+            "%s: %s: another commit came first in attempt %d",
+            self._table.shown,
+            self._request.verb,
+            self._attempt,
+        )
+
+    def _load(self) -> Event:
+        """Loads the table before the next attempt. After the last one, this can only show that the commit happened.
+
+        Raises:
+            LostRaceError: it did not happen, and no other attempt is allowed.
+            CommitUnknownError: the table does not show whether it happened.
+        """
+        table, is_certain = self._table, isinstance(self._error, BusyError)
+        number = next(self._attempts, None)
+        if number is None and is_certain:
+            raise self._error
         try:
             table.load()
-            if not lost.is_certain and has_landed(table, written.snapshot, written.base):
+            if not is_certain and has_landed(table, self._snapshot, self._base):
                 table.doubtful.clear()
-                return _committed(written.snapshot, number, written.planned.changes)
+                return Event.FOUND
         except BusyError as error:
-            return _Lost(written, error) if lost.is_certain else lost
+            if number is None:
+                raise self._unknown(error) from error
+            self._attempt = number
+            self._lose(error if is_certain else self._error)
+            return Event.BUSY
         except Exception as error:
-            if lost.is_certain or isinstance(error, CommitUnknownError) or is_from_outside(error):
+            if is_certain or isinstance(error, CommitUnknownError) or is_from_outside(error):
                 raise
-            raise self.unknown(error) from error
+            raise self._unknown(error) from error
         table.take_back()
-        reusable = {manifest.path for manifest in self.merges.values()}
-        table.remove(set(table.created) - written.earlier - reusable)
-        return written.planned
+        if number is None:
+            raise self._error
+        self._attempt = number
+        return Event.NOT_FOUND
 
-    def give_up(self, lost: _Lost, number: int) -> Committed:
-        """Lost after the last attempt: committed if the loaded table shows it, else the error."""
-        state = lost if lost.is_certain else self.load(lost, number)
-        if isinstance(state, Committed):
-            return state
-        if isinstance(state, _Lost) and not lost.is_certain:
-            raise self.unknown(state.error) from state.error
-        raise lost.error
-
-    def unknown(self, error: Exception) -> CommitUnknownError:
+    def _unknown(self, error: Exception) -> CommitUnknownError:
         return CommitUnknownError(
-            f"{self.table.shown}: the catalog refused the commit, and then did not answer "
+            f"{self._table.shown}: the catalog refused the commit, and then did not answer "
             f"({type(error).__name__}: {error}); no file was removed"
         )
 
-
-def _committed(snapshot: Snapshot, number: int, changes: Changes) -> Committed:
-    summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
-    return Committed(snapshot.snapshot_id, dict(summary), number, changes)
+    @property
+    def _planned(self) -> Changes:
+        assert self._changes is not None
+        return self._changes
 
 
 def _id(snapshot: Snapshot | None) -> int | None:
