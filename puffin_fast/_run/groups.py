@@ -43,6 +43,11 @@ def split_by_size(
         yield group
 
 
+def bins_of(items: Iterable[T], limit: int, n_bytes: Callable[[T], int]) -> list[list[T]]:
+    """Groups adjacent items as `split_by_size` does, to lists."""
+    return [list(group) for group in split_by_size(items, limit, n_bytes)]
+
+
 def filled_groups(items: Iterable[T], enough: int, size: Callable[[T], int]) -> Iterator[list[T]]:
     """Groups small items to lists; no item is taken before a list that has enough is yielded.
 

@@ -1,4 +1,4 @@
-"""Runs a function for bins of items on a `concurrent.futures.Executor`: processes here, or of Dask, loky, MPI or Ray.
+"""Runs functions elsewhere, on a `concurrent.futures.Executor`: processes here, or of Dask, loky, MPI or Ray.
 
 The function changes nothing outside of its worker, so that a bin may be run again after a worker ended.
 """
@@ -8,15 +8,16 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
-from typing import Any, Generic, TypeVar
+from itertools import chain, islice
+from typing import Any, Generic, Protocol, TypeVar
 
-from puffin_fast._run.groups import split_by_size
+from puffin_fast._run.groups import bins_of
 from puffin_fast._run.progress import progress
+from puffin_fast._run.threads import on_threads
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 
@@ -84,7 +85,7 @@ def on_workers(
     """
     n_workers = getattr(executor, "_max_workers", None) or ASSUMED_WORKERS
     share = sum(map(n_bytes, items)) // (BINS_PER_WORKER * n_workers)
-    bins = map(list, split_by_size(items, min(LARGEST_BIN, max(SMALLEST_BIN, share)), n_bytes))
+    bins = iter(bins_of(items, min(LARGEST_BIN, max(SMALLEST_BIN, share)), n_bytes))
     call = _Call.of(body)
     waiting: deque[tuple[list[Item], Future[Result]]] = deque()
 
@@ -106,19 +107,49 @@ def on_workers(
             wait(left)
 
 
-def each_on_workers(
-    executor: Executor,
-    call: Callable[[Item], Result],
-    items: Sequence[Item],
-    n_bytes: Callable[[Item], int],
-    *,
-    label: str | None = None,
-    settled: bool = False,
-) -> Iterator[tuple[Item, Result]]:
-    """Calls a function for each item on workers; yields the items and the results. Otherwise as `on_workers`."""
-    body = partial(_each, call)
-    for some, found in on_workers(executor, body, items, n_bytes, label=label, settled=settled):
-        yield from zip(some, found, strict=True)
+class Each(Protocol):
+    """Calls a function for each item, here or elsewhere; gives the results in the order of the items.
+
+    The function, the items and the results can be pickled. An item may get a second call if a worker ends.
+
+    Args:
+        call: the function.
+        items: the items.
+        n_bytes: returns the bytes of files that are read for an item.
+        label: as `progress` takes it.
+    """
+
+    def __call__(
+        self,
+        call: Callable[[Item], Result],
+        items: Sequence[Item],
+        n_bytes: Callable[[Item], int],
+        label: str,
+    ) -> Iterable[Result]: ...
+
+
+def each_on(workers: Executor | None, threads: int | None = None, *, settled: bool = False) -> Each:
+    """Returns what calls functions on workers, or on threads of this process.
+
+    Args:
+        workers: as for `on_workers`; None: threads.
+        threads: as for `on_threads`.
+        settled: as for `on_workers`.
+    """
+
+    def each(
+        call: Callable[[Item], Result],
+        items: Sequence[Item],
+        n_bytes: Callable[[Item], int],
+        label: str,
+    ) -> Iterator[Result]:
+        if workers is None:
+            return on_threads(call, items, threads, label=label)
+        body = partial(_each, call)
+        found = on_workers(workers, body, items, n_bytes, label=label, settled=settled)
+        return chain.from_iterable(results for _, results in found)
+
+    return each
 
 
 def _each(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

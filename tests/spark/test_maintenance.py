@@ -90,7 +90,7 @@ def test_jobs_are_logged_and_described(
     lines = [record.getMessage() for record in caplog.records if "spark" in record.name]
     began, ended = lines
     assert began.startswith("delete-")
-    assert "data files" in began
+    assert "data file" in began
     assert "ended after" in ended
 
 

@@ -16,7 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._run.workers import check_workers, each_on_workers
+from puffin_fast._run.workers import check_workers, each_on
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.commit.request import Request
@@ -263,12 +263,9 @@ class EqualityConverter:
             threads: number of files read at a time.
             workers: reads the data files instead of threads.
         """
-        label = "converting deletes"
-        if workers is None:
-            yield from on_threads(self, files, threads, label=label)
-            return
-        for file, new in each_on_workers(workers, self, files, data_bytes, label=label):
-            yield replace(new, task=file.task)
+        found = each_on(workers, threads)(self, files, data_bytes, "converting deletes")
+        for file, new in zip(files, found, strict=True):
+            yield new if workers is None else replace(new, task=file.task)
 
     def look_up(self, snapshot: Snapshot | None, files: Sequence[FileDeletes]) -> None:
         """Looks up the deleted keys in the table's key indexes, so that only rows that may have one are read.

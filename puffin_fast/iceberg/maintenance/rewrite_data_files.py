@@ -11,7 +11,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._run.workers import check_workers, each_on_workers
+from puffin_fast._run.workers import check_workers, each_on
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.index.build import on_this_machine
 from puffin_fast.iceberg.index.segment_maker import Encode
@@ -164,11 +164,11 @@ def _written_by(
 ) -> list[RewrittenGroup]:
     """Has groups written by workers. Their files are in a folder that no other run uses."""
     folder = RunFolder(table, "rewrite")
-    write, label = replace(writer, table=folder.table).write, "rewriting file groups"
+    write = replace(writer, table=folder.table).write
     named: list[str] = []
     try:
-        found = each_on_workers(workers, write, groups, _group_bytes, label=label, settled=True)
-        written = [group for _, group in found]
+        each = each_on(workers, settled=True)
+        written = [*each(write, groups, _group_bytes, "rewriting file groups")]
         named = [new.entry.file_path for group in written for new in group.new]
     finally:
         folder.remove_others(named)

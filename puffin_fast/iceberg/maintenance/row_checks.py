@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.each import Each
+from puffin_fast._run.workers import Each
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.read.scan import Scan
@@ -36,7 +36,11 @@ def check_rows(
         A finding for each file that cannot be read, or that has another number of rows than its manifest entry.
     """
     check = _RowCheck(scan.reader(metadata))
-    return [finding for found in each(check, files, "decoding rows") for finding in found]
+    return [finding for found in each(check, files, _file_bytes, "decoding rows") for finding in found]
+
+
+def _file_bytes(data: ManifestEntry) -> int:
+    return data.file_size_in_bytes
 
 
 class _RowCheck:

@@ -11,8 +11,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._run.each import Each, each_on_threads
 from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._run.workers import Each, each_on
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, has_checked_footer
@@ -96,7 +96,7 @@ def verify(
     """
     check_threads(threads)
     state = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
-    return verified(as_table(table), state, level, threads, each_on_threads(threads))
+    return verified(as_table(table), state, level, threads, each_on(None, threads))
 
 
 def verified(

@@ -13,7 +13,7 @@ import numpy as np
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._pyiceberg.metrics import proves_all_rows
 from puffin_fast._run.streams import in_order
-from puffin_fast._run.workers import each_on_workers
+from puffin_fast._run.workers import each_on
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
@@ -115,9 +115,8 @@ class Finder:
             workers: searches the data files instead of threads; each is searched as a whole.
         """
         if workers is not None:
-            label = "searching data files"
-            for task, new in each_on_workers(workers, self.deletes, tasks, data_bytes, label=label):
-                yield replace(new, task=task)
+            found = each_on(workers)(self.deletes, tasks, data_bytes, "searching data files")
+            yield from (replace(new, task=task) for task, new in zip(tasks, found, strict=True))
             return
         n_threads = threads_of(self._io, tasks, threads)
         jobs = [*jobs_of(tasks, n_threads)]

@@ -14,7 +14,7 @@ from pyiceberg.types import NestedField
 
 from puffin_fast._run.groups import filled_groups
 from puffin_fast._run.streams import in_order
-from puffin_fast._run.workers import each_on_workers
+from puffin_fast._run.workers import each_on
 from puffin_fast.columns.plain_types import check_text
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import arrow_type
@@ -137,8 +137,12 @@ def located_groups(
 
     label = "reading data files"
     if workers is not None:
-        parts = each_on_workers(workers, partial(_read, reader), tasks, data_bytes, label=label)
-        return made((numbers[id(task)], batch) for task, batches in parts for batch in batches)
+        parts = each_on(workers)(partial(_read, reader), tasks, data_bytes, label)
+        return made(
+            (numbers[id(task)], batch)
+            for task, batches in zip(tasks, parts, strict=True)
+            for batch in batches
+        )
     n_threads = threads_of(reader.io, tasks, threads)
     return in_order([*jobs_of(tasks, n_threads)], work, n_threads, label=label)
 

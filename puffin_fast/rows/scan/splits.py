@@ -15,6 +15,7 @@ from puffin_fast._run.threads import REMOTE_THREADS
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.rows.scan.file_reader import OpenedDataFile
     from puffin_fast.rows.tasks import DataFile, Task
 
@@ -30,6 +31,8 @@ JOBS_PER_THREAD = 8
 JOB_BYTES = 2 << 20
 """Maximum bytes of data files and deletion vectors of a job; a larger file is a job of its own."""
 
+PAGE_BYTES = 1 << 18
+"""Bytes that are read for a row that a key index names: pages of the key columns."""
 
 REMOTE_BYTES = 256 << 20
 """Fewer are read at a time if that many row groups of the largest file would have more bytes."""
@@ -162,9 +165,16 @@ def jobs_of(tasks: Sequence[Task], threads: int, *, together: bool = True) -> It
         yield job
 
 
-def data_bytes(task: HasData) -> int:
-    """The bytes of a data file."""
-    return task.data.file_size_in_bytes
+def data_bytes(task: HasData, candidates: PositionBitmap | None = None) -> int:
+    """The bytes of a data file that are read: all, or the pages of rows that an index names.
+
+    Args:
+        task: the data file.
+        candidates: these rows; by default those of the task.
+    """
+    size = task.data.file_size_in_bytes
+    rows = getattr(task, "candidates", None) if candidates is None else candidates
+    return size if rows is None else min(size, len(rows) * PAGE_BYTES)
 
 
 def _vector_bytes(task: Task) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from puffin_fast._run.groups import bins_of
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.convert import (
     EqualityConverter,
@@ -15,6 +16,7 @@ from puffin_fast.iceberg.maintenance.convert import (
 )
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
 from puffin_fast.iceberg.plan.files import snapshot_of
+from puffin_fast.rows.scan.splits import data_bytes
 from puffin_fast.rows.shared_deletes import NO_DELETES, distinct
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
@@ -22,11 +24,10 @@ from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
+    TASK_BYTES,
     Job,
-    bins_of,
     bins_of_tasks,
     checked_id,
-    data_bytes,
     spread,
     task_rows,
 )
@@ -112,12 +113,12 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
     reports = []
     if alone:
         alone.sort(key=lambda file: file.data.spec_id)
-        bins = bins_of(alone, lambda file: _n_bytes(file.position_deletes))
+        bins = bins_of(alone, TASK_BYTES, lambda file: _n_bytes(file.position_deletes))
         body = over_batches(_BODIES, "positions", target=job.target())
         reports.append(mapped(spread(session, bins), body, REPORT))
     if sharing:
         items, starts = shared_files(sharing)
-        shared = bins_of(items, lambda item: _n_bytes(item[:1]))
+        shared = bins_of(items, TASK_BYTES, lambda item: _n_bytes(item[:1]))
         body = over_batches(_BODIES, "read", target=job.target(), files=pack(starts))
         partials = mapped(spread(session, shared), body, MARKED)
         remaining = {file.data.file_path: replace(file, position_deletes=NO_DELETES) for file in sharing}
@@ -217,7 +218,9 @@ def _bins_by_keys(files: Iterable[_Searched]) -> list[list[_Searched]]:
     def keys(item: _Searched) -> list[tuple[int, int]]:
         return [(id(shared), start) for shared, start in item[0].equality_deletes.parts]
 
-    return bins_of_tasks(sorted(files, key=keys), lambda item: (item[0],), lambda item: data_bytes(*item))
+    return bins_of_tasks(
+        sorted(files, key=keys), lambda item: (item[0],), lambda item: data_bytes(*item) + OPEN_BYTES
+    )
 
 
 def _n_bytes(entries: Iterable[ManifestEntry]) -> int:

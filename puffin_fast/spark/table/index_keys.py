@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from puffin_fast._io import open_source
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast._run.groups import split_by_size
+from puffin_fast._run.groups import bins_of
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.index.build import ROW_BYTES, KeyIndexResult, build_index
 from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker
@@ -82,7 +82,7 @@ def on_executors(session: SparkSession, table: Table, task_memory: int) -> Encod
 
     def encode(maker: SegmentMaker, new: Sequence[ManifestEntry], most_rows: int) -> Iterator[bytes]:
         most = max(1, min(most_rows, task_memory // ROW_BYTES))
-        bins = [list(group) for group in split_by_size(new, most, lambda data: data.record_count)]
+        bins = bins_of(new, most, lambda data: data.record_count)
         part = Job(WorkingTable.of(table), None, "index")
         sent = SegmentMaker(maker.io, without_history(maker.metadata), maker.field_ids)
         body = over_batches(

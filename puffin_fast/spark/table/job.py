@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pyarrow as pa
 
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast._run.groups import split_by_size
 from puffin_fast._text import counted
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.table_properties import data_folder
@@ -20,7 +19,7 @@ from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, Wr
 from puffin_fast.iceberg.manifest.entries import METRICS
 from puffin_fast.puffin.vectors import DeletionVectorLocation
 from puffin_fast.rows.deletes.outcome import Outcome
-from puffin_fast.rows.scan.splits import row_groups_of
+from puffin_fast.rows.scan.splits import data_bytes, row_groups_of
 from puffin_fast.rows.shared_deletes import DeleteFiles as SharedDeleteFiles
 from puffin_fast.rows.tasks import DataFile, Task
 from puffin_fast.spark.dataframe.job_files import check_job, run_name
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
@@ -64,9 +62,6 @@ starting a task costs 0.2 s of CPU time, because the directory of PySpark's arch
 
 OPEN_BYTES = 512 << 10
 """The cost of opening a data file, expressed as bytes that are read."""
-
-PAGE_BYTES = 1 << 18
-"""Bytes that are read for a row that a key index names: pages of the key columns."""
 
 LITERAL_BYTES = 1 << 20
 """Bytes of packed bins that are part of a query's plan."""
@@ -250,11 +245,6 @@ def share_bytes(share: Share) -> int:
     return task.data.file_size_in_bytes // count + OPEN_BYTES
 
 
-def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TASK_BYTES) -> list[list[Item]]:
-    """Groups adjacent items so that the cost of each group is at most ``limit``, or the group has one item."""
-    return [list(group) for group in split_by_size(items, limit, cost)]
-
-
 def bins_of_tasks(
     items: Iterable[Item],
     tasks_of: Callable[[Item], Sequence[WithDeletes]],
@@ -277,7 +267,7 @@ def bins_of_tasks(
     for item in items:
         tasks = tasks_of(item)
         if cost is None:
-            size = sum(data_bytes(task, getattr(task, "candidates", None)) for task in tasks)
+            size = sum(data_bytes(task) + OPEN_BYTES for task in tasks)
         else:
             size = cost(item)
         parts = [
@@ -329,13 +319,7 @@ def _column_bytes(task: Task, field_ids: Sequence[int] | None) -> int:
     sizes = getattr(task.data, "column_sizes", None) or {}
     if task.candidates is None and field_ids is not None and sizes.keys() >= {*field_ids}:
         return sum(sizes[field_id] for field_id in field_ids)
-    return data_bytes(task, task.candidates) - OPEN_BYTES
-
-
-def data_bytes(task: WithDeletes, candidates: PositionBitmap | None) -> int:
-    """What reading some rows of a data file costs, in bytes; None: all rows."""
-    most = task.data.file_size_in_bytes if candidates is None else len(candidates) * PAGE_BYTES
-    return min(task.data.file_size_in_bytes, most) + OPEN_BYTES
+    return data_bytes(task)
 
 
 def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from puffin_fast import delta
-from puffin_fast._run.each import each_on_threads
-from puffin_fast._run.groups import split_by_size
+from puffin_fast._run.groups import bins_of
+from puffin_fast._run.workers import each_on
 from puffin_fast._text import counted
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast._run.each import Each
+    from puffin_fast._run.workers import Each
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -262,21 +262,17 @@ def remove_orphan_files(
 
 def _each_on_executors(session: SparkSession) -> Each:
     """Returns what calls checks of data files on executors, unless they are few."""
-    here, run = each_on_threads(None), run_name(None, "verify")
+    here, run = each_on(None), run_name(None, "verify")
 
-    def cost(item: tuple[int, Any], *, whole: bool) -> int:
-        return OPEN_BYTES + (item[1].file_size_in_bytes if whole else 0)
-
-    def each(call: Callable[[Item], Found], items: Sequence[Item], label: str) -> Iterable[Found]:
-        whole = label == "decoding rows"
-        if len(items) <= FEW and not whole:
-            return here(call, items, label)
-        numbered = [*enumerate(items)]
-        bins = [
-            list(group) for group in split_by_size(numbered, TASK_BYTES, lambda one: cost(one, whole=whole))
-        ]
-        if not bins:
-            return []
+    def each(
+        call: Callable[[Item], Found],
+        items: Sequence[Item],
+        n_bytes: Callable[[Item], int],
+        label: str,
+    ) -> Iterable[Found]:
+        if len(items) <= FEW and not any(map(n_bytes, items)):
+            return here(call, items, n_bytes, label)
+        bins = bins_of([*enumerate(items)], TASK_BYTES, lambda one: OPEN_BYTES + n_bytes(one[1]))
         body = over_batches("puffin_fast.spark.worker.checks", "checked", check=pack(call))
         with tagged(session, run, f"{label}: {counted(len(items), 'data file')}"):
             rows = collected(mapped(spread(session, bins), body, CHECKED)).sort_by("number")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from puffin_fast._run.groups import bins_of
 from puffin_fast.spark.session.batches import no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
-from puffin_fast.spark.table.job import OPEN_BYTES, bins_of, spread
+from puffin_fast.spark.table.job import OPEN_BYTES, TASK_BYTES, spread
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.saved_rows import rows_of
 
@@ -59,7 +60,7 @@ class Saved:
         """The rows as a DataFrame that can be computed any number of times with the same rows."""
         if not self._is_kept:
             return self._rows
-        bins = bins_of(self._part.saved, lambda one: one.file_size + OPEN_BYTES)
+        bins = bins_of(self._part.saved, TASK_BYTES, lambda one: one.file_size + OPEN_BYTES)
         session = self._rows.sparkSession
         if not bins:
             return session.createDataFrame([], self._rows.schema)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.arguments import check_flags
+from puffin_fast._run.groups import bins_of
 from puffin_fast.iceberg.statistics.collect import NdvResult, collect, select
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import (
-    bins_of,
+    TASK_BYTES,
     share_bytes,
     shares_of,
     spread,
@@ -86,7 +87,7 @@ def collect_ndv(
     def sketch(some: Sequence[SketchedColumn], tasks: Sequence[Task]) -> Mapping[int, ThetaSketch]:
         reader = selection.reader(some, without_history(selection.table.metadata))
         shares = [share for task in tasks for share in shares_of(without_metrics(task))]
-        bins = bins_of(shares, share_bytes)
+        bins = bins_of(shares, TASK_BYTES, share_bytes)
         partial = over_batches(_WORKER, "of_files", reader=pack(reader))
         sketches = mapped(spread(session, bins), partial, SKETCHES)
         if len(bins) > 1:
