@@ -47,12 +47,20 @@ class PageParts:
         if found is None:
             return None
         pages, bounds, form = found
-        if form == DECIMAL:
-            return None
         starts, sizes = bounds.lower() if name == "lower_bounds" else bounds.upper()
-        return bounds.data, self._of_parts(pages, starts), self._of_parts(pages, sizes)
+        data = bounds.data
+        if form == DECIMAL:
+            data, starts = _big_endian(data, starts, sizes)
+        return data, self._of_parts(pages, starts), self._of_parts(pages, sizes)
 
     def nulls_only(self, field_id: int) -> Flags | None:
         """Marks the parts in which each value of a column is null."""
         found = self._columns.get(field_id)
         return None if found is None else self._of_parts(found[0], found[1].nulls_only)
+
+
+def _big_endian(data: bytes, starts: Integers, sizes: Integers) -> tuple[bytes, Integers]:
+    """Bounds in the reverse order of bytes, and where they are."""
+    pairs = zip(starts.tolist(), sizes.tolist(), strict=True)
+    turned = [data[start : start + size][::-1] if size > 0 else b"" for start, size in pairs]
+    return b"".join(turned), np.cumsum([0, *map(len, turned)])[:-1]

@@ -6,6 +6,7 @@ A part is only left out if its bounds exclude a match. Tests for NaN and prefix 
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -78,21 +79,22 @@ class Pruner(Protocol):
 def decoded_bounds(parts: BoundColumns, name: str, field: types.NestedField) -> tuple[Any, Any] | None:
     """Decodes bounds: the indexes of the parts whose bound is known, and the bounds; None for types without order.
 
-    Temporal values are integers, and strings their bytes in UTF-8, which have the same order.
+    Temporal values are integers, booleans 0 and 1, and strings their bytes in UTF-8, which have the same order.
     """
     known = parts.bounds(name, field.field_id)
     if known is None:
         return None
     data, starts, sizes = known
     kind = field.field_type
-    if isinstance(kind, _BYTES):
-        rows = np.flatnonzero(sizes > 0)
+    if isinstance(kind, (*_BYTES, types.DecimalType)):
+        of_bytes = _decimal(kind.scale) if isinstance(kind, types.DecimalType) else bytes
+        rows = np.flatnonzero(sizes > 0 if of_bytes is bytes else (sizes > 0) & (sizes <= _DECIMAL_BYTES))
         values: Any = np.empty(len(rows), object)
         pairs = zip(starts[rows].tolist(), sizes[rows].tolist(), strict=True)
-        values[:] = [bytes(data[start : start + size]) for start, size in pairs]
+        values[:] = [of_bytes(data[start : start + size]) for start, size in pairs]
         return rows, values
     form = (
-        "<i4" if isinstance(kind, _INT32) else "<i8" if isinstance(kind, _INT64) else _FLOATS.get(type(kind))
+        "<i4" if isinstance(kind, _INT32) else "<i8" if isinstance(kind, _INT64) else _OTHERS.get(type(kind))
     )
     if form is None:
         return None
@@ -133,16 +135,28 @@ def some_between(parts: BoundColumns, field: types.NestedField, values: Values) 
 def sorted_values(ordered: Any) -> Sorted:
     """Returns ascending values of literals in the representation of `decoded_bounds`."""
     values = [*map(_comparable, ordered)]
-    is_bytes = isinstance(values[0], bytes)
-    return Sorted(values if is_bytes else np.array(values))
+    is_object = isinstance(values[0], bytes | Decimal)
+    return Sorted(values if is_object else np.array(values))
 
 
 def _comparable(value: Any) -> Any:
     """The value of a literal in the representation of `decoded_bounds`."""
+    if isinstance(value, bool):
+        return int(value)
     return value.encode() if isinstance(value, str) else getattr(value, "bytes", value)
 
 
-_FLOATS: dict[Any, str] = {types.FloatType: "<f4", types.DoubleType: "<f8"}
+def _decimal(scale: int) -> Callable[[bytes], Decimal]:
+    """Returns how a decimal of a scale is read, exactly: a big-endian integer."""
+    return lambda raw: _EXACT.scaleb(Decimal(int.from_bytes(raw, "big", signed=True)), -scale)
+
+
+_EXACT = Context(prec=100)
+
+_DECIMAL_BYTES = 16
+"""Maximum number of bytes of a decimal."""
+
+_OTHERS: dict[Any, str] = {types.BooleanType: "|u1", types.FloatType: "<f4", types.DoubleType: "<f8"}
 
 
 class BoundsPruner:

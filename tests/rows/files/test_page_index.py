@@ -61,7 +61,7 @@ def values(rng: random.Random) -> dict[str, pa.Array]:
         "s": column(lambda n: f"{same}é{n:06}", pa.string()),
         "b": column(lambda n: n.to_bytes(4, "big", signed=True) + b"\xff" * (n % 70), pa.binary()),
         "x": column(lambda n: n.to_bytes(4, "big", signed=True), pa.binary(4)),
-        "n": column(lambda n: Decimal(n).scaleb(-2), pa.decimal128(20, 2)),
+        "n": column(lambda n: Decimal(n).scaleb(-2), pa.decimal128(rng.choice([9, 18, 20]), 2)),
         "o": column(lambda n: n > N // 2, pa.bool_()),
         "t": column(lambda n: DAY + dt.timedelta(n), pa.date32()),
         "m": column(lambda n: n * 10**9, pa.timestamp("us")),
@@ -158,6 +158,7 @@ def write(rng: random.Random, path: Path, rows: pa.Table) -> None:
         write_batch_size=rng.choice([1, 7, 100]),
         row_group_size=rng.choice([N, N // 2, 700]),
         data_page_version=rng.choice(["1.0", "2.0"]),
+        store_decimal_as_integer=rng.choice([True, False]),
     )
 
 
@@ -280,6 +281,41 @@ def test_pages_are_left_out_by_fields_of_structs(
     ):
         assert both(table, reads, text).num_rows
     assert sum(spans is not None for spans in reads.spans) >= 3
+
+
+@pytest.mark.parametrize("precision", [9, 18, 38])
+@pytest.mark.parametrize("as_integer", [True, False])
+def test_pages_are_left_out_by_decimals_and_booleans(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads, precision: int, as_integer: bool
+) -> None:
+    prices = [None if at % 50 == 7 else Decimal(at - N // 2).scaleb(-2) for at in range(N)]
+    rows = pa.table(
+        {"n": pa.array(prices, pa.decimal128(precision, 2)), "o": pa.array([at > N // 2 for at in range(N)])}
+    )
+    path = tmp_path / "a.parquet"
+    options: dict[str, Any] = {"write_batch_size": 10, "use_dictionary": False}
+    pq.write_table(
+        rows, path, write_page_index=True, data_page_size=20, store_decimal_as_integer=as_integer, **options
+    )
+    table = table_of(catalog, rows.schema, path)
+    for text, n_rows, n_pages in (
+        ("n = 1.25", 1, 1),
+        ("n in (-14.99, 0, 1.25, 99)", 3, 3),
+        ("n between -0.5 and 0.5", 99, 12),
+        ("n <= -14.98", 3, 1),
+        ("n > 14.9", 9, 2),
+        ("o = true and n < 1", 97, 26),
+        ("o = false and n > -1", 98, 26),
+    ):
+        assert both(table, reads, text).num_rows == n_rows, text
+        spans = reads.spans[-2]
+        assert spans is not None, text
+        assert spans.n_rows <= 10 * n_pages, text
+    assert both(table, reads, "n = 1.255").num_rows == 0
+    keys = pa.array([Decimal("1.25"), Decimal("-3.00")], pa.decimal128(precision, 2))
+    reads.by(index=True)
+    assert pf.iceberg.delete_keys(table, keys, "n").rows_deleted == 2
+    assert reads.spans[-1].n_rows <= 20
 
 
 def test_explain_shows_what_pages_leave_out(tmp_path: Path, catalog: InMemoryCatalog, reads: Reads) -> None:
