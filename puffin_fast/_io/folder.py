@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from puffin_fast._io.location import errors_of, resolve, takes
+from puffin_fast._run.interrupt import suppressed
 from puffin_fast.errors import UnsupportedError
 
 _STORES = {"s3", "gcs", "gs", "abfs"}
@@ -94,6 +95,14 @@ def missing_folder(folder: str, *, filesystem: Any = None) -> str | None:
         return (
             f"there is no bucket {bucket}" if in_bucket and not exists(bucket) else "there is no such folder"
         )
+
+
+def remove_empty(folder: str, *, filesystem: Any = None) -> None:
+    """Removes a local folder that has no entries; object stores have no folders."""
+    kind, _, key = resolve(folder, filesystem)
+    if kind == "local":
+        with suppressed(OSError):  # there is no such folder, or it has entries
+            os.rmdir(key)
 
 
 def _entries(handle: Any, key: str) -> dict[str, Any]:

@@ -431,6 +431,7 @@ WRONG: dict[str, list[Any]] = {
     "threads": ["2", 0, True],
     "values": [5, "x", {}],
     "version": ["1", -1, 1.5, True],
+    "workers": ["2", 2, True],
     "when_matched_update_all": ["false", None],
     "when_not_matched_insert_all": ["false", None],
 }

@@ -7,14 +7,16 @@ import random
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from puffin_fast import iceberg
+from puffin_fast import delta, iceberg
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError, UnsupportedError
+from tests.delta.tables import commit_of
 from tests.iceberg.conftest import processes
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.verbs.test_laws import (
@@ -114,6 +116,50 @@ def test_a_failed_rewrite_leaves_no_file(table: Table, pool: ProcessPoolExecutor
     assert {*data.rglob("*")} == before
 
 
+def test_a_rewrite_of_a_delta_table_keeps_rows_and_leaves_no_other_file(
+    pool: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    rows = pa.table({"id": range(N_FILES * ROWS), "s": [f"k{at % 7}" for at in range(N_FILES * ROWS)]})
+    delta.create_table(path, rows.schema, properties=TRACKED, partition_columns=["s"])
+    for at in range(N_FILES):
+        delta.append(path, rows.slice(at * ROWS, ROWS))
+    delta.delete(path, "id % 5 = 1")
+    before = delta.scan(path).to_arrow().sort_by("id")
+    done = delta.rewrite_data_files(path, min_deleted=0.1, workers=pool)
+    assert done.version is not None
+    assert (done.data_files, done.data_files_written) == (7 * N_FILES, 7)
+    assert delta.scan(path).to_arrow().sort_by("id") == before
+    assert commit_of(path, done.version)["commitInfo"][0]["tags"] == {"delta.rowTracking.preserved": "true"}
+    assert delta.verify(path) == []
+    assert delta.remove_orphan_files(path, older_than=timedelta(0), dry_run=True).files.num_rows == 0
+
+
+def test_a_failed_rewrite_of_a_delta_table_leaves_no_file(pool: ProcessPoolExecutor, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = pa.table({"id": range(ROWS), "s": [f"k{at % 2}" for at in range(ROWS)]})
+    delta.create_table(path, rows.schema, partition_columns=["s"])
+    for _ in range(N_FILES):
+        delta.append(path, rows)
+    file = max(path.rglob("*.parquet"))  # of the second group: the first one is written
+    content = file.read_bytes()
+    file.write_bytes(content[:20] + bytes(90) + content[110:])
+    before = {*path.rglob("*")}
+    with pytest.raises(CorruptDataError, match=file.name):
+        delta.rewrite_data_files(path, min_input_files=2, target_file_size=1 << 14, workers=pool)
+    assert {*path.rglob("*")} == before
+
+
+def test_damage_is_found_as_on_threads(table: Table, pool: ProcessPoolExecutor) -> None:
+    for file in sorted(files(table)):
+        if file.suffix == ".parquet":
+            content = file.read_bytes()
+            file.write_bytes(content[:40] + bytes([content[40] ^ 255]) + content[41:])
+    found = iceberg.verify(table, level="rows", workers=pool)
+    assert len(found) == N_FILES
+    assert found == iceberg.verify(table, level="rows")
+
+
 def test_values_are_counted_as_on_threads(table: Table, pool: ProcessPoolExecutor) -> None:
     iceberg.delete(table, "s = 'k2'")
     assert iceberg.collect_ndv(table, workers=pool, dry_run=True) == iceberg.collect_ndv(table, dry_run=True)
@@ -137,6 +183,24 @@ def test_equality_deletes_become_the_vectors_of_threads(
     kept = sorted({*range(N_FILES * ROWS)} - {3, 61, 199})
     for one in made:
         assert sorted(iceberg.scan(one).to_arrow()["id"].to_pylist()) == kept
+
+
+def test_position_deletes_become_the_vectors_of_threads(
+    shared_catalog: SqlCatalog, namespace: str, pool: ProcessPoolExecutor
+) -> None:
+    rows = pa.table({"id": range(N_FILES * ROWS)})
+    for at, workers in enumerate((None, pool)):
+        name = f"{namespace}.p{at}"
+        one = shared_catalog.create_table(name, rows.schema, properties={"format-version": "2"})
+        for start in range(N_FILES):
+            iceberg.append(one, rows.slice(start * ROWS, ROWS))
+        iceberg.delete(one, "id % 7 = 3")
+        iceberg.delete(one, "id < 60 and id % 5 = 1")
+        kept = iceberg.scan(one).to_arrow()
+        iceberg.upgrade(one)
+        assert iceberg.convert_position_deletes(one, workers=workers).vectors_written == N_FILES
+        assert iceberg.scan(one).to_arrow() == kept
+        assert iceberg.verify(one, level="rows") == []
 
 
 def test_a_worker_that_ends_fails_the_verb_and_leaves_the_table(table: Table) -> None:

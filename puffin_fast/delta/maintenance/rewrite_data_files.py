@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -88,6 +89,7 @@ def rewrite_data_files(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -117,6 +119,7 @@ def rewrite_data_files(
             order by default, and last in descending order. All data files are rewritten: the log does
             not record an order.
         case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
+        workers: an executor of ``concurrent.futures`` that writes the new files instead of threads, as for `delete`.
         dry_run: count from the log, write nothing.
 
     Returns:
@@ -139,6 +142,7 @@ def rewrite_data_files(
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
+        workers=workers,
         dry_run=dry_run,
     )
     terms = RewriteTerms(
@@ -156,7 +160,7 @@ def rewrite_data_files(
         current: DeltaTable, groups: Sequence[Sequence[DeltaTask]], limits: GroupLimits
     ) -> FileRewriter:
         rewriter = FileRewriter(current, limits.target_file_size, limits.order, threads)
-        rewriter.write(groups)
+        rewriter.write(groups, workers)
         return rewriter
 
     return run_rewrite(
@@ -169,11 +173,13 @@ class NewFiles(Protocol):
 
     Attributes:
         adds: the actions of the new files.
-        keeps_row_ids: whether the rows have their row ids, where the table tracks rows.
     """
 
     adds: list[dict[str, Any]]
-    keeps_row_ids: bool
+
+    @property
+    def keeps_row_ids(self) -> bool:
+        """Whether the rows have their row ids, where the table tracks rows."""
 
     @property
     def written(self) -> Sequence[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
@@ -11,7 +13,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._io.folder import remove_empty
 from puffin_fast._run.threads import on_threads
+from puffin_fast._run.workers import each_on
 from puffin_fast.delta.dml.changes import remove_action
 from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
 from puffin_fast.delta.read.plan import DeltaTable
@@ -35,7 +39,7 @@ class FileRewriter:
         threads: number of groups written at a time; the number of processors by default.
         name: as in `DataFileWriter`.
         adds: the actions of the new files.
-        keeps_row_ids: whether the rows have their row ids, where the table tracks rows.
+        written: the paths of the new files, below the table.
     """
 
     table: DeltaTable
@@ -44,36 +48,64 @@ class FileRewriter:
     threads: int | None = None
     name: Callable[[], str] | None = None
     adds: list[dict[str, Any]] = field(default_factory=list)
-    keeps_row_ids: bool = True
+    written: list[str] = field(default_factory=list)
 
     @cached_property
     def _writer(self) -> DataFileWriter:
-        return DataFileWriter(self.table, target_bytes=None, name=self.name)
+        return DataFileWriter(self.table, written=self.written, target_bytes=None, name=self.name)
 
     @property
-    def written(self) -> tuple[str, ...]:
-        """The paths of the new files, below the table."""
-        return tuple(self._writer.written)
+    def keeps_row_ids(self) -> bool:
+        """Whether the rows have their row ids, where the table tracks rows."""
+        return row_tracking_columns(self.table.snapshot) is not None
 
-    def write(self, groups: Sequence[Sequence[DeltaTask]]) -> None:
+    def write(self, groups: Sequence[Sequence[DeltaTask]], workers: Executor | None = None) -> None:
         """Writes the live rows of groups. After an error, no new file is left.
+
+        Args:
+            groups: the groups.
+            workers: writes them instead of threads.
 
         Raises:
             CorruptDataError, NotFoundError, UnsupportedError: as `scan`.
         """
-        workers = self.threads or pa.cpu_count()
-        of_a_group = max(1, workers // max(len(groups), 1))
+        if workers is not None:
+            self._write_on(workers, groups)
+            return
+        n_threads = self.threads or pa.cpu_count()
+        of_a_group = max(1, n_threads // max(len(groups), 1))
         try:
             for adds in on_threads(
                 lambda group: self.write_group(group, of_a_group),
                 groups,
-                workers,
+                n_threads,
                 label="rewriting file groups",
             ):
                 self.adds += adds
         except BaseException:
             self._writer.remove()
             raise
+
+    def _write_on(self, workers: Executor, groups: Sequence[Sequence[DeltaTask]]) -> None:
+        """Has groups written by workers, to a folder that no other run uses.
+
+        In the end it has only the new files: others are of workers that ended or failed.
+        """
+        storage, folder = self.table.snapshot.storage, f"rewrite-{uuid.uuid4().hex[:12]}"
+        there = replace(self, table=self.table.without_files(), name=_NamesIn(folder))
+        try:
+            each = each_on(workers, settled=True)
+            for adds in each(there._written_group, groups, _live_bytes, "rewriting file groups"):
+                self.adds += adds
+            self.written += [unquote(add["add"]["path"]) for add in self.adds]
+        finally:
+            paths = [f"{folder}/{name}" for name in storage.names(folder)]
+            for path in {*paths}.difference(self.written):
+                storage.remove(path)
+            remove_empty(f"{storage.root}/{folder}", filesystem=storage.filesystem)
+
+    def _written_group(self, group: Sequence[DeltaTask]) -> list[dict[str, Any]]:
+        return self.write_group(group, 1)
 
     def write_group(self, group: Sequence[DeltaTask], threads: int) -> list[dict[str, Any]]:
         """Writes the live rows of a group; returns the actions of the new files."""
@@ -85,8 +117,6 @@ class FileRewriter:
         for rows in _parts(live if self.order is None else SortedRows(live, self.order), n_rows):
             n_columns = len(self.table.schema.schema.fields)
             tracked = row_tracking_columns(self.table.snapshot, *rows.columns[n_columns:])
-            if tracked is None:
-                self.keeps_row_ids = False
             adds += self._writer.write(rows.select(range(n_columns)), tracked, data_change=False)
         return adds
 
@@ -101,6 +131,20 @@ class FileRewriter:
             rows = batch.remove_column(len(schema.fields))
             names = names or [*(field.name for field in schema.fields), *_free_names(schema.column_names)]
             yield rows.rename_columns(names)
+
+
+@dataclass(frozen=True)
+class _NamesIn:
+    """Makes the paths of new files in a folder, below the table. It can be pickled."""
+
+    folder: str
+
+    def __call__(self) -> str:
+        return f"{self.folder}/part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+
+
+def _live_bytes(group: Sequence[DeltaTask]) -> int:
+    return sum(map(live_bytes, group))
 
 
 def removes_of(

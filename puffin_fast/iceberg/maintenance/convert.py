@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._run.threads import check_threads
 from puffin_fast._run.workers import check_workers, each_on
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
@@ -53,6 +53,7 @@ def convert_position_deletes(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
     """Converts all position-delete files of a branch to deletion vectors, in one commit.
@@ -69,6 +70,8 @@ def convert_position_deletes(
         job_id: recorded in the snapshot's summary. A job whose id is in the branch's history is not repeated.
         snapshot_properties: additional entries of the snapshot's summary.
         threads: number of delete files read at a time; the number of processors by default.
+        workers: an executor of ``concurrent.futures`` that reads delete files instead of threads, as for `delete`. Each
+            worker reads the delete files that its data files share.
         dry_run: read and encode everything, write and commit nothing.
 
     Raises:
@@ -85,23 +88,20 @@ def convert_position_deletes(
         True
     """
     check_threads(threads)
+    check_workers(workers)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
-        conversion, current = PositionConversion.of(inventory), DeleteLoader(table.io)
+        conversion, convert = PositionConversion.of(inventory), _PositionConverter(table.io)
+        files = [*conversion.files.values()]
         not_rewritten: list[SupersededPositions] = []
 
-        def convert(file: FileDeletes) -> NewDeletes | SupersededPositions | None:
-            positions = current.by_files(file.data.file_path, file.position_deletes)
-            return convert_positions(file, positions, current)
-
         def found() -> Iterator[NewDeletes]:
-            for new in on_threads(
-                convert, list(conversion.files.values()), threads, label="converting deletes"
-            ):
+            converted = each_on(workers, threads)(convert, files, _delete_bytes, "converting deletes")
+            for file, new in zip(files, converted, strict=True):
                 if isinstance(new, SupersededPositions):
                     not_rewritten.append(new)
                 elif new is not None:
-                    yield new
+                    yield new if workers is None else replace(new, task=file.task)
 
         outcomes = tuple(write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run))
         return Rewritten.of(
@@ -140,6 +140,24 @@ def convert_positions(
         return NewDeletes(file.task, checked, 0) if positions else None
     lost = positions - current.of(file.task)
     return SupersededPositions(file.data.file_path, len(lost)) if lost else None
+
+
+class _PositionConverter:
+    """Converts the position deletes of data files. Safe to use from several threads; can be pickled."""
+
+    def __init__(self, io: FileIO) -> None:
+        self._io, self._current = io, DeleteLoader(io)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _PositionConverter, (self._io,)
+
+    def __call__(self, file: FileDeletes) -> NewDeletes | SupersededPositions | None:
+        positions = self._current.by_files(file.data.file_path, file.position_deletes)
+        return convert_positions(file, positions, self._current)
+
+
+def _delete_bytes(file: FileDeletes) -> int:
+    return sum(entry.file_size_in_bytes for entry in file.position_deletes)
 
 
 @dataclass(frozen=True)

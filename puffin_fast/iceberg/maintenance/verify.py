@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._run.workers import Each, each_on
+from puffin_fast._run.workers import Each, check_workers, each_on
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, has_checked_footer
@@ -57,6 +58,7 @@ def verify(
     as_of: int | str | datetime | None = None,
     level: Level = "files",
     threads: int | None = None,
+    workers: Executor | None = None,
 ) -> Findings:
     """Checks a snapshot: its metadata, all deletes, and the data files that are live; changes nothing.
 
@@ -81,6 +83,7 @@ def verify(
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
         level: "files" reads the end of each data file, "metadata" opens none of them, "rows" decodes all of them.
         threads: number of files read at a time; the number of processors by default.
+        workers: an executor of ``concurrent.futures`` that reads the data files instead of threads, as for `delete`.
 
     Returns:
         The findings, a list that is empty if there is none; data files are in the table's order. `unchecked` says what
@@ -95,8 +98,9 @@ def verify(
         []
     """
     check_threads(threads)
+    check_workers(workers)
     state = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
-    return verified(as_table(table), state, level, threads, each_on(None, threads))
+    return verified(as_table(table), state, level, threads, each_on(workers, threads))
 
 
 def verified(

@@ -7,7 +7,6 @@ found and removed.
 from __future__ import annotations
 
 import logging
-import os
 import uuid
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -17,10 +16,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider
 
 from puffin_fast._io import FileSet
-from puffin_fast._io.folder import names_in
-from puffin_fast._io.location import resolve
+from puffin_fast._io.folder import names_in, remove_empty
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast._run.interrupt import suppressed
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.table_properties import data_folder
@@ -54,10 +51,7 @@ class RunFolder:
             kept = FileSet(keep)
             paths = (f"{self._folder}/{name}" for name in names_in(self._folder, "", filesystem=handle))
             remove_files(self._io, [path for path in paths if path not in kept])
-            kind, _, path = resolve(self._folder, self._io)
-            if kind == "local":
-                with suppressed(OSError):  # it has files that are kept
-                    os.rmdir(path)
+            remove_empty(self._folder, filesystem=self._io)
         except (OSError, PuffinFastError) as trouble:
             _LOG.warning("unused files may be left in %s: %s", self._folder, trouble)
 
