@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from io import BytesIO
-from typing import Any, TypeAlias
+from itertools import compress
+from typing import Any, NamedTuple, TypeAlias
 
 import fastavro
 import numpy as np
@@ -18,13 +20,49 @@ import numpy.typing as npt
 
 from puffin_fast._kernels.avro import records as avro
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast.avro.blocks import Block
 from puffin_fast.avro.file import AVRO_ERRORS, AvroFile
 from puffin_fast.avro.programs import is_one_value, kernel_type, program
-from puffin_fast.avro.schema import value_type
+from puffin_fast.avro.schema import PlainSchema, value_type
 from puffin_fast.errors import CorruptDataError
 
 Integers: TypeAlias = "npt.NDArray[np.int64]"
 Flags: TypeAlias = "npt.NDArray[np.bool_]"
+
+
+class Field:
+    """A field of records.
+
+    Args:
+        kind: its type, by `kernel_type`.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        self.program = array("q", program(kind))
+        self.value_type = value_type(kind)
+        self.is_one_value = is_one_value(kind)
+
+
+class Located(NamedTuple):
+    """Values that were located or decoded when the records were gathered, by the names of their fields.
+
+    Attributes:
+        places: the offsets of values.
+        integers: integers, 0 for null, and whether they are valid.
+        texts: the offsets of strings or bytes, and their sizes, -1 for null.
+    """
+
+    places: dict[str, Integers]
+    integers: dict[str, tuple[Integers, Flags]]
+    texts: dict[str, tuple[Integers, Integers]]
+
+    def take(self, rows: npt.NDArray[Any]) -> Located:
+        """Returns those of some records, by index or by mask."""
+        return Located(
+            {name: places[rows] for name, places in self.places.items()},
+            {name: (values[rows], valid[rows]) for name, (values, valid) in self.integers.items()},
+            {name: (starts[rows], sizes[rows]) for name, (starts, sizes) in self.texts.items()},
+        )
 
 
 class Records:
@@ -32,31 +70,40 @@ class Records:
 
     Args:
         data: their bytes.
-        kinds: the types of their fields by name, in the order of the bytes, by `kernel_type`.
+        fields: their fields, in the order of the bytes.
         starts: the offset of each record in `data`.
-        places: the offsets of the values of some fields.
+        located: what is known of the values of some fields.
         constants: fields that take no bytes, and their only value.
     """
 
     def __init__(
         self,
         data: bytes | bytearray,
-        kinds: Mapping[str, Any],
+        fields: Mapping[str, Field],
         starts: Integers,
-        places: Mapping[str, Integers],
+        located: Located,
         constants: Mapping[str, Any],
     ) -> None:
-        self.data, self._kinds, self._starts = data, kinds, starts
-        self._places, self._constants = dict(places), constants
+        self.data, self._fields, self._starts = data, fields, starts
+        self._found, self._constants = located, constants
+        self._origins: Integers | None = None  # the offset of each record in its block
 
     @classmethod
-    def of(cls, file: AvroFile, names: Collection[str], located: Iterable[str] = ()) -> Records:
+    def of(
+        cls,
+        file: AvroFile,
+        names: Collection[str],
+        located: Iterable[str] = (),
+        chosen: tuple[Records, Integers] | None = None,
+    ) -> Records:
         """Gathers some fields of a file's records.
 
         Args:
             file: an Avro file.
             names: the fields; those that the file does not have are left out.
-            located: those of `names` that are decoded at once for all records. Others may be decoded, too.
+            located: fields that are decoded at once for all records: those of `names`, and integers. The other fields
+                of `names` may be decoded, too.
+            chosen: all records of the file with other fields, and the ascending indexes of those that are gathered.
 
         Raises:
             CorruptDataError: the bytes are not records of the schema.
@@ -64,9 +111,11 @@ class Records:
         names = {*names, *file.plain.branches}
         fields, located = file.schema["fields"], {*located, *file.plain.branches}
         constants = {name: value for name, value in file.plain.constants.items() if name in names}
-        found = _gathered(file, fields, names, located, constants)
+        found = _gathered(file, names, located, constants, chosen)
         if found is None:
-            found = _encoded(file, [field for field in fields if field["name"] in names], constants)
+            found = _encoded(file, [field for field in fields if _is_read(field, names, located)], constants)
+            if chosen is not None:
+                found = found.take(chosen[1])
         for name, branch in file.plain.branches.items():
             values, _ = found.integers(name)
             if (values != branch).any():
@@ -80,20 +129,30 @@ class Records:
 
     def __contains__(self, name: str) -> bool:
         """Whether there is a field of this name whose values can be decoded."""
-        return name in self._constants or (name in self._kinds and is_one_value(self._kinds[name]))
+        return (
+            name in self._constants
+            or name in self._found.integers
+            or (name in self._fields and self._fields[name].is_one_value)
+        )
 
     def take(self, rows: npt.NDArray[Any]) -> Records:
         """Returns some of the records, by index or by mask."""
-        places = {name: found[rows] for name, found in self._places.items()}
-        return Records(self.data, self._kinds, self._starts[rows], places, self._constants)
+        return Records(self.data, self._fields, self._starts[rows], self._found.take(rows), self._constants)
 
-    def with_places(self, names: Collection[str]) -> Records:
+    def located(self, names: Collection[str]) -> Records:
         """Returns the same records; values of other fields are located again when they are decoded."""
-        places = {name: found for name, found in self._places.items() if name in names}
-        return Records(self.data, self._kinds, self._starts, places, self._constants)
+        found = self._found
+        some = Located(
+            {name: places for name, places in found.places.items() if name in names},
+            {name: integers for name, integers in found.integers.items() if name in names},
+            {name: texts for name, texts in found.texts.items() if name in names},
+        )
+        return Records(self.data, self._fields, self._starts, some, self._constants)
 
     def integers(self, name: str) -> tuple[Integers, Flags]:
         """Decodes a field of integers: the values, 0 for null, and whether they are valid."""
+        if (known := self._found.integers.get(name)) is not None:
+            return known
         values, valid = np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
         if name not in self._constants:
             avro.longs(self.data, self._located(name), self._program(name), values, valid.view(np.uint8))
@@ -103,7 +162,8 @@ class Records:
         """Finds the bytes of a field of strings or bytes: offsets in `data`, and sizes, -1 for null."""
         if name in self._constants:
             return np.zeros(len(self), np.int64), np.full(len(self), -1, np.int64)
-        return self._spans(self._located(name), self._program(name))
+        known = self._found.texts.get(name)
+        return self._spans(self._located(name), self._program(name)) if known is None else known
 
     def entries_of(self, name: str, key: int) -> tuple[Integers, Integers] | None:
         """Finds the bytes of the value of a key in a field of maps from integers to bytes.
@@ -111,9 +171,9 @@ class Records:
         Returns:
             as `spans`, -1 also for maps without the key; None if the field is of another type.
         """
-        if name not in self._kinds or value_type(self._kinds[name]) != "map<long, bytes>":
+        if name not in self._fields or self._fields[name].value_type != "map<long, bytes>":
             return None
-        words = array("q", self._program(name))
+        words = self._program(name)
         at = 3 if words[0] == avro.OPTIONAL else 0
         if words[at] != avro.MAP or words[at + 2] != avro.LONG:
             return None
@@ -127,7 +187,7 @@ class Records:
         Returns:
             None if the fields are not neighbors, or the last ones of a record.
         """
-        every = list(self._kinds)
+        every = list(self._fields)
         at = [number for number, name in enumerate(every) if name in names]
         if not at:
             return np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
@@ -139,13 +199,12 @@ class Records:
     def values(self, names: Iterable[str]) -> dict[str, list[Any]]:
         """Decodes fields to Python objects, a list for each field; maps become dicts. Other names are left out."""
         names = set(names)
-        wanted = [name for name in self._kinds if name in names and name in self]
-        missing = [name for name in wanted if name not in self._places]
-        places = dict(zip(missing, self._locate(missing), strict=True)) if missing else {}
-        found = {
-            name: avro.values(self.data, places.get(name, self._places.get(name)), self._program(name))
-            for name in wanted
-        }
+        wanted = [name for name in self._fields if name in names and name in self]
+        missing = [name for name in wanted if name not in self._found.places]
+        places = self._found.places | dict(
+            zip(missing, self._locate(missing) if missing else (), strict=True)
+        )
+        found = {name: avro.values(self.data, places[name], self._program(name)) for name in wanted}
         return found | {name: [value] * len(self) for name, value in self._constants.items() if name in names}
 
     def _spans(self, places: Integers, words: array[int]) -> tuple[Integers, Integers]:
@@ -154,53 +213,134 @@ class Records:
         return starts, sizes
 
     def _program(self, name: str) -> array[int]:
-        return array("q", program(self._kinds[name]))
+        return self._fields[name].program
 
     def _located(self, name: str) -> Integers:
-        found = self._places.get(name)
+        found = self._found.places.get(name)
         return self._locate([name])[0] if found is None else found
 
     def _locate(self, names: Sequence[str]) -> list[Integers]:
         words, sizes, left = array("q"), array("q"), set(names)
-        for name, kind in self._kinds.items():
-            own = program(kind)
-            words.extend(own)
-            sizes.append(len(own) if name in left else -len(own))
+        for name, field in self._fields.items():
+            words.extend(field.program)
+            sizes.append(len(field.program) if name in left else -len(field.program))
             left.discard(name)
             if not left:
                 break
         places = np.empty((len(names), len(self)), np.int64)
         avro.locate(self.data, self._starts, words, sizes, places)
-        ordered = [name for name in self._kinds if name in names]
+        ordered = [name for name in self._fields if name in names]
         return [places[ordered.index(name)] for name in names]
+
+
+class _Layout(NamedTuple):
+    """How the kernel gathers some fields of records.
+
+    Attributes:
+        fields: the fields that are gathered.
+        roles: what is kept of the values of located fields, in the order of the fields.
+        words, sizes, of_field: the program, the words and the role of each field; neighbors that are left out are one.
+    """
+
+    fields: dict[str, Field]
+    roles: dict[str, int]
+    words: array[int]
+    sizes: array[int]
+    of_field: bytes
+
+
+@lru_cache(maxsize=64)
+def _layout(plain: PlainSchema, names: frozenset[str], located: frozenset[str]) -> _Layout | None:
+    """The layout for files of a schema; None if fastavro must read them."""
+    kinds = {field["name"]: kernel_type(field["type"]) for field in plain.record["fields"]}
+    if not all(kind and (name not in names or is_one_value(kind)) for name, kind in kinds.items()):
+        return None
+    words, sizes, of_field = array("q"), array("q"), bytearray()
+    roles = {name: _role(kind) for name, kind in kinds.items() if name in located}
+    roles = {name: role for name, role in roles.items() if name in names or role == avro.INTEGER}
+    for name, kind in kinds.items():
+        own = program(kind)
+        words.extend(own)
+        if name not in names and name not in roles and sizes and sizes[-1] < 0 and not of_field[-1]:
+            sizes[-1] -= len(own)
+            continue
+        sizes.append(len(own) if name in names else -len(own))
+        of_field.append(roles.get(name, 0))
+    fields = {name: Field(kind) for name, kind in kinds.items() if name in names}
+    return _Layout(fields, roles, words, sizes, bytes(of_field))
 
 
 def _gathered(
     file: AvroFile,
-    fields: Sequence[dict[str, Any]],
     names: Collection[str],
     located: Collection[str],
     constants: Mapping[str, Any],
+    chosen: tuple[Records, Integers] | None,
 ) -> Records | None:
     """Gathers fields by the kernel; None if fastavro must read the file."""
-    kinds = {field["name"]: kernel_type(field["type"]) for field in fields}
-    if not all(kind and (name not in names or is_one_value(kind)) for name, kind in kinds.items()):
+    layout = _layout(file.plain, frozenset(names), frozenset(located))
+    if layout is None:
         return None
-    words, sizes, flags = array("q"), array("q"), bytearray()
-    for name, kind in kinds.items():
-        own = program(kind)
-        words.extend(own)
-        sizes.append(len(own) if name in names else -len(own))
-        flags.append(name in names and name in located)
-    starts = np.empty(file.n_records, np.int64)
-    places = np.empty((sum(flags), len(starts)), np.int64)
-    blocks, counts = [block.data for block in file.blocks], [block.n_records for block in file.blocks]
-    data = avro.gather(blocks, counts, words, sizes, flags, starts, places)
+    blocks: Sequence[Block] = file.blocks
+    offsets, flags = np.empty(file.n_records, np.int64), None
+    if chosen is not None and chosen[0]._origins is not None:
+        blocks, offsets, flags = _blocks_of(blocks, chosen[0]._origins, chosen[1])
+    n = len(offsets) if flags is None else int(flags.sum())
+    of_role = [*layout.roles.values()]
+    starts, slots = np.empty(n, np.int64), np.empty((len(of_role) + of_role.count(avro.TEXT), n), np.int64)
+    valid = np.empty((of_role.count(avro.INTEGER), n), np.bool_)
+    data = avro.gather(
+        [block.data for block in blocks],
+        [block.n_records for block in blocks],
+        layout.words,
+        layout.sizes,
+        layout.of_field,
+        starts,
+        slots,
+        valid.view(np.uint8),
+        offsets,
+        flags,
+    )
     if data is None:
         return None
-    where = [name for name, flag in zip(kinds, flags, strict=True) if flag]
-    own_kinds = {name: kind for name, kind in kinds.items() if name in names}
-    return Records(data, own_kinds, starts, dict(zip(where, places, strict=True)), constants)
+    found, columns, of_integers = Located({}, {}, {}), iter(slots), iter(valid)
+    for name, role in layout.roles.items():
+        if role == avro.INTEGER:
+            found.integers[name] = next(columns), next(of_integers)
+        elif role == avro.TEXT:
+            found.texts[name] = next(columns), next(columns)
+        else:
+            found.places[name] = next(columns)
+    records = Records(data, layout.fields, starts, found, constants)
+    if flags is None:
+        records._origins = offsets
+        return records if chosen is None else records.take(chosen[1])
+    return records
+
+
+def _role(kind: Any) -> int:
+    """What is kept of the values of a located field of a type from `kernel_type`."""
+    single = next(part for part in kind if part != "null") if isinstance(kind, list) else kind
+    return {"long": avro.INTEGER, "string": avro.TEXT, "bytes": avro.TEXT}.get(
+        single if isinstance(single, str) else "", avro.PLACE
+    )
+
+
+def _blocks_of(
+    blocks: Sequence[Block], origins: Integers, rows: Integers
+) -> tuple[list[Block], Integers, npt.NDArray[np.uint8]]:
+    """The blocks that have chosen records; for each of their records, its offset, and 1 if it is chosen."""
+    counts = np.array([block.n_records for block in blocks], np.int64)
+    has = np.zeros(len(blocks), np.bool_)
+    has[np.searchsorted(np.cumsum(counts), rows, "right")] = True
+    flags = np.zeros(len(origins), np.uint8)
+    flags[rows] = 1
+    own = np.repeat(has, counts)
+    return [*compress(blocks, has.tolist())], origins[own], flags[own]
+
+
+def _is_read(field: Mapping[str, Any], names: Collection[str], located: Collection[str]) -> bool:
+    return field["name"] in names or (field["name"] in located and value_type(field["type"]) == "long")
 
 
 _ENCODED = ("boolean", "long", "double", "bytes", "string")
@@ -229,7 +369,13 @@ def _encoded(file: AvroFile, fields: Sequence[dict[str, Any]], constants: Mappin
             if is_from_outside(error):
                 raise
             raise CorruptDataError(f"records of an Avro file: {error!r}", path=file.path) from error
-    return Records(out.getvalue(), kinds, starts, {}, constants)
+    return Records(
+        out.getvalue(),
+        {name: Field(kind) for name, kind in kinds.items()},
+        starts,
+        Located({}, {}, {}),
+        constants,
+    )
 
 
 def _encoded_type(name: str, kind: Any) -> Any:

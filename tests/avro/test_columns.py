@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast.avro import columns as avro_columns
 from puffin_fast.avro.blocks import SYNC_BYTES
-from puffin_fast.avro.columns import Records
+from puffin_fast.avro.columns import Field, Located, Records
 from puffin_fast.avro.file import AvroFile, read_avro
 from puffin_fast.avro.programs import kernel_type
 from puffin_fast.avro.schema import PlainSchema
@@ -146,7 +146,7 @@ def test_columns_of_some_records_are_those_of_the_whole_file(written: Callable[.
     every = [entry(n) for n in range(300)]
     records = Records.of(written(every), FLAT, ("status", "path"))
     rows = np.array([299, 0, 17, 17, 4])
-    for some in (records.take(rows), records.with_places(()).take(rows)):
+    for some in (records.take(rows), records.located(()).take(rows)):
         whole = records.values(FLAT)
         assert some.values(FLAT) == {name: [whole[name][row] for row in rows] for name in FLAT}
         values, valid = some.integers("day")
@@ -163,12 +163,24 @@ def test_columns_of_some_records_are_those_of_the_whole_file(written: Callable[.
         assert some.entries_of("counts", 1) is None
 
 
+def test_chosen_records_are_gathered_with_other_fields(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written([entry(n) for n in range(300)])
+    whole, rows = read(file), np.array([0, 17, 18, 299])
+    expected = {name: [values[row] for row in rows] for name, values in whole.items()}
+    first = Records.of(file, ("path",), ("path", "status"))
+    assert Records.of(file, FLAT, ("status",), (first, rows)).values(FLAT) == expected
+    monkeypatch.setattr(avro_columns, "_gathered", lambda *_: None)
+    assert Records.of(file, FLAT, (), (Records.of(file, ("path",)), rows)).values(FLAT) == expected
+
+
 def test_arrays_in_blocks_with_their_size_are_read() -> None:
     """Writers may give an array in several blocks, each with a negative count and its size in bytes."""
     pairs_of_long = {"type": "array", "items": record("kv", ("key", "long"), ("value", "long"))}
-    kinds = {"counts": kernel_type(pairs_of_long)}
+    fields = {"counts": Field(kernel_type(pairs_of_long))}
     data = bytes([3, 4, 2, 10, 4, 20, 1, 4, 6, 30, 0])  # -2, 4 bytes: 1:5, 2:10; -1, 4 bytes: 3:15; end
-    records = Records(data, kinds, np.array([0]), {}, {})
+    records = Records(data, fields, np.array([0]), Located({}, {}, {}), {})
     assert records.values(["counts"]) == {"counts": [{1: 5, 2: 10, 3: 15}]}
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_fast._kernels.avro import records as avro
-from puffin_fast.avro.columns import Records
+from puffin_fast.avro.columns import Field, Located, Records
 from puffin_fast.avro.programs import kernel_type, program
 
 PAIR = {
@@ -72,10 +72,19 @@ def gathered(
         own = program(kernel_type(field["type"]))
         words.extend(own)
         sizes.append(len(own) if field["name"] in names else -len(own))
-    located = bytes(field["name"] in names for field in FIELDS)
-    starts = np.empty(sum(counts), np.int64)
-    places = np.empty((sum(located), len(starts)), np.int64)
-    return avro.gather(blocks, counts, words, sizes, located, starts, places), starts, places
+    roles = bytes(avro.PLACE if field["name"] in names else 0 for field in FIELDS)
+    starts, origins = np.empty(sum(counts), np.int64), np.empty(sum(counts), np.int64)
+    places = np.empty((len(names), len(starts)), np.int64)
+    found = avro.gather(blocks, counts, words, sizes, roles, starts, places, bytearray(), origins)
+    return found, starts, places
+
+
+def fields_of(names: list[str] = NAMES) -> dict[str, Field]:
+    return {field["name"]: Field(kernel_type(field["type"])) for field in FIELDS if field["name"] in names}
+
+
+def at_places(names: list[str], places: Any) -> Located:
+    return Located(dict(zip(names, places, strict=True)), {}, {})
 
 
 @pytest.mark.parametrize("n", [0, 1, 50])
@@ -94,9 +103,9 @@ def test_any_fields_are_gathered_from_any_blocks(n: int) -> None:
         expected = encoded(rows, names)
         assert data == b"".join(expected)
         assert starts.tolist() == np.cumsum([0, *map(len, expected)])[:-1].tolist()
-        kinds = {field["name"]: kernel_type(field["type"]) for field in FIELDS if field["name"] in names}
-        found = Records(data, kinds, starts, dict(zip(names, places, strict=True)), {}).values(names)
-        again = Records(data, kinds, starts, {}, {}).values(names)
+        fields = fields_of(names)
+        found = Records(data, fields, starts, at_places(names, places), {}).values(names)
+        again = Records(data, fields, starts, Located({}, {}, {}), {}).values(names)
         assert found == again
         for name in names:
             values = [row[name] for row in rows]
@@ -118,28 +127,130 @@ def test_blocks_that_do_not_hold_their_records_are_left_to_fastavro() -> None:
 
 def test_any_bytes_are_refused_or_decoded() -> None:
     data = b"".join(encoded(rows_of(3, 7)))
-    kinds = {field["name"]: kernel_type(field["type"]) for field in FIELDS}
     for at in range(len(data)):
         for byte in (0xFF, 0x80, 0x01, data[at] ^ 1):
             found, starts, places = gathered([data[:at] + bytes([byte]) + data[at + 1 :]], [3])
             if found is not None:
-                Records(found, kinds, starts, dict(zip(NAMES, places, strict=True)), {}).values(NAMES)
+                Records(found, fields_of(), starts, at_places(NAMES, places), {}).values(NAMES)
 
 
 def test_offsets_outside_of_the_bytes_are_refused() -> None:
     data = b"".join(encoded(rows_of(3, 7)))
-    kinds = {field["name"]: kernel_type(field["type"]) for field in FIELDS}
     for start in (-2, len(data) + 1, 1 << 62, len(data)):
-        records = Records(data, kinds, np.array([start]), {name: np.array([start]) for name in NAMES}, {})
+        places = at_places(NAMES, [np.array([start])] * len(NAMES))
+        records = Records(data, fields_of(), np.array([start]), places, {})
         for decode in (
             lambda records=records: records.values(["path"]),
             lambda records=records: records.integers("status"),
             lambda records=records: records.spans("path"),
             lambda records=records: records.entries_of("bounds", 1),
-            lambda records=records: records.with_places(()).values(["path"]),
+            lambda records=records: records.located(()).values(["path"]),
         ):
             with pytest.raises(ValueError, match=r"offset|the values|the bytes"):
                 decode()
+
+
+MIXED: list[dict[str, Any]] = [
+    {"name": "number", "type": "long"},
+    {"name": "left_out", "type": ["null", "long"]},
+    {"name": "text", "type": ["null", "string"]},
+    {"name": "skipped", "type": {"type": "array", "items": "string"}},
+    {"name": "raw", "type": "bytes"},
+    {"name": "late", "type": ["long", "null"]},
+]
+ROLES = bytes([avro.INTEGER, avro.INTEGER, avro.TEXT, 0, avro.TEXT, avro.INTEGER])
+COPIED = {"number", "text", "raw"}
+
+
+def mixed(n: int, seed: int) -> tuple[list[dict[str, Any]], list[bytes]]:
+    rng = random.Random(seed)
+    rows = [
+        {
+            "number": rng.choice([0, -1, 2**63 - 1, -(2**63), 77]),
+            "left_out": rng.choice([None, 5, 2**40]),
+            "text": rng.choice([None, "", "ä" * 40, "a/b" * rng.randrange(60)]),
+            "skipped": ["x" * rng.randrange(9)] * rng.randrange(3),
+            "raw": rng.randbytes(rng.randrange(40)),
+            "late": rng.choice([None, -3]),
+        }
+        for _ in range(n)
+    ]
+    schema = fastavro.parse_schema({"type": "record", "name": "m", "fields": MIXED})
+    found = []
+    for row in rows:
+        out = BytesIO()
+        fastavro.schemaless_writer(out, schema, row)
+        found.append(out.getvalue())
+    return rows, found
+
+
+def gathered_by_role(
+    blocks: list[bytes], counts: list[int], origins: Any, chosen: Any = None
+) -> tuple[bytearray | None, dict[str, list[Any]]]:
+    words, sizes = array("q"), array("q")
+    for field in MIXED:
+        own = program(kernel_type(field["type"]))
+        words.extend(own)
+        sizes.append(len(own) if field["name"] in COPIED else -len(own))
+    n = sum(counts) if chosen is None else int(chosen.sum())
+    starts, slots, valid = np.empty(n, np.int64), np.empty((7, n), np.int64), np.empty((3, n), np.uint8)
+    data = avro.gather(blocks, counts, words, sizes, ROLES, starts, slots, valid, origins, chosen)
+    if data is None:
+        return None, {}
+
+    def integers(at: int, flags: int) -> list[int | None]:
+        return [int(v) if ok else None for v, ok in zip(slots[at], valid[flags], strict=True)]
+
+    def texts(at: int) -> list[bytes | None]:
+        spans = zip(slots[at].tolist(), slots[at + 1].tolist(), strict=True)
+        return [None if size < 0 else bytes(data[start : start + size]) for start, size in spans]
+
+    return data, {
+        "number": integers(0, 0),
+        "left_out": integers(1, 1),
+        "text": texts(2),
+        "raw": texts(4),
+        "late": integers(6, 2),
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_integers_and_texts_are_decoded_while_records_are_gathered(seed: int) -> None:
+    rows, every = mixed(40, seed)
+    cuts = [0, 7, 7, 30, 40]
+    blocks, counts = [b"".join(every[a:b]) for a, b in pairwise(cuts)], [b - a for a, b in pairwise(cuts)]
+    origins = np.empty(40, np.int64)
+    _, found = gathered_by_role(blocks, counts, origins)
+    assert [origins[at] for at in cuts[:-2]] == [0, 0, 0]
+    chosen = np.array([random.Random(seed * 41 + at).random() < 0.3 for at in range(40)]).astype(np.uint8)
+    _, some = gathered_by_role(blocks, counts, origins, chosen)
+    for name, values in found.items():
+        expected = [row[name].encode() if isinstance(row[name], str) else row[name] for row in rows]
+        assert values == expected
+        assert some[name] == [value for value, is_chosen in zip(expected, chosen, strict=True) if is_chosen]
+
+
+def test_chosen_records_at_wrong_offsets_are_refused_or_decoded() -> None:
+    _, every = mixed(3, 1)
+    block, chosen = b"".join(every), np.ones(3, np.uint8)
+    for origin in (-1, len(block) + 1, 1 << 62):
+        assert gathered_by_role([block], [3], np.full(3, origin), chosen)[0] is None
+    for origin in range(len(block)):
+        assert gathered_by_role([block], [3], np.full(3, origin), chosen)[0] is None  # records do not overlap
+        gathered_by_role([block], [3], np.array([0, origin, len(block)]), np.array([0, 1, 0], np.uint8))
+
+
+def test_roles_that_do_not_fit_their_fields_are_refused() -> None:
+    for kind, role in (("string", avro.INTEGER), ("long", avro.TEXT), ("long", 9)):
+        words, origins = array("q", program(kernel_type(kind))), np.empty(0, np.int64)
+        slots = np.empty((2, 0), np.int64)
+        with pytest.raises(ValueError, match="role does not fit"):
+            avro.gather([], [], words, array("q", [1]), bytes([role]), origins, slots, bytearray(), origins)
+    words, origins = array("q", program("string")), np.empty(0, np.int64)
+    with pytest.raises(ValueError, match="left out"):
+        avro.gather(
+            [], [], words, array("q", [-1]), bytes([avro.TEXT]), origins, origins, bytearray(), origins
+        )
 
 
 EDGES = bytes.fromhex("7f808f909fa0bfc1c2dfe0edeff0f4f5")
@@ -149,14 +260,18 @@ EDGES = bytes.fromhex("7f808f909fa0bfc1c2dfe0edeff0f4f5")
 def test_strings_are_those_that_python_decodes(text: bytes) -> None:
     words, sizes = array("q", [avro.STRING]), array("q", [1])
     block = bytes([2 * len(text)]) + text
-    starts, places = np.empty(1, np.int64), np.empty((0, 1), np.int64)
-    found = avro.gather([block], [1], words, sizes, b"\0", starts, places)
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        assert found is None
-    else:
-        assert found == block
+    starts, origins = np.empty(1, np.int64), np.empty(1, np.int64)
+    for role, n_slots in ((0, 0), (avro.PLACE, 1), (avro.TEXT, 2)):
+        slots = np.empty((n_slots, 1), np.int64)
+        found = avro.gather([block], [1], words, sizes, bytes([role]), starts, slots, bytearray(), origins)
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            assert found is None
+        else:
+            assert found == block
+            if role == avro.TEXT:
+                assert slots[:, 0].tolist() == [1, len(text)]
 
 
 @pytest.mark.parametrize(

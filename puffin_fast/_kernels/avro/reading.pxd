@@ -61,6 +61,10 @@ cdef inline bint is_utf8(const uint8_t* at, const uint8_t* stop) noexcept nogil:
     cdef uint8_t byte, low, high
     cdef int left
     while at < stop:
+        while stop - at >= 32 and (
+            load64(at) | load64(at + 8) | load64(at + 16) | load64(at + 24)
+        ) & 0x8080808080808080ULL == 0:
+            at += 32
         while stop - at >= 8 and load64(at) & 0x8080808080808080ULL == 0:
             at += 8
         if at == stop:

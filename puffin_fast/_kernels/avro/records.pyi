@@ -12,9 +12,21 @@ FIXED: int
 OPTIONAL: int
 ARRAY: int
 MAP: int
+PLACE: int
+INTEGER: int
+TEXT: int
 
 def gather(
-    blocks: Any, counts: Any, program: Any, fields: Any, located: Any, starts: Any, places: Any
+    blocks: Any,
+    counts: Any,
+    program: Any,
+    fields: Any,
+    roles: Any,
+    starts: Any,
+    slots: Any,
+    valid: Any,
+    origins: Any,
+    chosen: Any = None,
 ) -> bytearray | None: ...
 def locate(data: Any, records: Any, program: Any, fields: Any, places: Any) -> None: ...
 def longs(data: Any, places: Any, program: Any, values: Any, valid: Any) -> int: ...

@@ -19,6 +19,7 @@ from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char* data, Py_ssize_t size, const char* errors)
     object PyBytes_FromStringAndSize(const char* data, Py_ssize_t size)
+    object PyByteArray_FromStringAndSize(const char* data, Py_ssize_t size)
 
 cdef enum Operation:
     OP_BOOLEAN = 0
@@ -35,27 +36,50 @@ cdef enum Operation:
 cdef enum:
     MAX_DEPTH = 64              # of arrays and options within each other
 
+cdef enum Role:
+    AS_PLACE = 1
+    AS_INTEGER = 2
+    AS_TEXT = 3
+
 BOOLEAN, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, OPTIONAL, ARRAY, MAP = range(10)
+PLACE, INTEGER, TEXT = AS_PLACE, AS_INTEGER, AS_TEXT
+
+
+cdef inline bint take_branch(Reader* reader, int64_t* branch) noexcept nogil:
+    """The branch of a union of two types."""
+    if reader.at != reader.stop and (reader.at[0] == 0 or reader.at[0] == 2):
+        branch[0] = reader.at[0] >> 1
+        reader.at += 1
+        return True
+    return take_long(reader, branch) and 0 <= branch[0] <= 1
+
+
+cdef inline bint walk_pairs(Reader* reader, int64_t count, bint are_bytes) noexcept nogil:
+    """Passes over pairs of a long and a long, or of a long and bytes."""
+    cdef int64_t value
+    while count > 0:
+        if not take_long(reader, &value) or not take_long(reader, &value):
+            return False
+        if are_bytes and not pass_over(reader, value):
+            return False
+        count -= 1
+    return True
 
 
 cdef bint walk(const int64_t* program, size_t n_words, Reader* reader, int depth) noexcept nogil:
     """Passes over one record; False when its bytes do not fit the program."""
     cdef const int64_t* end = program + n_words
     cdef int64_t value, count
+    cdef bint are_pairs
     if depth > MAX_DEPTH:
         return False
     while program < end:
-        if program[0] == OP_LONG:
+        if program[0] == OP_OPTIONAL:
+            if not take_branch(reader, &value):
+                return False
+            program += 3 + (program[2] if value == program[1] else 0)
+        elif program[0] == OP_LONG:
             if not take_long(reader, &value):
-                return False
-            program += 1
-        elif program[0] == OP_BOOLEAN:
-            if reader.at == reader.stop or reader.at[0] > 1:
-                return False
-            reader.at += 1
-            program += 1
-        elif program[0] == OP_FLOAT or program[0] == OP_DOUBLE:
-            if not pass_over(reader, 4 if program[0] == OP_FLOAT else 8):
                 return False
             program += 1
         elif program[0] == OP_BYTES:
@@ -68,22 +92,32 @@ cdef bint walk(const int64_t* program, size_t n_words, Reader* reader, int depth
             if not is_utf8(reader.at - value, reader.at):
                 return False
             program += 1
+        elif program[0] == OP_BOOLEAN:
+            if reader.at == reader.stop or reader.at[0] > 1:
+                return False
+            reader.at += 1
+            program += 1
+        elif program[0] == OP_FLOAT or program[0] == OP_DOUBLE:
+            if not pass_over(reader, 4 if program[0] == OP_FLOAT else 8):
+                return False
+            program += 1
         elif program[0] == OP_FIXED:
             if not pass_over(reader, program[1]):
                 return False
             program += 2
-        elif program[0] == OP_OPTIONAL:
-            if not take_long(reader, &value) or value < 0 or value > 1:
-                return False
-            if value != program[1] and not walk(program + 3, <size_t>program[2], reader, depth + 1):
-                return False
-            program += 3 + program[2]
         else:
+            are_pairs = program[1] == 2 and program[2] == OP_LONG and (
+                program[3] == OP_LONG or program[3] == OP_BYTES
+            )
             while True:
                 if not take_count(reader, &count):
                     return False
                 if count == 0:
                     break
+                if are_pairs:
+                    if not walk_pairs(reader, count, program[3] == OP_BYTES):
+                        return False
+                    continue
                 while count > 0:
                     if not walk(program + 2, <size_t>program[1], reader, depth + 1):
                         return False
@@ -129,43 +163,98 @@ cdef bint are_fields(Buffer words, Buffer sizes):
     return total == n_words and total > 0
 
 
-def gather(blocks, counts, program, fields, located, starts, places):
-    """Gathers some fields of the records of all blocks; returns None if the bytes of a block are not exactly its records.
+cdef inline bint has_role(const int64_t* program, int role) noexcept nogil:
+    """Whether a field can have a role."""
+    cdef int64_t kind = program[3] if program[0] == OP_OPTIONAL else program[0]
+    if role == AS_INTEGER:
+        return kind == OP_LONG
+    return role != AS_TEXT or kind == OP_STRING or kind == OP_BYTES
+
+
+cdef inline bint take_integer(const int64_t* program, Reader* reader, int64_t* value, uint8_t* valid) noexcept nogil:
+    cdef int64_t branch
+    value[0] = 0
+    if program[0] == OP_OPTIONAL:
+        if not take_branch(reader, &branch):
+            return False
+        if branch == program[1]:
+            valid[0] = 0
+            return True
+    valid[0] = 1
+    return take_long(reader, value)
+
+
+cdef inline bint take_text(const int64_t* program, Reader* reader, int64_t* n_bytes) noexcept nogil:
+    """Passes over a string or bytes, and sets its number of bytes, -1 for null."""
+    cdef int64_t branch
+    if program[0] == OP_OPTIONAL:
+        if not take_branch(reader, &branch):
+            return False
+        if branch == program[1]:
+            n_bytes[0] = -1
+            return True
+        program += 3
+    if not take_long(reader, n_bytes) or not pass_over(reader, n_bytes[0]):
+        return False
+    return program[0] == OP_BYTES or is_utf8(reader.at - n_bytes[0], reader.at)
+
+
+def gather(blocks, counts, program, fields, roles, starts, slots, valid, origins, chosen=None):
+    """Gathers some fields of records of all blocks; returns None if the bytes of a block are not exactly its records.
 
     Args:
         blocks: the bytes of each block without compression.
         counts: the number of records of each block.
         program: int64 words, as above.
         fields: for each field of the record, the number of its words, negative if the field is left out, as int64.
-        located: for each field a byte, not 0 if the offsets of its values are wanted; the field is not left out.
+        roles: for each field a byte: 0, `PLACE`, `INTEGER` or `TEXT`. A field that is left out has no place or text.
         starts: is filled with the offset of each record in the result, as int64.
-        places: is filled with the offsets of the values of each located field, one field after another, as int64.
+        slots: is filled with a column for each role, one after another, as int64: the offsets of the values
+            (`PLACE`), the integers, 0 for null (`INTEGER`), or the offsets of the bytes and in a further column their
+            numbers, -1 for null (`TEXT`).
+        valid: is filled with a byte for each integer, one column after another: 0 for null, else 1.
+        origins: the offset of each record in its block, as int64: filled, or used with `chosen`.
+        chosen: for each record a byte, not 0 if it is wanted. Only these records are read. None: all are.
 
     Returns:
         a bytearray of the records.
     """
-    cdef Buffer words = buffer_of(program), sizes = buffer_of(fields), flags = buffer_of(located)
-    cdef Buffer into = writable(starts), found = writable(places), block, out
+    cdef Buffer words = buffer_of(program), sizes = buffer_of(fields), parts = buffer_of(roles)
+    cdef Buffer into = writable(starts), found = writable(slots), flags = writable(valid), every = writable(origins)
+    cdef Buffer block, out, picked = None if chosen is None else buffer_of(chosen)
     cdef Reader reader
-    cdef size_t n = into.size // 8, n_fields = sizes.size // 8, i, row = 0, wanted = 0, left
+    cdef size_t n = into.size // 8, n_every = every.size // 8, n_fields = sizes.size // 8, i, row = 0, left
+    cdef size_t n_slots = 0, n_integers = 0
     cdef const int64_t* of_field = <const int64_t*>sizes.data
     cdef int64_t* begins = <int64_t*>into.data
-    cdef const int64_t* at
-    cdef int64_t* place
+    cdef int64_t* origin = <int64_t*>every.data
+    cdef const uint8_t* wanted = NULL if picked is None else picked.data
+    cdef const int64_t* at = <const int64_t*>words.data
+    cdef int64_t* slot
+    cdef uint8_t* flag
     cdef const uint8_t* start
     cdef uint8_t* end
     cdef uint8_t* first
     cdef int64_t size
     cdef bint sound = are_fields(words, sizes)
-    if flags.size != n_fields or sum(counts) != n:
-        raise ValueError("expected a flag for each field and an offset for each record")
-    for i in range(n_fields):
-        if flags.data[i] and of_field[i] < 0:
+    if parts.size != n_fields or sum(counts) != n_every or (picked is not None and picked.size != n_every):
+        raise ValueError("expected a role for each field, and an offset and a choice for each record")
+    for i in range(n_fields if sound else 0):
+        if of_field[i] < 0 and parts.data[i] not in (0, AS_INTEGER):
             raise ValueError("a field that is left out has no offsets")
-        wanted += flags.data[i] != 0
-    if found.size != 8 * n * wanted:
+        if parts.data[i] > AS_TEXT or not has_role(at, parts.data[i]):
+            raise ValueError("the role does not fit the field")
+        n_slots += 0 if parts.data[i] == 0 else 2 if parts.data[i] == AS_TEXT else 1
+        n_integers += parts.data[i] == AS_INTEGER
+        at += of_field[i] if of_field[i] > 0 else -of_field[i]
+    left = n_every
+    if wanted != NULL:
+        left = 0
+        for i in range(n_every):
+            left += wanted[i] != 0
+    if n != left or (sound and (found.size != 8 * n * n_slots or flags.size != n * n_integers)):
         raise ValueError("expected an offset for each located value")
-    result = bytearray(sum([len(data) for data in blocks]))
+    result = PyByteArray_FromStringAndSize(NULL, sum([len(data) for data in blocks]))    # not filled: it may stay empty
     out = writable(result)
     first = end = <uint8_t*>out.data
     for data, count in zip(blocks, counts, strict=True):
@@ -174,30 +263,57 @@ def gather(blocks, counts, program, fields, located, starts, places):
         left = count
         with nogil:
             while sound and left > 0:
+                left -= 1
+                if wanted == NULL:
+                    origin[0] = reader.at - block.data
+                elif wanted[0] == 0:
+                    wanted += 1
+                    origin += 1
+                    continue
+                else:
+                    wanted += 1
+                    sound = reader.at - block.data <= origin[0] <= <int64_t>block.size   # they do not overlap
+                    if not sound:
+                        break
+                    reader.at = block.data + origin[0]
+                origin += 1
                 begins[row] = end - first
                 at = <const int64_t*>words.data
-                place = <int64_t*>found.data + row
+                slot, flag = <int64_t*>found.data + row, flags.data + row
                 start = reader.at       # of bytes that are not yet copied
                 for i in range(n_fields):
-                    size = of_field[i] if of_field[i] > 0 else -of_field[i]
-                    if of_field[i] < 0:
-                        memcpy(end, start, reader.at - start)
-                        end += reader.at - start
-                    elif flags.data[i]:
-                        place[0] = end - first + (reader.at - start)
-                        place += n
-                    sound = walk(at, <size_t>size, &reader, 0)
+                    size = of_field[i]
+                    if size < 0:
+                        size = -size
+                        if start != reader.at:
+                            memcpy(end, start, reader.at - start)
+                            end += reader.at - start
+                    if parts.data[i] == 0:
+                        sound = walk(at, <size_t>size, &reader, 0)
+                    elif parts.data[i] == AS_INTEGER:
+                        sound = take_integer(at, &reader, slot, flag)
+                        slot += n
+                        flag += n
+                    elif parts.data[i] == AS_TEXT:
+                        sound = take_text(at, &reader, slot + n)
+                        if not sound:
+                            break
+                        slot[0] = end - first + (reader.at - start) - slot[n] if slot[n] >= 0 else 0
+                        slot += 2 * n
+                    else:
+                        slot[0] = end - first + (reader.at - start)
+                        slot += n
+                        sound = walk(at, <size_t>size, &reader, 0)
                     if not sound:
                         break
                     if of_field[i] < 0:
                         start = reader.at
                     at += size
-                if sound:
+                if sound and start != reader.at:
                     memcpy(end, start, reader.at - start)
                     end += reader.at - start
-                left -= 1
                 row += 1
-        if not sound or reader.at != reader.stop:
+        if not sound or (wanted == NULL and reader.at != reader.stop):
             return None
     row = end - first
     out = None

@@ -65,7 +65,8 @@ _INTEGERS = (
     "file_sequence_number",
     "first_row_id",
 )
-LOCATED = (*_INTEGERS, "file_path", "file_format", "referenced_data_file")
+TEXTS = ("file_path", "file_format", "referenced_data_file")
+LOCATED = (*_INTEGERS, *TEXTS)
 """The fields that are decoded of all entries."""
 
 
@@ -112,13 +113,14 @@ def check_entries(
     content = (POSITION_DELETES, EQUALITY_DELETES) if manifest.content == DELETES else (DATA,)
     allowed = {"content": content, "status": (ADDED, EXISTING, DELETED)}
     for name, known in allowed.items():
-        wrong = ~columns[name].valid | ~np.isin(columns[name].values, known)
+        values, valid = columns[name].values, columns[name].valid
+        wrong = ~valid | (values < min(known)) | (values > max(known))
         if wrong.any():
             row = int(wrong.argmax())
             raise CorruptDataError(
                 f"{name} of {path_at(records, row)}",
                 path=manifest.path,
-                expected=" or ".join(map(str, known)),
+                expected=" or ".join(map(str, range(min(known), max(known) + 1))),
                 found=columns[name].take(np.array([row])).to_list()[0],
             )
     return _formats(records, manifest)

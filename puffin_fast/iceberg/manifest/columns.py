@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from itertools import repeat
 from typing import Any, TypeAlias
@@ -119,9 +119,17 @@ class FileColumns:
         taken = self._records.take(rows)
         return FileColumns(self.manifest, taken, (names, formats.take(rows)), inherited, self._partition)
 
+    def with_records(self, records: Records) -> FileColumns:
+        """Returns the same files with other fields of their records."""
+        return FileColumns(self.manifest, records, self._formats, self._inherited, self._partition)
+
+    def located(self, names: Collection[str]) -> FileColumns:
+        """Returns the same files; values of other fields are located again when they are decoded."""
+        return self.with_records(self._records.located(names))
+
     def compact(self) -> None:
-        """Forgets where texts are, which takes memory; they are found again when they are decoded."""
-        self._records = self._records.with_places(())
+        """Forgets where values are, which takes memory; they are found again when they are decoded."""
+        self._records = self._records.located(())
 
     def integers(self, name: str) -> Column:
         """Decodes a field of integers."""

@@ -18,6 +18,7 @@ from puffin_fast.avro.schema import PartitionColumn
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest.checks import (
     LOCATED,
+    TEXTS,
     check_counts,
     check_entries,
     check_partition_types,
@@ -55,6 +56,9 @@ BOUNDS = ("lower_bounds", "upper_bounds")
 TO_PRUNE = tuple(name for name in METRICS if name != "column_sizes")
 MATCHED = ("file_path", "referenced_data_file")
 INHERITED = ("content", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+
+Select = Callable[[FileColumns], Mask]
+"""Returns which files are wanted."""
 
 _THREADS = 8
 _TOGETHER_BYTES = 1 << 20
@@ -149,6 +153,7 @@ def read_columns(
     live_only: bool = True,
     metrics: bool = True,
     bounds: bool = False,
+    select: Select | None = None,
 ) -> FileColumns:
     """Reads a manifest by columns and fills in inherited values.
 
@@ -163,6 +168,8 @@ def read_columns(
         metrics: whether the entries have the six maps of metrics. False is faster, but the entries must not be
             written back. Delete files still have the maps that name their data file.
         bounds: whether data files have the maps that `TO_PRUNE` names, although `metrics` is False.
+        select: returns which of the files are wanted. It is given their paths, integers and partitions, and with
+            `bounds` their bounds. All other fields are read of wanted files only.
 
     Raises:
         CorruptDataError: the file is not a manifest, a required field is missing, or entries are lost: their counts
@@ -183,13 +190,15 @@ def read_columns(
         if manifest.content == DATA and bounds:
             names |= set(TO_PRUNE)
     partition = {column.name for column in file.plain.partition}
+    first = names if select is None else names & {*TEXTS, *BOUNDS}
     try:
-        records = Records.of(file, names | partition, LOCATED)
+        records = Records.of(file, first | partition, LOCATED if select is None else (*LOCATED, *BOUNDS))
         columns = integer_columns(records)
         formats = check_entries(records, columns, manifest)
         check_counts(columns["status"], manifest, file.file_size)
         if not names.issuperset(BOUNDS) and _need_bounds(records, columns):
-            records = Records.of(file, names | partition | set(BOUNDS), LOCATED)
+            names, first = names | set(BOUNDS), first | set(BOUNDS)
+            records = Records.of(file, first | partition, (*LOCATED, *BOUNDS))
         _inherit(columns, records, manifest)
         if specs is not None and manifest.spec_id not in specs:
             what = f"partition_spec_id of a manifest: expected one of {', '.join(map(str, specs))}"
@@ -204,10 +213,17 @@ def read_columns(
         if isinstance(error, CorruptDataError) or is_from_outside(error):
             raise
         raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
-    live = columns["status"].values != DELETED
     kept = {name: columns[name] for name in INHERITED}
-    found = FileColumns(manifest, records.with_places(MATCHED), formats, kept, ordered)
-    return found.take(live) if live_only else found
+    found = FileColumns(manifest, records, formats, kept, ordered)
+    rows = np.flatnonzero(columns["status"].values != DELETED) if live_only else np.arange(len(found))
+    if len(rows) < len(found):
+        found = found.take(rows)
+    if select is not None:
+        wanted = select(found)
+        found, rows = found.take(wanted), rows[wanted]
+        if first != names and len(rows):
+            found = found.with_records(Records.of(file, names | partition, LOCATED, (records, rows)))
+    return found.located(MATCHED)
 
 
 def _need_bounds(records: Records, columns: Mapping[str, Column]) -> bool:
@@ -275,11 +291,11 @@ def read_manifests(
     *,
     live_only: bool = True,
     metrics: bool = True,
-    select: Callable[[FileColumns], Mask] | None = None,
+    select: Select | None = None,
 ) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
-    """Reads the entries of many manifests; see `read_many`. `select` returns which entries are wanted."""
-    for found in read_many(io, manifests, specs, live_only=live_only, metrics=metrics):
-        yield found.manifest, (found if select is None else found.take(select(found))).entries()
+    """Reads the entries of many manifests; see `read_many`."""
+    for found in read_many(io, manifests, specs, live_only=live_only, metrics=metrics, select=select):
+        yield found.manifest, found.entries()
 
 
 def read_many(
@@ -290,6 +306,7 @@ def read_many(
     live_only: bool = True,
     metrics: bool = True,
     bounds: bool = False,
+    select: Select | None = None,
 ) -> Iterator[FileColumns]:
     """Reads many manifests by columns, their bytes on threads; yields them in the given order. See `read_columns`.
 
@@ -308,5 +325,12 @@ def read_many(
     for group, parts in zip(groups, in_order(groups, fetch, threads, capacity=1), strict=True):
         for manifest, data in zip(group, parts, strict=True):
             yield read_columns(
-                io, manifest, specs, data=data, live_only=live_only, metrics=metrics, bounds=bounds
+                io,
+                manifest,
+                specs,
+                data=data,
+                live_only=live_only,
+                metrics=metrics,
+                bounds=bounds,
+                select=select,
             )

@@ -298,18 +298,23 @@ def plan_snapshot(
     oldest = min((manifest.min_sequence_number for manifest in data_manifests), default=0)
     data, deletes = Files(), Files()
     with paused_gc():
-        for some in files.live(table, data_manifests, data=True, metrics=metrics, bounds=pruning.filters):
-            data.add(*pruning.data_files(some if select is None else some.take(select(some))))
+        for some in files.live(
+            table,
+            data_manifests,
+            data=True,
+            metrics=metrics,
+            bounds=pruning.filters,
+            select=pruning.selecting(select),
+        ):
+            data.add(*pruning.data_files(some))
         # the manifest list may be wrong about the oldest data file: a delete manifest would be left out
         oldest = min([oldest, *(part.integers("sequence_number").values.min() for part in data.parts)])
         delete_manifests = [m for m in manifests if m.content != DATA and m.sequence_number >= oldest]
         narrow = pruning.filters or select is not None
         if not data_manifests or (narrow and not data):
             delete_manifests = []
-        wanted = data.paths() if narrow else None
-        for some in files.live(table, delete_manifests, data=False):
-            if wanted is not None:
-                some = some.take(wanted.referenced(some))
+        referenced = data.paths().referenced if narrow else None
+        for some in files.live(table, delete_manifests, data=False, select=referenced):
             deletes.add(pruning.delete_files(some))
         plan.tasks = tasks_of(metadata, data, deletes)
     plan.delete_files = deletes

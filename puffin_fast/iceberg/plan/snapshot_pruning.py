@@ -6,7 +6,6 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,8 @@ from pyiceberg.schema import Schema
 from puffin_fast.columns.decimals import exact_decimals
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import ManifestEntry, ManifestFile, partition_type
-from puffin_fast.iceberg.manifest.columns import FileColumns
+from puffin_fast.iceberg.manifest.columns import FileColumns, Mask
+from puffin_fast.iceberg.manifest.reader import Select
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.filters.pruning import BoundsPruner
 
@@ -97,21 +97,40 @@ class SnapshotPruning:
         by_partition = self._spec(files.manifest.spec_id).partition if self.filters else None
         return files if by_partition is None else files.take(_of_partitions(files, by_partition))
 
+    def selecting(self, select: Select | None) -> Select | None:
+        """Returns which data files remain by partition and bounds; `select` is asked first, if it is given."""
+        pruner = self._pruner
+        if pruner is None:
+            return select
+
+        def remaining(files: FileColumns) -> Mask:
+            mask = np.ones(len(files), np.bool_) if select is None else select(files)
+            some = files.take(mask)
+            wanted = pruner.may_match(some)
+            spec = self._spec(files.manifest.spec_id)
+            if spec.partition is not None:
+                wanted[wanted] = _of_partitions(some.take(wanted), spec.partition)
+            mask[mask] = wanted
+            return mask
+
+        return remaining
+
     def data_files(self, files: FileColumns) -> tuple[FileColumns, list[ManifestEntry] | None]:
-        """Excludes data files by partition and metrics; also returns the entries of the others, if they were made."""
-        spec = self._spec(files.manifest.spec_id)
-        if self._pruner is None or self._metrics is None:
+        """Excludes data files that remain by `selecting` by all metrics.
+
+        Returns:
+            the others; and their entries, if they were made.
+        """
+        if self._pruner is None or self._metrics is None or not len(files):
             return files, None
-        wanted, is_decided = self._pruner.decide(files)
+        is_decided = self._pruner.decide(files)[1]
         is_decided &= self._is_exact & (files.integers("record_count").values > 0)
-        files, is_decided = files.take(wanted), is_decided[wanted]
-        if spec.partition is not None:
-            wanted = _of_partitions(files, spec.partition)
-            files, is_decided = files.take(wanted), is_decided[wanted]
-        entries, may_match = files.entries(), _checked(self._metrics)
-        tests = zip(entries, is_decided.tolist(), strict=True)
-        mask = np.fromiter((decided or may_match(entry) for entry, decided in tests), np.bool_, len(entries))
-        return files.take(mask), list(compress(entries, mask.tolist()))
+        if is_decided.all():
+            return files, None
+        rows = np.flatnonzero(~is_decided)
+        may_match, mask = _checked(self._metrics), np.ones(len(files), np.bool_)
+        mask[rows] = [may_match(entry) for entry in files.take(rows).entries()]
+        return files.take(mask), None
 
 
 def _of_partitions(files: FileColumns, test: Callable[[Any], bool]) -> npt.NDArray[np.bool_]:

@@ -21,6 +21,7 @@ from puffin_fast.iceberg.manifest import (
 )
 from puffin_fast.iceberg.manifest.columns import FileColumns, Paths
 from puffin_fast.iceberg.manifest.given import columns_of
+from puffin_fast.iceberg.manifest.reader import Select
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -54,6 +55,7 @@ class SnapshotFiles:
         data: bool,
         metrics: bool = False,
         bounds: bool = False,
+        select: Select | None = None,
     ) -> Iterator[FileColumns]:
         """Yields the live files of manifests, and those that are added.
 
@@ -61,15 +63,17 @@ class SnapshotFiles:
             table: whose snapshot it is.
             manifests: the manifests of the committed snapshot.
             data: whether these have data files; delete files otherwise.
-            metrics, bounds: as for `read_columns`.
+            metrics, bounds, select: as for `read_columns`.
         """
         removed = Paths(path for path, _ in self.removed)
-        for files in read_many(table.io, manifests, table.specs(), metrics=metrics, bounds=bounds):
+        read = read_many(table.io, manifests, table.specs(), metrics=metrics, bounds=bounds, select=select)
+        for files in read:
             yield self._remaining(files, removed) if self.removed else files
         added = [entry for entry in self.added if (entry.content == DATA) == data]
         for spec_id in dict.fromkeys(entry.spec_id for entry in added):
             some = [entry for entry in added if entry.spec_id == spec_id]
-            yield columns_of(table.metadata, table.specs()[spec_id], some)
+            files = columns_of(table.metadata, table.specs()[spec_id], some)
+            yield files if select is None else files.take(select(files))
 
     def _remaining(self, files: FileColumns, removed: Paths) -> FileColumns:
         rows = np.flatnonzero(removed.among(files))

@@ -100,12 +100,19 @@ def decoded_bounds(parts: BoundColumns, name: str, field: types.NestedField) -> 
         return None
     width = int(form[-1])
     rows = np.flatnonzero(sizes == width)
-    places = starts[rows, None] + np.arange(width)
-    values = np.frombuffer(data, np.uint8)[places].view(form).reshape(len(rows))
+    values = _at_offsets(data, starts if len(rows) == len(starts) else starts[rows], form)
     if form[1] == "f":
         is_number = ~np.isnan(values)
         return rows[is_number], values[is_number]
     return rows, values
+
+
+def _at_offsets(data: Any, offsets: npt.NDArray[np.int64], form: str) -> Any:
+    """Numbers that stand at some offsets of a buffer."""
+    if not len(offsets):
+        return np.empty(0, form)
+    n = memoryview(data).nbytes - np.dtype(form).itemsize + 1
+    return np.ndarray(n, form, data, strides=(1,))[offsets]
 
 
 def some_between(parts: BoundColumns, field: types.NestedField, values: Values) -> tuple[Mask, Mask]:
