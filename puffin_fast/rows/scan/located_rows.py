@@ -67,7 +67,6 @@ class LocatedRows:
             threads: number of files read at a time.
             workers: reads the data files instead of threads.
         """
-        schema = _schema_of(fields, metadata)
         parts = located_groups(
             lambda group: [*joined(group)],
             open_reader,
@@ -77,7 +76,17 @@ class LocatedRows:
             threads=threads,
             workers=workers,
         )
-        found = [part for group in parts for part in group]
+        return cls.of([part for group in parts for part in group], fields, metadata)
+
+    @classmethod
+    def of(
+        cls,
+        found: Sequence[tuple[npt.NDArray[np.int64], pa.RecordBatch]],
+        fields: Sequence[NestedField],
+        metadata: Sequence[str] = (),
+    ) -> LocatedRows:
+        """Joins what `joined` yields for the columns of the table and some metadata columns."""
+        schema = _schema_of(fields, metadata)
         batches = [batch for _, batch in found]
         n = len(fields)
         columns = [
@@ -90,6 +99,14 @@ class LocatedRows:
             columns[n].to_numpy(),
             dict(zip(metadata, columns[n + 1 :], strict=True)),
         )
+
+    def sorted(self) -> LocatedRows:
+        """The rows in the order of the files, and those of a file as they are."""
+        if (self.file[1:] >= self.file[:-1]).all():
+            return self
+        order = np.argsort(self.file, kind="stable")
+        metadata = {name: column.take(pa.array(order)) for name, column in self.metadata.items()}
+        return LocatedRows(self.rows.take(pa.array(order)), self.file[order], self.position[order], metadata)
 
 
 def located_batches(

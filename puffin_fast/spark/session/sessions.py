@@ -118,6 +118,11 @@ def check_dataframe(df: object) -> DataFrame:
     return df
 
 
+def is_session(value: object) -> bool:
+    """Whether an object is a session, classic or Connect."""
+    return hasattr(value, "dataSource") and hasattr(value, "range")
+
+
 def session_of(spark: object) -> SparkSession:
     """The given session, or the session of the given DataFrame.
 
@@ -130,7 +135,7 @@ def session_of(spark: object) -> SparkSession:
 
     _check_arrow()
     session: Any = spark.sparkSession if isinstance(spark, DataFrame) else spark
-    if not hasattr(session, "dataSource") or not hasattr(session, "range"):
+    if not is_session(session):
         raise InvalidInputError(f"expected a SparkSession, found {type(spark).__name__}")
     found: SparkSession = session
     return found

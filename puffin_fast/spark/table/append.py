@@ -20,13 +20,14 @@ from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.spark.session.batches import no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
+from puffin_fast.spark.session.with_session import of_dataframe
 from puffin_fast.spark.table.conditions import filter_only
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.job import MAIN, Job, checked_id
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import searched
-from puffin_fast.spark.table.spelling import in_case_of
+from puffin_fast.spark.table.spelling import as_in_table
 from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _BODIES = "puffin_fast.spark.worker.append"
 
 
+@of_dataframe
 def append(
     data_df: DataFrame,
     table: Table | Any,
@@ -105,6 +107,7 @@ def append(
     return job.finished(AppendResult, planned, committed, counts)
 
 
+@of_dataframe
 def overwrite(
     data_df: DataFrame,
     table: Table | Any,
@@ -196,7 +199,7 @@ class _Given:
     def of(cls, data_df: DataFrame, job: AnyDeleteJob, *, dry_run: bool = False) -> _Given:
         """Checks the columns and the table's properties; raises as `check_rows` and `check_rows_fit` of the job."""
         job.check_rows()
-        data_df = in_case_of(data_df, job.schema())
+        data_df = as_in_table(data_df, job.schema())
         none = no_rows(data_df)
         job.check_rows_fit(none.schema)
         rows = data_df.toDF(*(f"c{at}" for at in range(len(none.column_names))))

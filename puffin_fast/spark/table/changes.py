@@ -15,6 +15,7 @@ from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
 from puffin_fast.rows.changes.states import CommitChanges, FileChange
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.conditions import check_meaning
 from puffin_fast.spark.table.job import TASK_BYTES, bins_of_tasks, spread
 from puffin_fast.spark.table.names import table_in
@@ -35,6 +36,7 @@ PAIRED_BYTES = 256 << 20
 """Memory in which a task pairs rows, bytes."""
 
 
+@of_session
 def changes(
     spark: SparkSession | DataFrame,
     table: Table | Any,

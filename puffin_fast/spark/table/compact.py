@@ -14,6 +14,7 @@ from puffin_fast.iceberg.maintenance.compact import n_bytes_of, select_vectors
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.rows import REPORT
@@ -29,6 +30,7 @@ ONE_FILE = 1 << 62
 """No limit: each task writes one file, whose size was determined when the tasks were made."""
 
 
+@of_session
 def compact(
     spark: SparkSession | DataFrame,
     table: Table,

@@ -21,6 +21,7 @@ from puffin_fast.rows.shared_deletes import NO_DELETES, distinct
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _BODIES = "puffin_fast.spark.worker.conversions"
 
 
+@of_session
 def convert_position_deletes(
     spark: SparkSession | DataFrame,
     table: Table,
@@ -152,6 +154,7 @@ def shared_files(
     return [*items.values()], starts
 
 
+@of_session
 def convert_equality_deletes(
     spark: SparkSession | DataFrame,
     table: Table,

@@ -23,6 +23,7 @@ from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
+from puffin_fast.spark.session.with_session import of_dataframe, of_session
 from puffin_fast.spark.table.conditions import PLACES, check_places, rows_where, sql_condition, sql_errors
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
@@ -44,6 +45,7 @@ POSITIONS = ("file_path", "pos")
 """The default names of the columns of positions."""
 
 
+@of_session
 def delete(
     spark: SparkSession | DataFrame,
     table: Table | Any,
@@ -124,6 +126,7 @@ def delete(
     return job.run_filter(row_filter, work, on_conflict, case_sensitive=case_sensitive)
 
 
+@of_dataframe
 def delete_positions(
     deletes_df: DataFrame,
     table: Table | Any,

@@ -23,6 +23,7 @@ from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_m
 from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
+from puffin_fast.spark.session.with_session import of_dataframe
 from puffin_fast.spark.table.delete_jobs import start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
@@ -37,7 +38,7 @@ from puffin_fast.spark.table.job import (
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import MOST_BYTES, MOST_ROWS, cached, saved
 from puffin_fast.spark.table.search import searched
-from puffin_fast.spark.table.spelling import in_case_of, key_names
+from puffin_fast.spark.table.spelling import as_in_table, key_names
 from puffin_fast.spark.worker.keys import MORE, from_spark, spark_schema
 from puffin_fast.spark.worker.rows import MARKED, REPORT
 from puffin_fast.spark.worker.tasks import pack
@@ -59,6 +60,7 @@ _BODIES = "puffin_fast.spark.worker.keys"
 Fields = list[tuple[str, "NestedField"]]
 
 
+@of_dataframe
 def delete_keys(
     keys_df: DataFrame,
     table: Table | Any,
@@ -115,7 +117,7 @@ def delete_keys(
     )
     job = start(table, request)
     fields = key_fields(job.schema(), key_names(session, job.schema(), join_cols))
-    rows = _selected(in_case_of(keys_df, job.schema()), fields, null_safe=null_safe)
+    rows = _selected(as_in_table(keys_df, job.schema()), fields, null_safe=null_safe)
     if job.is_done():
 
         def nothing(base: Any) -> Any:
@@ -123,8 +125,7 @@ def delete_keys(
 
         return job.run(nothing, on_conflict)
 
-    body = over_batches(_BODIES, "distinct")
-    with saved(mapped(rows, body, rows.schema), job.part(dry_run=dry_run)) as kept:
+    with saved(rows, job.part(dry_run=dry_run), distinct=True) as kept:
         few = kept.few(broadcast_keys)
         if few is not None:
             columns = distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)

@@ -14,6 +14,7 @@ from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker
 from puffin_fast.spark.dataframe.transforms import check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.job import MAIN, Job, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.rows import REPORT
@@ -29,6 +30,7 @@ TASK_MEMORY = 512 << 20
 """Default memory of a task, in bytes: 22 million rows."""
 
 
+@of_session
 def index_keys(
     spark: SparkSession | DataFrame,
     table: Table,

@@ -57,8 +57,7 @@ if TYPE_CHECKING:
 MAIN = "main"
 
 TASK_BYTES = 128 << 20
-"""Bytes of files that one task reads (a larger file is a task of its own), as in Spark's own scans. Before Python 3.13,
-starting a task costs 0.2 s of CPU time, because the directory of PySpark's archive is read each time."""
+"""Bytes of files that one task reads (a larger file is a task of its own), as in Spark's own scans."""
 
 OPEN_BYTES = 512 << 10
 """The cost of opening a data file, expressed as bytes that are read."""
@@ -250,7 +249,8 @@ def bins_of_tasks(
     tasks_of: Callable[[Item], Sequence[WithDeletes]],
     cost: Callable[[Item], int] | None = None,
 ) -> list[list[Item]]:
-    """Groups adjacent items so that each group reads data files of about `TASK_BYTES`, or as many as its delete files.
+    """Groups adjacent items so that each group reads data files of at most about `TASK_BYTES`, or as many as its delete
+    files. Groups are of similar size, so that two cores end at the same time.
 
     Each group reads all delete files that its data files share. If groups were smaller than these delete files, the
     cost would be proportional to the product of data files and delete files.
@@ -260,25 +260,17 @@ def bins_of_tasks(
         tasks_of: returns the data files of an item, with their deletes.
         cost: returns the cost of reading these data files, in bytes; by default their sizes, and `OPEN_BYTES` for each.
     """
+    sized = [(item, *_bytes_of(item, tasks_of, cost)) for item in items]
     groups: list[list[Item]] = []
     lists: set[int] = set()
     entries: set[int] = set()
-    n_bytes = n_shared = 0
-    for item in items:
-        tasks = tasks_of(item)
-        if cost is None:
-            size = sum(data_bytes(task) + OPEN_BYTES for task in tasks)
-        else:
-            size = cost(item)
-        parts = [
-            part for task in tasks for part in (*task.position_deletes.parts, *task.equality_deletes.parts)
-        ]
-        for one, start in parts:
-            if one.of_one:
-                size += sum(entry.file_size_in_bytes + OPEN_BYTES for entry in one.entries[start:])
-        shared = [one for one, _ in parts if not one.of_one]
-        if not groups or n_bytes + size > max(TASK_BYTES, n_shared):
+    left = sum(size for _, size, _ in sized)
+    n_bytes = n_shared = share = 0
+    for item, size, shared in sized:
+        is_full = n_bytes + size > TASK_BYTES or n_bytes + size // 2 > share
+        if not groups or (is_full and n_bytes + size > n_shared):
             groups.append([])
+            share = -(-left // max(1, -(-left // TASK_BYTES)))
             lists, entries, n_bytes, n_shared = set(), set(), 0, 0
         for one in shared:
             if id(one) not in lists:
@@ -289,7 +281,24 @@ def bins_of_tasks(
                         n_shared += entry.file_size_in_bytes + OPEN_BYTES
         groups[-1].append(item)
         n_bytes += size
+        left -= size
     return groups
+
+
+def _bytes_of(
+    item: Item, tasks_of: Callable[[Item], Sequence[WithDeletes]], cost: Callable[[Item], int] | None
+) -> tuple[int, list[Any]]:
+    """The bytes of an item and of the delete files of its own, and the lists of delete files that items share."""
+    tasks = tasks_of(item)
+    if cost is None:
+        size = sum(data_bytes(task) + OPEN_BYTES for task in tasks)
+    else:
+        size = cost(item)
+    parts = [part for task in tasks for part in (*task.position_deletes.parts, *task.equality_deletes.parts)]
+    for one, start in parts:
+        if one.of_one:
+            size += sum(entry.file_size_in_bytes + OPEN_BYTES for entry in one.entries[start:])
+    return size, [one for one, _ in parts if not one.of_one]
 
 
 def of_files(tasks: Collection[WithDeletes]) -> str:

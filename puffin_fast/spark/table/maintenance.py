@@ -29,6 +29,7 @@ from puffin_fast.spark.dataframe.job_files import run_name
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of, tagged
+from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.compact import compact
 from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.spark.table.index_keys import TASK_MEMORY, index_keys, on_executors
@@ -52,6 +53,7 @@ FEW = 256
 """Up to this number of footers are read by the driver."""
 
 
+@of_session
 def verify(
     spark: SparkSession | DataFrame,
     table: Table | Any,
@@ -100,6 +102,7 @@ def verify(
     return verified(table, state, level, None, _each_on_executors(session))
 
 
+@of_session
 def maintain(
     spark: SparkSession | DataFrame,
     table: Table | Any,
@@ -153,6 +156,7 @@ def maintain(
     return maintained(table, given, steps, branch=branch, threads=None, dry_run=dry_run)
 
 
+@of_session
 def report(
     spark: SparkSession | DataFrame,
     table: Table | Any,
@@ -191,6 +195,7 @@ def report(
     return report_here(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of, share=share)
 
 
+@of_session
 def expire_snapshots(
     spark: SparkSession | DataFrame,
     table: Table | Any,
@@ -229,6 +234,7 @@ def expire_snapshots(
     )
 
 
+@of_session
 def remove_orphan_files(
     spark: SparkSession | DataFrame,
     table: Table | Any,

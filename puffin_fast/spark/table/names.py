@@ -24,6 +24,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from puffin_fast.iceberg.compat.hadoop_catalog import HadoopCatalog
 from puffin_fast.iceberg.compat.working_table import load_table as load_from
 from puffin_fast.spark.session.sessions import first_line, session_of
+from puffin_fast.spark.session.with_session import of_session
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -73,6 +74,7 @@ _OF_S3A = {
 _DIALECTS = {"postgresql": "postgresql+psycopg2"}
 
 
+@of_session
 def load_table(spark: SparkSession | DataFrame, name: str) -> Table | str:
     """Loads a table by its name in the session's catalogs, for functions of `pf.iceberg` and `pf.delta`.
 

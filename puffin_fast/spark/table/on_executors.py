@@ -7,6 +7,7 @@ the given rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from puffin_fast.spark.table.job import (
     without_metrics,
 )
 from puffin_fast.spark.table.scan import is_delta
+from puffin_fast.spark.table.search import bins_to_search
+from puffin_fast.spark.worker.located import PACKED, unpacked
 from puffin_fast.spark.worker.matches import MANY, MATCHES
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.tasks import Target, pack
@@ -56,9 +59,26 @@ class _OnExecutors(Attempt):
         raise NotImplementedError
 
     def located(self, matcher: Matcher, tasks: Sequence[Task]) -> LocatedRows:
-        if not is_small(tasks):
+        if is_small(tasks):
+            return super().located(matcher, tasks)
+        view = self.view()
+        body = over_batches(
+            "puffin_fast.spark.worker.located",
+            "packed",
+            target=pack(view),
+            matcher=pack(matcher),
+            case_sensitive=matcher.case_sensitive,
+        )
+        with tagged(self.session, self.run_name, of_files(tasks)):
+            bins = bins_to_search([*map(without_metrics, tasks)])
+            found = collected(mapped(spread(self.session, bins), body, PACKED))
+        packed = found["packed"].to_pylist()
+        if None in packed:
             raise ManyRowsError
-        return super().located(matcher, tasks)
+        of, rows = unpacked(view, packed)
+        number_of = {task.data.file_path: number for number, task in enumerate(tasks)}
+        numbers = np.array([number_of[task.data.file_path] for task in of], np.int64)
+        return replace(rows, file=numbers[rows.file]).sorted()
 
     def matches(self, source: Source, tasks: Sequence[Task], *, compared: bool) -> Matches:
         if is_small(tasks):

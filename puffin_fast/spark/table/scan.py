@@ -18,6 +18,7 @@ from puffin_fast.iceberg.read.scan import scan as scan_here
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.conditions import rows_where, sql_condition
 from puffin_fast.spark.table.job import (
     bins_of_tasks,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
+@of_session
 def scan(
     spark: SparkSession | DataFrame,
     table: Table | Any,

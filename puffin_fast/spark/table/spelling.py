@@ -1,21 +1,75 @@
-"""Names of columns in the case of the table, where Spark's setting ``spark.sql.caseSensitive`` is off."""
+"""Given columns and values in the table's terms, as far as Spark converts them, too.
+
+Names have the case of the table, where Spark's setting ``spark.sql.caseSensitive`` is off. Timestamps with and without
+a time zone are converted in the time zone of the session, as by Spark's INSERT.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pyiceberg.types import IcebergType, TimestampType, TimestamptzType
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 
-def in_case_of(df: DataFrame, schema: Schema) -> DataFrame:
-    """Renames columns of a DataFrame whose names differ from a column of the table only in case.
+def as_in_table(df: DataFrame, schema: Schema) -> DataFrame:
+    """Renames columns of a DataFrame whose names differ from a column of the table only in case, and casts timestamps.
 
     A name that the table has, or that several columns may mean, stays as it is.
     """
+    df = _in_case_of(df, schema)
+    kinds = {field.name: field.field_type for field in schema.fields}
+    given = Counter(df.columns)
+    casts = {
+        field.name: wanted
+        for field in df.schema.fields
+        if given[field.name] == 1 and (wanted := timestamp_cast(field.dataType, kinds.get(field.name)))
+    }
+    return df.withColumns({name: df[f"`{name.replace('`', '``')}`"].cast(to) for name, to in casts.items()})
+
+
+def timestamp_cast(given: DataType, wanted: IcebergType | None) -> str | None:
+    """The type of Spark to cast a timestamp to, if it has a time zone and the column has none, or the reverse."""
+    name = given.simpleString()
+    if isinstance(wanted, TimestampType) and name == "timestamp":
+        return "timestamp_ntz"
+    return "timestamp" if isinstance(wanted, TimestamptzType) and name == "timestamp_ntz" else None
+
+
+def values_as_in_table(session: SparkSession, values: Any, schema: Schema) -> Any:
+    """The values of an update, by the table's names. Datetimes without a time zone are those of the session's zone."""
+    if not isinstance(values, Mapping):
+        return values
+    known = _by_lower_case(session, schema)
+    kinds = {field.name: field.field_type for field in schema.fields}
+    found: dict[Any, Any] = {}
+    for given, value in values.items():
+        name = known.get(given.lower(), given) if isinstance(given, str) else given
+        if name in found or name in values:
+            name = given
+        if (
+            isinstance(value, datetime)
+            and value.tzinfo is None
+            and isinstance(kinds.get(name), TimestamptzType)
+        ):
+            with suppress(ValueError, ZoneInfoNotFoundError):  # Spark also has zones such as +02:00
+                value = value.replace(
+                    tzinfo=ZoneInfo(session.conf.get("spark.sql.session.timeZone") or "UTC")
+                )
+        found[name] = value
+    return found
+
+
+def _in_case_of(df: DataFrame, schema: Schema) -> DataFrame:
     known = _by_lower_case(df.sparkSession, schema)
     given = Counter(name.lower() for name in df.columns)
     renamed = {

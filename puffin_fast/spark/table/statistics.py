@@ -13,6 +13,7 @@ from puffin_fast.iceberg.statistics.collect import NdvResult, collect, select
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.job import (
     TASK_BYTES,
     share_bytes,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _WORKER = "puffin_fast.spark.worker.sketches"
 
 
+@of_session
 def collect_ndv(
     spark: SparkSession | DataFrame,
     table: Table,

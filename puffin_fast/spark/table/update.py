@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_flags
@@ -17,6 +18,7 @@ from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.spark.dataframe.transforms import by_file
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.conditions import (
     PLACES,
     check_places,
@@ -26,10 +28,13 @@ from puffin_fast.spark.table.conditions import (
     sql_errors,
 )
 from puffin_fast.spark.table.delete_jobs import start
-from puffin_fast.spark.table.job import MAIN, checked_id, is_small, shares_of, spread, without_metrics
+from puffin_fast.spark.table.job import MAIN, checked_id, is_small, spread, without_metrics
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search
+from puffin_fast.spark.table.spelling import timestamp_cast, values_as_in_table
+from puffin_fast.spark.worker.column_types import spark_schema
+from puffin_fast.spark.worker.located import column_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack, packed
 from puffin_fast.spark.worker.update import PLACE, ColumnNumber, by_filter
@@ -49,6 +54,7 @@ _SHUFFLES = re.compile("over|window|select|exists", re.IGNORECASE)
 _BODIES = "puffin_fast.spark.worker.update"
 
 
+@of_session
 def update(
     spark: SparkSession | DataFrame,
     table: Table | Any,
@@ -103,6 +109,7 @@ def update(
 
     job = start(table, request)
     schema = job.schema()
+    values = values_as_in_table(session, values, schema)
     assignments = bound_values(values, schema, case_sensitive=case_sensitive)
     columns = {name: value for name, value in assignments.values.items() if isinstance(value, Column)}
     condition, row_filter = sql_condition(session, row_filter, schema)
@@ -132,7 +139,36 @@ def update(
                 found = selected.select(*PLACES, *columns.values())
         else:
             found = rows_where(read, names, condition, row_filter).select(*PLACES)
-        return found.toDF(*PLACE, *(f"v{at}" for at in range(len(columns))))
+        return named(found)
+
+    def named(found: DataFrame) -> DataFrame:
+        found = found.toDF(*PLACE, *(f"v{at}" for at in range(len(columns))))
+        casts = {
+            field.name: found[field.name].cast(to)
+            for name, field in zip(columns, found.schema.fields[len(PLACE) :], strict=True)
+            if (to := timestamp_cast(field.dataType, schema.find_type(name)))
+        }
+        return found.withColumns(casts) if casts else found
+
+    def numbered(part: Any, tasks: Sequence[Any]) -> DataFrame:
+        names = [*(field.name for field in schema.fields), *PLACES]
+        first_two = ["_" * (1 + max(map(len, names))) + name for name in ("number", "packed")]
+
+        def read(some: Sequence[str]) -> DataFrame:
+            view = part.executor_view()
+            found = [pa.field(first_two[0], pa.int64()), pa.field(first_two[1], pa.binary())]
+            body = over_batches(
+                "puffin_fast.spark.worker.located",
+                "numbered",
+                target=pack(view),
+                matcher=pack(matcher),
+                case_sensitive=case_sensitive,
+                names=[*some],
+            )
+            kinds = spark_schema(pa.schema([*found, *column_schema(view, some)]))
+            return mapped(spread(session, bins_to_search(tasks)), body, kinds)
+
+        return named(selected_from(read, names, [*first_two, *columns.values()], shown))
 
     def plan(base: Any) -> Any:
         job.check_schema(schema)
@@ -143,9 +179,9 @@ def update(
             options: dict[str, Any] = {"matcher": pack(matcher), "values": pack(assignments)}
             options["case_sensitive"] = case_sensitive
             if is_small(tasks.values()):
-                given = packed([*tasks.values()])
+                every = packed([*tasks.values()])
                 outcomes = part.run_here(
-                    lambda target: by_filter(given, target=pack(target), **options), tasks
+                    lambda target: by_filter(every, target=pack(target), **options), tasks
                 )
             else:
                 body = over_batches(_BODIES, "by_filter", target=part.target(), **options)
@@ -153,17 +189,15 @@ def update(
                 outcomes = part.run(report, tasks)
         elif tasks:
             numbers = {name: ColumnNumber(len(PLACE) + at) for at, name in enumerate(columns)}
-            body = over_batches(
-                _BODIES,
-                "at_positions",
-                target=part.target(),
-                tasks=pack(tasks),
-                values=pack(replace(assignments, values={**assignments.values, **numbers})),
-            )
-            stays = condition is None and not _SHUFFLES.search(shown)
-            stays = stays and all(len(shares_of(task)) == 1 for task in tasks.values())
+            given = pack(replace(assignments, values={**assignments.values, **numbers}))
+            options = {"target": part.target(), "values": given}
             with sql_errors(row_filter):
-                found = rows() if stays else by_file(rows())
+                if condition is None and not _SHUFFLES.search(shown):
+                    found = numbered(part, [*tasks.values()])
+                    body = over_batches(_BODIES, "with_values", **options)
+                else:
+                    body = over_batches(_BODIES, "at_positions", tasks=pack(tasks), **options)
+                    found = by_file(rows())
                 outcomes = part.run(mapped(found, body, REPORT), tasks)
         updated = frozenset(outcome.task.data.file_path for outcome in outcomes)
         metrics = {"numUpdatedRows": sum(one.n_new for one in outcomes), "numCopiedRows": 0}

@@ -31,6 +31,7 @@ from puffin_fast.rows.match.matching import check_clauses, fit, written_schema
 from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
+from puffin_fast.spark.session.with_session import of_dataframe
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delete_keys import key_ends, sent_keys
 from puffin_fast.spark.table.indexed_keys import candidate_rows, with_or_without
@@ -44,7 +45,7 @@ from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.on_executors import ManyRowsError, attempt_on
 from puffin_fast.spark.table.saved_rows import Saved, cached, saved
 from puffin_fast.spark.table.scan import is_delta
-from puffin_fast.spark.table.spelling import in_case_of, key_names
+from puffin_fast.spark.table.spelling import as_in_table, key_names
 from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 _BODIES = "puffin_fast.spark.worker.upsert"
 
 
+@of_dataframe
 def upsert(
     data_df: DataFrame,
     table: Table | Any,
@@ -139,7 +141,7 @@ def upsert(
         verb="upsert", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
     job = start(table, request)
-    data_df = in_case_of(data_df, job.schema())
+    data_df = as_in_table(data_df, job.schema())
     spelled = partial(key_names, data_df.sparkSession, job.schema())
     join_cols, update_columns = spelled(join_cols), spelled(update_columns)
     feed = ChangeFeed(*map(spelled, (feed.delete_column, feed.order_column)))  # type: ignore[arg-type]

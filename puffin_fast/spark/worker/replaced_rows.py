@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.filters.filters import RowFilter
-from puffin_fast.rows.scan.located_rows import located_batches
+from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.spark.worker.data_files import new_rows
 from puffin_fast.spark.worker.tasks import deleted
 
@@ -49,21 +50,16 @@ def rows_at(table: Target, task: Task, positions: np.ndarray) -> tuple[pa.Table,
     Raises:
         PuffinFastError: a row is not live.
     """
-    metadata = table.metadata
-    fields = metadata.schema().fields
-    names = table.lineage
-    every = RowFilter.bind(AlwaysTrue(), metadata.schema())
-    found = [
-        batch.filter(pc.is_in(batch.column(len(fields)), pa.array(positions)))
-        for _, batch in located_batches(table.reader_factory(every), fields, [task], names, threads=1)
-    ]
-    rows = pa.Table.from_batches(found)
-    if rows.num_rows != len(positions):
+    schema, names = table.metadata.schema(), table.lineage
+    every = RowFilter.bind(AlwaysTrue(), schema)
+    chosen = replace(task, candidates=PositionBitmap.from_positions(positions))
+    found = LocatedRows.read(table.reader_factory(every), schema.fields, [chosen], names, threads=1)
+    if found.rows.num_rows != len(positions):
         raise PuffinFastError(
-            f"{task.data.file_path}: expected {len(positions)} live rows to update, found {rows.num_rows}"
+            f"{task.data.file_path}: expected {len(positions)} live rows to update, found {found.rows.num_rows}"
         )
-    ids = rows.column(len(fields) + 1) if names else pa.chunked_array([pa.nulls(rows.num_rows, pa.int64())])
-    return rows.select(list(range(len(fields)))), pa.concat_arrays(ids.chunks)
+    ids = found.metadata[names[0]].combine_chunks() if names else pa.nulls(found.rows.num_rows, pa.int64())
+    return found.rows, ids
 
 
 def write_replaced(

@@ -50,7 +50,7 @@ def save(batches: Batches, *, target: bytes) -> Batches:
     some = (batch for batch in batches if batch.num_rows)
     for number, group in enumerate(split_by_size(some, FILE_BYTES, lambda batch: batch.nbytes)):
         rows = list(group)
-        data = _encoded(rows)
+        data = encoded(rows)
         facts = ReportRow(
             SAVED,
             file_size=data.size,
@@ -66,7 +66,8 @@ def save(batches: Batches, *, target: bytes) -> Batches:
         yield from report_rows([facts])
 
 
-def _encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+def encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """Returns at least one batch as a compressed stream of Arrow IPC."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
     with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:

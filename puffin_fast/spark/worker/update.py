@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows
 from puffin_fast.rows.match.assignments import Assignments, NewColumn
 from puffin_fast.rows.scan.located_rows import LocatedRows
+from puffin_fast.spark.worker.located import unpacked
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
+
+if TYPE_CHECKING:
+    from puffin_fast.rows.tasks import Task
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -52,7 +58,37 @@ def by_filter(
         part.lineage,
         threads=1,
     )
-    assignments: Assignments = unpack(values)
+    return _replaced(part, unpack(values), tasks, found)
+
+
+def with_values(batches: Batches, *, target: bytes, values: bytes) -> Batches:
+    """Updates the rows that `puffin_fast.spark.worker.located` has read, with values that Spark has computed.
+
+    Args:
+        batches: the first two columns of `numbered`, and a column for each value that Spark has computed, in the order
+            of the rows.
+        target: packed `Target`.
+        values: as for `at_positions`.
+
+    Yields:
+        rows of `REPORT`.
+    """
+    given = [batch for batch in batches if batch.num_rows]
+    if not given:
+        return iter(())
+    part: Target = unpack(target)
+    own = pa.Table.from_batches(given)
+    packed = (one.as_py() for chunk in own.column(1).chunks for one in chunk.drop_null())
+    tasks, found = unpacked(part, packed)
+    if not np.array_equal(own.column(0).to_numpy(), np.arange(found.rows.num_rows)):
+        raise PuffinFastError(
+            f"values: expected one row for each of {found.rows.num_rows} rows, in their order, found {own.num_rows}"
+        )
+    return _replaced(part, _with_columns(unpack(values), own), tasks, found)
+
+
+def _replaced(part: Target, assignments: Assignments, tasks: Sequence[Task], found: LocatedRows) -> Batches:
+    """Writes updated rows and the deletes of the old ones."""
     rows = assignments.apply(found.rows)
     ids = found.metadata["_row_id"] if part.lineage else pa.nulls(rows.num_rows, pa.int64())
     deletes = merge_rows(tasks, found.file, found.position, part.loader(), 1)
