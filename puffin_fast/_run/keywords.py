@@ -75,7 +75,7 @@ _OTHER_FUNCTIONS = {
     "delete": ("remove", "delete_where", "delete_rows", "truncate"),
     "rewrite_data_files": ("optimize", "compact_files", "z_order", "rewrite"),
     "remove_orphan_files": ("vacuum", "remove_orphans"),
-    "maintain": ("maintenance", "optimize_table"),
+    "maintain": ("optimize_table",),
     "changes": ("load_cdf", "cdf", "table_changes", "diff"),
     "snapshot": ("load_table", "history", "version", "DeltaTable"),
     "load_table": ("table", "open", "open_table"),

@@ -31,7 +31,7 @@ class DeltaPath(PathTable):
 
     def schema(self) -> Schema:
         """The columns as a PyIceberg schema."""
-        from puffin_fast.delta.read.plan import DeltaTable
+        from puffin_fast.delta.scans.plan import DeltaTable
 
         return DeltaTable.of(delta().snapshot(self.path)).schema.schema
 

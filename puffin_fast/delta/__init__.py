@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from puffin_fast.delta.maintenance.report import report
     from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
     from puffin_fast.delta.maintenance.verify import verify
-    from puffin_fast.delta.read.scan import DeltaScan, scan
-    from puffin_fast.delta.read.vectors import vectors
+    from puffin_fast.delta.scans.scan import DeltaScan, scan
+    from puffin_fast.delta.scans.vectors import vectors
 
 __all__ = [
     "AppendResult",
@@ -87,7 +87,7 @@ _HOMES = {
     "AppendResult": "delta.dml.overwrite",
     "DeleteResult": "delta.dml.delete",
     "DeltaChanges": "delta.changelog.changes",
-    "DeltaScan": "delta.read.scan",
+    "DeltaScan": "delta.scans.scan",
     "MaintainResult": "delta.maintenance.maintain",
     "MaintenancePolicy": "delta.maintenance.maintain",
     "OverwriteResult": "delta.dml.overwrite",
@@ -115,13 +115,13 @@ _HOMES = {
     "remove_orphan_files": "delta.maintenance.orphan_files",
     "report": "delta.maintenance.report",
     "rewrite_data_files": "delta.maintenance.rewrite_data_files",
-    "scan": "delta.read.scan",
+    "scan": "delta.scans.scan",
     "snapshot": "delta.log.snapshot",
     "to_iceberg": "bridges.delta_to_iceberg",
     "transaction": "delta.dml.transaction",
     "update": "delta.dml.update",
     "upsert": "delta.dml.upsert",
-    "vectors": "delta.read.vectors",
+    "vectors": "delta.scans.vectors",
     "verify": "delta.maintenance.verify",
 }
 """The module of each public name; tests compare it with the imports above."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.patches.accelerate import accelerate
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.iceberg.plan.files import Plan, plan_files
-    from puffin_fast.iceberg.read.scan import Scan, scan
+    from puffin_fast.iceberg.scans.scan import Scan, scan
     from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
     from puffin_fast.puffin.finding import Finding
@@ -139,7 +139,7 @@ _HOMES = {
     "RewriteDataFilesResult": "iceberg.maintenance.rewrite_job",
     "RewriteManifestsResult": "iceberg.maintenance.rewrite_manifests",
     "RewriteResult": "iceberg.maintenance.rewrite",
-    "Scan": "iceberg.read.scan",
+    "Scan": "iceberg.scans.scan",
     "Transaction": "iceberg.dml.transaction",
     "UpdateResult": "iceberg.dml.update",
     "UpsertResult": "iceberg.dml.upsert",
@@ -170,7 +170,7 @@ _HOMES = {
     "report": "iceberg.maintenance.report",
     "rewrite_manifests": "iceberg.maintenance.rewrite_manifests",
     "rewrite_data_files": "iceberg.maintenance.rewrite_data_files",
-    "scan": "iceberg.read.scan",
+    "scan": "iceberg.scans.scan",
     "transaction": "iceberg.dml.transaction",
     "update": "iceberg.dml.update",
     "upgrade": "iceberg.dml.tables",

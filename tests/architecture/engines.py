@@ -63,7 +63,7 @@ MATRIX = [
         f"yes {BOTH}::test_duckdb_deletes_on_top_through_the_rest_catalog_and_we_on_top_of_it",
         f"DELETE, if each vector has its own file {BOTH}::test_duckdb_still_loses_the_other_vectors_of_a_puffin_file"),
     Row("", PYICEBERG, "yes tests/puffin/test_vectors.py::test_pyiceberg_reads_our_vectors", "-", "-"),
-    Row("", POLARS, "yes tests/iceberg/read/test_accelerate.py::test_polars_reads_the_right_rows", "-", "-"),
+    Row("", POLARS, "yes tests/iceberg/scans/test_accelerate.py::test_polars_reads_the_right_rows", "-", "-"),
     Row("Iceberg v2 tables", SPARK, f"yes {IN_TURN}", f"yes {IN_TURN}", f"DELETE {IN_TURN}"),
     Row("Puffin files", JAVA, f"yes {JAVA_PUFFIN}::test_java_and_pyiceberg_read_what_we_write",
         f"yes {JAVA_PUFFIN}::test_we_read_what_java_writes", "-"),

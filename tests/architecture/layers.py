@@ -44,14 +44,14 @@ FOLDERS = {
         "commit",
         "index",
         "delete_files",
-        "read",
+        "scans",
         "changelog",
         "statistics",
         "dml",
         "maintenance",
         "patches",
     ),
-    "delta": ("log", "read", "changelog", "dml", "maintenance"),
+    "delta": ("log", "scans", "changelog", "dml", "maintenance"),
     "spark": ("session", "worker", "dataframe", "table", "sources"),
 }
 """The folders of a package, from the ground up: a folder imports only from those before it."""

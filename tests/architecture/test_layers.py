@@ -29,7 +29,7 @@ FOREIGN = {
 }
 """Packages that are not for everyone, and who may import them."""
 
-PRIVATE_MODULES = ("_pyiceberg/", "iceberg/compat/", "iceberg/read/pyiceberg_scans.py")
+PRIVATE_MODULES = ("_pyiceberg/", "iceberg/compat/", "iceberg/scans/pyiceberg_scans.py")
 """The folders and the file that may use PyIceberg's private parts; the file is for PyIceberg's own scans."""
 
 PUBLIC = ("arrow", "bitmap", "errors", "limits")

@@ -16,7 +16,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast import delta
 from puffin_fast.delta.log.segment import commit_path
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.rows.filters.filters import RowFilter
 from tests.conftest import require_module
 from tests.iceberg.changelog.states import SIGNS, Row, expected, frozen, lines_of, signed

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import delta, errors
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from tests.delta.readers import change
 
 NAMES = "file_path", "size", "n_rows", "vector_path", "offset", "length", "cardinality"
@@ -56,7 +56,7 @@ def test_the_files_of_a_filter_are_those_of_its_tasks(table: Path) -> None:
 def test_a_group_of_tasks_ends_with_the_table(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = columns_of(delta.scan(table).tasks())
     for size in (1, 2, 3):
-        monkeypatch.setattr("puffin_fast.delta.read.tasks._GROUP", size)
+        monkeypatch.setattr("puffin_fast.delta.scans.tasks._GROUP", size)
         for scan in (delta.scan(table), delta.scan(table, "id is not null")):
             tasks = scan.tasks()
             assert columns_of(tasks) == expected

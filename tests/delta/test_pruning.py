@@ -12,8 +12,8 @@ from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.types import LongType, StringType
 
 from puffin_fast import delta
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
-from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.statistics import UNKNOWN, Statistics
 from puffin_fast.rows.filters.filters import RowFilter
 
 STATISTICS: dict[str, dict[str, Any]] = {

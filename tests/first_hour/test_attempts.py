@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -16,6 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 import puffin_fast as pf
+from puffin_fast._run.keywords import function_for
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "word": list("abcdefghij"), "price": [0.5] * 10})
 SECRET = "secret-4711"
@@ -214,3 +217,10 @@ def test_texts_of_objects_are_short(table: Table, make: Attempt) -> None:
     shown = repr(make(table))
     assert len(shown) < 250, shown
     assert not re.search(r"=(0|None|\(\)|\[\])[,)]| object at 0x", shown)
+
+
+@pytest.mark.parametrize("module", [pf.iceberg, pf.delta, pf.paimon, pf.lance], ids=lambda one: one.__name__)
+def test_no_inner_package_has_the_name_of_a_function_elsewhere(module: ModuleType) -> None:
+    """Once it was imported, there would be no hint, and a call would say that a module is not callable."""
+    inner = {name for _, name, _ in pkgutil.iter_modules(module.__path__)}
+    assert not {name for name in inner if function_for(name)}

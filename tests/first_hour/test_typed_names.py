@@ -73,6 +73,6 @@ def test_what_type_checkers_see_is_what_is_loaded(package: str) -> None:
 def test_a_package_loads_only_what_is_used() -> None:
     code = "import sys, puffin_fast as pf; pf.iceberg.Finding; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert not {"pyiceberg.table", "puffin_fast.iceberg.dml", "puffin_fast.iceberg.read"} & set(
+    assert not {"pyiceberg.table", "puffin_fast.iceberg.dml", "puffin_fast.iceberg.scans"} & set(
         loaded.split()
     )

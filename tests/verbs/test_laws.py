@@ -17,7 +17,7 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast import delta, iceberg
-from puffin_fast.delta.read import plan
+from puffin_fast.delta.scans import plan
 from puffin_fast.errors import ConflictError, InvalidInputError, UnsupportedError
 from puffin_fast.rows.filters.filters import RowFilter
 from tests.conftest import require_module

@@ -21,9 +21,9 @@ from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
 from puffin_fast.delta.log.snapshot import LOG_READERS, Snapshot, commit_time, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.read.plan import DeltaTable
-from puffin_fast.delta.read.schema import TableSchema
-from puffin_fast.delta.read.widening import widened
+from puffin_fast.delta.scans.plan import DeltaTable
+from puffin_fast.delta.scans.schema import TableSchema
+from puffin_fast.delta.scans.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.changes.change_scan import ChangeScan

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from puffin_fast.delta.log.actions import not_empty, partition_column
 from puffin_fast.delta.log.snapshot import Snapshot, keys_of, snapshot
-from puffin_fast.delta.read.descriptors import locate
-from puffin_fast.delta.read.plan import DeltaTable, typed_partition
-from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
-from puffin_fast.delta.read.tasks import DeltaFile, DeltaTask, DeltaVector, footer_counts
+from puffin_fast.delta.scans.descriptors import locate
+from puffin_fast.delta.scans.plan import DeltaTable, typed_partition
+from puffin_fast.delta.scans.statistics import UNKNOWN, Statistics
+from puffin_fast.delta.scans.tasks import DeltaFile, DeltaTask, DeltaVector, footer_counts
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.rows.changes.states import FileChange
 from puffin_fast.rows.filters.bounds import literal_values

@@ -29,9 +29,9 @@ from puffin_fast.delta.log.protocol import check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.read.descriptors import path_of
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
-from puffin_fast.delta.read.tasks import DeltaTask
+from puffin_fast.delta.scans.descriptors import path_of
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.tasks import DeltaTask
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes

@@ -19,8 +19,8 @@ from puffin_fast._io import open_sink
 from puffin_fast.delta.log.protocol import check_deletable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.delta.read.descriptors import descriptor_of, file_name
-from puffin_fast.delta.read.tasks import DeltaTask
+from puffin_fast.delta.scans.descriptors import descriptor_of, file_name
+from puffin_fast.delta.scans.tasks import DeltaTask
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.deletes.outcome import NewDeletes

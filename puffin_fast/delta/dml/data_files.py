@@ -35,7 +35,7 @@ from puffin_fast.delta.log.protocol import (
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import encoded_path
-from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
 TARGET_FILE_SIZE = 128 << 20

@@ -13,7 +13,7 @@ from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, NestedF
 
 from puffin_fast import __version__
 from puffin_fast.delta.log.protocol import FEATURES, MAPPING_ID, PHYSICAL_NAME, READER_FEATURES, Protocol
-from puffin_fast.delta.read.schema import PRIMITIVES
+from puffin_fast.delta.scans.schema import PRIMITIVES
 from puffin_fast.errors import UnsupportedError
 
 NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")

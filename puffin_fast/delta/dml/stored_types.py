@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast.delta.read.schema import DECIMAL
+from puffin_fast.delta.scans.schema import DECIMAL
 
 if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import MappedField

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import INLINE
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 
 SCHEMA = pa.schema(
     [

@@ -24,7 +24,7 @@ from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.read.descriptors import path_of
+from puffin_fast.delta.scans.descriptors import path_of
 from puffin_fast.errors import InvalidInputError
 
 _LOG = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter, removes_of
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.file_groups import known_deleted
 

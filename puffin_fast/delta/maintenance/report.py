@@ -15,7 +15,7 @@ from puffin_fast._text import counted
 from puffin_fast.delta.log.storage import INLINE
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.purge import MIN_DELETED
-from puffin_fast.delta.read.scan import scan
+from puffin_fast.delta.scans.scan import scan
 
 
 def report(

@@ -19,8 +19,8 @@ from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter, removes_of
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
-from puffin_fast.delta.read.tasks import DeltaTask
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.tasks import DeltaTask
 from puffin_fast.errors import ConflictError, CorruptDataError
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.rewrite.file_groups import (

@@ -18,9 +18,9 @@ from puffin_fast._run.threads import on_threads
 from puffin_fast._run.workers import each_on
 from puffin_fast.delta.dml.changes import remove_action
 from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
-from puffin_fast.delta.read.plan import DeltaTable
-from puffin_fast.delta.read.schema import ROW_TRACKING
-from puffin_fast.delta.read.tasks import DeltaTask
+from puffin_fast.delta.scans.plan import DeltaTable
+from puffin_fast.delta.scans.schema import ROW_TRACKING
+from puffin_fast.delta.scans.tasks import DeltaTask
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.rewrite.file_groups import known_deleted, live_bytes
 from puffin_fast.rows.rewrite.row_order import RowOrder

@@ -14,10 +14,10 @@ from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.read.descriptors import locate
-from puffin_fast.delta.read.plan import DeltaTable, partition_values
-from puffin_fast.delta.read.scan import scan
-from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
+from puffin_fast.delta.scans.descriptors import locate
+from puffin_fast.delta.scans.plan import DeltaTable, partition_values
+from puffin_fast.delta.scans.scan import scan
+from puffin_fast.delta.scans.statistics import UNKNOWN, Statistics
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.puffin.finding import DUPLICATE, MISMATCH, Finding, Kind, kind_of

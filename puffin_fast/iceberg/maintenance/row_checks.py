@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from puffin_fast._run.workers import Each
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.plan.delete_index import FileTask
-from puffin_fast.iceberg.read.scan import Scan
+from puffin_fast.iceberg.scans.scan import Scan
 from puffin_fast.puffin.finding import MISMATCH, Finding, kind_of
 from puffin_fast.rows.scan.located_rows import with_text
 from puffin_fast.rows.scan.splits import jobs_of

@@ -24,7 +24,7 @@ from puffin_fast.iceberg.maintenance.row_checks import check_rows
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
-from puffin_fast.iceberg.read.scan import scan as scan_of
+from puffin_fast.iceberg.scans.scan import scan as scan_of
 from puffin_fast.puffin.finding import (
     CORRUPT,
     DANGLING,

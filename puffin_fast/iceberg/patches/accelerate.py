@@ -14,7 +14,7 @@ from puffin_fast._pyiceberg.versions import KNOWN_VERSIONS
 from puffin_fast._run.patches import Acceleration, Patches
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.patches.pyiceberg_writes import WRITES
-from puffin_fast.iceberg.read.pyiceberg_scans import PATCHES
+from puffin_fast.iceberg.scans.pyiceberg_scans import PATCHES
 
 _PATCHES = Patches(f"pyiceberg {pyiceberg.__version__}", lambda: (*PATCHES, *WRITES))
 

@@ -42,7 +42,7 @@ from puffin_fast.iceberg.index.blobs import copy_blobs, statistics_file
 from puffin_fast.iceberg.index.stored import NAME_END, has_segments
 from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve
 from puffin_fast.iceberg.plan.statistics_files import statistics_of
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
 from puffin_fast.iceberg.statistics.history import History
 from puffin_fast.iceberg.statistics.sketch_files import SketchReader

@@ -28,7 +28,7 @@ from puffin_fast.delta.log.protocol import check_deletable, check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request

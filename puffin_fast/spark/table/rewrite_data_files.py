@@ -13,7 +13,7 @@ from puffin_fast import delta
 from puffin_fast.delta.dml.data_files import row_tracking_columns
 from puffin_fast.delta.log.snapshot import snapshot
 from puffin_fast.delta.maintenance.rewrite_data_files import run_rewrite as run_rewrite_of_delta
-from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.rewrite_job import (
     RewriteDataFilesResult,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from puffin_fast.delta.read.tasks import DeltaTask
+    from puffin_fast.delta.scans.tasks import DeltaTask
     from puffin_fast.iceberg.compat.working_table import WorkingTable
     from puffin_fast.iceberg.index.segment_maker import Encode
     from puffin_fast.iceberg.plan.delete_index import FileTask

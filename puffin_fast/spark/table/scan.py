@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
-from puffin_fast.delta.read.plan import DeltaTable
-from puffin_fast.delta.read.scan import scan as delta_scan
+from puffin_fast.delta.scans.plan import DeltaTable
+from puffin_fast.delta.scans.scan import scan as delta_scan
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.read.scan import scan as scan_here
+from puffin_fast.iceberg.scans.scan import scan as scan_here
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of

@@ -21,7 +21,7 @@ from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey
 
-    from puffin_fast.delta.read.plan import DeltaTable
+    from puffin_fast.delta.scans.plan import DeltaTable
     from puffin_fast.rows.rewrite.row_order import RowOrder
 
 FIRST = 1_000_000

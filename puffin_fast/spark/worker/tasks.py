@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-    from puffin_fast.delta.read.plan import DeltaTable
+    from puffin_fast.delta.scans.plan import DeltaTable
     from puffin_fast.rows.filters.filters import Matcher
     from puffin_fast.rows.scan.file_reader import ReaderFactory
 

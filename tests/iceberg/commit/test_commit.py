@@ -26,7 +26,7 @@ from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.manifest import read_manifest_list
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
 
 if TYPE_CHECKING:

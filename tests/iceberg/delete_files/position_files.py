@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import rows_of, rows_of_duckdb
 
 if TYPE_CHECKING:

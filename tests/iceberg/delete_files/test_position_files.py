@@ -14,7 +14,7 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, upgrade
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import files_of, local, rows_of
 from tests.iceberg.delete_files.position_files import GRANULARITY, ROWS, N, check, made, position_files
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast.iceberg.dml.tables import append, create_table
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import rows_of, rows_of_duckdb
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -38,7 +38,7 @@ from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.update import update
 from puffin_fast.iceberg.maintenance.verify import verify
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 

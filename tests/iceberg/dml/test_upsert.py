@@ -16,7 +16,7 @@ from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 

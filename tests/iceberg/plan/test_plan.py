@@ -25,7 +25,7 @@ from puffin_fast.iceberg.manifest import (
     write_manifest,
 )
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.plan.planned import IO, data, equal, positions, table_of, vector
 
 

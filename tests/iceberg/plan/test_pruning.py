@@ -26,7 +26,7 @@ from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.filters import pruning
 from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.planned import data, equal, positions, table_of, vector

@@ -27,7 +27,7 @@ from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
 from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES, POSITION_DELETES
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.layouts import LAYOUTS
 from tests.rows.files.formats import ROWS, SCHEMA, N, ids, named_by_mapping, register, to_avro
 

@@ -32,7 +32,7 @@ from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.update import update
 from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.conftest import require_module
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.iceberg.layouts import LAYOUTS

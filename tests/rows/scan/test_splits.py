@@ -15,7 +15,7 @@ from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.rows.files import parquet
 from puffin_fast.rows.scan import splits

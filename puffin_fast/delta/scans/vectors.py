@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.puffin.vectors import read_ranges
 from puffin_fast.rows.deletes.loader import within

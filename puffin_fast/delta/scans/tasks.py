@@ -23,8 +23,8 @@ from pyiceberg.types import NestedField
 from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
-from puffin_fast.delta.read.vector_columns import VectorColumns
+from puffin_fast.delta.scans.statistics import UNKNOWN, Statistics
+from puffin_fast.delta.scans.vector_columns import VectorColumns
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.parquet import open_parquet
 from puffin_fast.rows.filters.bounds import literal_values

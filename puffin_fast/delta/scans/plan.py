@@ -20,11 +20,11 @@ from pyiceberg.types import NestedField, StructType
 from puffin_fast.delta.log.actions import partition_column
 from puffin_fast.delta.log.protocol import is_set
 from puffin_fast.delta.log.snapshot import Snapshot
-from puffin_fast.delta.read.pruning import Pruner
-from puffin_fast.delta.read.schema import ROW_TRACKING, TableSchema
-from puffin_fast.delta.read.statistics import Statistics, typed
-from puffin_fast.delta.read.tasks import DeltaTasks
-from puffin_fast.delta.read.widening import widened
+from puffin_fast.delta.scans.pruning import Pruner
+from puffin_fast.delta.scans.schema import ROW_TRACKING, TableSchema
+from puffin_fast.delta.scans.statistics import Statistics, typed
+from puffin_fast.delta.scans.tasks import DeltaTasks
+from puffin_fast.delta.scans.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.deletes.loader import DeleteLoader

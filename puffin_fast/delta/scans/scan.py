@@ -15,8 +15,8 @@ from puffin_fast._run.arguments import check_texts
 from puffin_fast._run.keywords import named_methods
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
-from puffin_fast.delta.read.tasks import DeltaTasks
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.tasks import DeltaTasks
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import column_names

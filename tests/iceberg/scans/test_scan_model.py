@@ -19,7 +19,7 @@ from pyiceberg.types import DecimalType, DoubleType, IntegerType, LongType
 from puffin_fast.iceberg import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import local
 from tests.nanoseconds import nanosecond_types
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 
-from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
+from puffin_fast.delta.scans.statistics import UNKNOWN, Statistics
 
 
 class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):

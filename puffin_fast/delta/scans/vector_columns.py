@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.delta.read.descriptors import VectorLocation, locate, path_of
+from puffin_fast.delta.scans.descriptors import VectorLocation, locate, path_of
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
 

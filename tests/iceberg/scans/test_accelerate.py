@@ -28,9 +28,9 @@ from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
 from puffin_fast.iceberg.patches.accelerate import accelerate
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.read import pyiceberg_scans
-from puffin_fast.iceberg.read.pyiceberg_scans import PATCHES
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans import pyiceberg_scans
+from puffin_fast.iceberg.scans.pyiceberg_scans import PATCHES
+from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.puffin.vectors import write_vectors
 from tests.iceberg.conftest import local
 from tests.rows.deletes.equality_deletes import SCHEMA as EQUALITY_SCHEMA

@@ -48,7 +48,7 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.read.scan import scan
+from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.files.conversion import ProjectionError, arrow_type, constant
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from tests.iceberg.conftest import local
