@@ -30,6 +30,7 @@ from tests.iceberg.index.test_index_keys import EACH, N, make, numbers, rows
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.conftest import MOST, NONE
 from tests.spark.delete_files import copy_of
+from tests.spark.faults.flaky import FlakyIndexIO
 from tests.spark.test_keys import JOINED, SENT, facts
 
 if TYPE_CHECKING:
@@ -91,6 +92,14 @@ def test_keys_are_deleted_as_without_an_index(
     few: int,
 ) -> None:
     monkeypatch.setattr(f"{searched.__module__}.FEW_ROWS", few)
+    taken: list[tuple[int, Any]] = []
+    inner = indexed_keys.task_rows
+
+    def watched(session: Any, numbered: Any) -> Any:
+        taken.extend(numbered.values())
+        return inner(session, numbered)
+
+    monkeypatch.setattr(indexed_keys, "task_rows", watched)
     table = make(racing)
     iceberg.delete(table, "n < 40 or i = 3")
     plain = copy_of(racing, table)
@@ -105,6 +114,33 @@ def test_keys_are_deleted_as_without_an_index(
         assert facts(done) == facts(expected)
         assert numbers(one) == numbers(plain)
         assert [index.exact for index in by_executors] == ([] if way == SENT else [columns == ["id"]])
+    assert len(taken) == (0 if columns == ["id"] else N)
+    assert all(len(task.candidate_pages) == len(columns) for _, task in taken)
+
+
+@pytest.mark.parametrize(("columns", "fault"), [(["id"], "kill"), (["s"], "raise"), (["s"], "kill")])
+def test_tasks_that_die_while_they_read_an_index_are_repeated(
+    spark: SparkSession,
+    racing: RacingCatalog,
+    tmp_path: Path,
+    by_executors: list[KeyLookup],
+    columns: list[str],
+    fault: str,
+) -> None:
+    table = make(racing)
+    plain = copy_of(racing, table)
+    iceberg.index_keys(table, columns)
+    keys = rows(100, 300).select(columns).slice(0, 60)
+    expected = iceberg.delete_keys(plain, keys, columns)
+    faulted = tmp_path / "faulted"
+    implementation = f"{FlakyIndexIO.__module__}.{FlakyIndexIO.__name__}"
+    racing.properties |= {"py-io-impl": implementation, "fault": fault, "faulted": str(faulted)}
+    table = racing.load_table("n.t")
+    done = ps.delete_keys(spark.createDataFrame(keys), table, columns, broadcast_keys=JOINED)
+    assert facts(done) == facts(expected)
+    assert numbers(table) == numbers(plain)
+    assert faulted.exists()
+    assert len(by_executors) == 1  # the index was used until the end
 
 
 @pytest.mark.parametrize("columns", [["id"], ["s"]])

@@ -20,7 +20,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.index.stored import StoredSegment, indexed, opened
-from puffin_fast.key_index import Read, Segment, from_integers, kind_of
+from puffin_fast.key_index import ChunkPages, Read, Segment, from_integers, kind_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -122,16 +122,20 @@ class KeyLookup:
         statistics: the file that has the segments.
         columns: for each column of the index, its number among those of the keys, and its type.
         exact: whether each row that is found has one of the keys.
-        covered: the locations of the data files.
+        covered: the locations of the data files, each with the places of the pages of its key columns. It is not
+            pickled.
     """
 
     io: FileIO
     statistics: StatisticsFile
     columns: tuple[tuple[int, pa.DataType], ...]
     exact: bool
-    covered: frozenset[str]
+    covered: Mapping[str, Sequence[ChunkPages]]
     _fields: tuple[int, ...]
     _paths: Mapping[int, Sequence[str | None]]
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"covered": {}}
 
     @property
     def path(self) -> str:
@@ -165,15 +169,17 @@ class KeyLookup:
                 paths: dict[int, list[str | None]] = {
                     stored.blob.offset: [None] * len(stored.segment.files) for stored in usable
                 }
+                covered: dict[str, Sequence[ChunkPages]] = {}
                 for task, place in zip(tasks, _places(usable, tasks), strict=True):
                     if place is not None:
-                        paths[place[0].blob.offset][place[1]] = task.data.file_path
-                covered = [path for known in paths.values() for path in known if path is not None]
+                        stored, number = place
+                        paths[stored.blob.offset][number] = task.data.file_path
+                        covered[task.data.file_path] = stored.segment.pages[number]
                 if not covered:
                     return None
                 exact = len(fields) == len(ids) and all(stored.segment.exact for stored in usable)
                 columns = tuple((ids.index(id), keys[id]) for id in fields)
-                return cls(io, statistics, columns, exact, frozenset(covered), fields, paths)
+                return cls(io, statistics, columns, exact, covered, fields, paths)
         return None
 
     @contextmanager

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._pyiceberg.metadata import without_history
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
+    from puffin_fast.key_index import ChunkPages
+    from puffin_fast.rows.deletes.equality import DeletedKeys
 from puffin_fast.rows.shared_deletes import distinct
 
 
@@ -256,6 +257,37 @@ def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], 
     )
 
 
+class Candidates(NamedTuple):
+    """What key indexes say of the rows of a data file that equality deletes remove.
+
+    Attributes:
+        positions: the rows that may have a deleted key.
+        exact: whether each of them has one, so that the data file is not read.
+        pages: where the pages of key columns are, as far as this is known.
+    """
+
+    positions: PositionBitmap
+    exact: bool = True
+    pages: Sequence[ChunkPages] = ()
+
+    def with_others(self, task: FileTask, key: DeletedKeys) -> Candidates:
+        """Adds the rows that an index finds for keys in some columns.
+
+        Args:
+            task: the data file, with candidates.
+            key: the keys, of which some may be in delete files that are older than the data file.
+        """
+        assert task.candidates is not None
+        positions, exact = task.candidates, task.candidates_match
+        if exact and key.start is not None and (exact := task.candidate_keys is not None):
+            (field,) = key.fields
+            keep = key.contains({field.field_id: task.candidate_keys})
+            positions = PositionBitmap.from_positions(positions.to_numpy()[keep])
+        return Candidates(
+            self.positions | positions, self.exact and exact, (*self.pages, *task.candidate_pages)
+        )
+
+
 class EqualityConverter:
     """Finds the rows of data files that equality deletes remove. Safe to use from several threads; can be pickled."""
 
@@ -264,11 +296,10 @@ class EqualityConverter:
         self._current = DeleteLoader(io)
         self._equality = EqualityDeletes(io, metadata)
         self._files = DataFiles(io, metadata, metadata.schema())
-        self._candidates: dict[str, PositionBitmap] = {}
-        self._inexact: set[str] = set()
+        self._candidates: dict[str, Candidates] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {"_candidates": self._candidates, "_inexact": self._inexact}
+        state = {"_candidates": self._candidates}
         return EqualityConverter, (self._io, without_history(self._metadata)), state
 
     def search(
@@ -294,69 +325,69 @@ class EqualityConverter:
         """
         if snapshot is None or next(indexed(self._metadata, snapshot), None) is None:
             return
-        groups: dict[tuple[int, ...], tuple[list[Mapping[int, pa.ChunkedArray]], list[FileTask]]] = {}
+        groups: dict[tuple[int, ...], list[tuple[FileTask, list[DeletedKeys]]]] = {}
         for file in files:
             deleted = self._equality.of(file.equality_deletes)
-            keys = [key.rows for key in deleted]
-            # keys from delete files that are older than the data file do not apply to it
-            if any(key.start is not None for key in deleted):
-                self._inexact.add(file.data.file_path)
-            columns = tuple(id(column) for rows in keys for column in rows.values())
-            groups.setdefault(columns, (keys, []))[1].append(file.task)
-        for keys, tasks in groups.values():
-            self._candidates |= self._candidates_of(snapshot, keys, tasks)
+            columns = tuple(id(column) for key in deleted for column in key.rows.values())
+            groups.setdefault(columns, []).append((file.task, deleted))
+        for group in groups.values():
+            self._candidates |= self._candidates_of(snapshot, group)
 
     def _candidates_of(
-        self, snapshot: Snapshot, keys: Sequence[Mapping[int, pa.ChunkedArray]], tasks: list[FileTask]
-    ) -> dict[str, PositionBitmap]:
-        """The rows that may have one of the keys, by data file; without the data files that must be read."""
-        found = {task.data.file_path: PositionBitmap() for task in tasks}
-        for rows in keys:
-            whole = {field_id: column.combine_chunks() for field_id, column in rows.items()}
-            left = narrowed(self._io, self._metadata, snapshot, [whole], tasks, exact=True)
-            for task in left:
+        self, snapshot: Snapshot, group: Sequence[tuple[FileTask, list[DeletedKeys]]]
+    ) -> dict[str, Candidates]:
+        """The rows that may have one of the keys, by data file; without the data files that must be read.
+
+        Args:
+            snapshot: the head.
+            group: data files with equality deletes in the same delete files, of which some may be older than a data
+                file.
+        """
+        keys = {task.data.file_path: deleted for task, deleted in group}
+        found = {path: Candidates(PositionBitmap()) for path in keys}
+        tasks, (_, some) = [task for task, _ in group], group[0]
+        for at, every in enumerate(some):
+            whole = {field_id: column.combine_chunks() for field_id, column in every.rows.items()}
+            for task in narrowed(self._io, self._metadata, snapshot, [whole], tasks, exact=True):
                 path = task.data.file_path
                 if task.candidates is None:
                     found.pop(path, None)
                 elif path in found:
-                    found[path] |= task.candidates
-                    if not task.candidates_match:
-                        self._inexact.add(path)
+                    found[path] = found[path].with_others(task, keys[path][at])
         return found
 
-    def narrowed(self, files: Iterable[FileDeletes]) -> Iterator[tuple[FileDeletes, PositionBitmap | None]]:
+    def narrowed(self, files: Iterable[FileDeletes]) -> Iterator[tuple[FileDeletes, Candidates | None]]:
         """Yields the data files that may have a deleted key, each with the rows that may; None: with all of them."""
         for file in files:
-            candidates = self._candidates.get(file.data.file_path)
-            if candidates is None or candidates:
-                yield file, candidates
+            found = self._candidates.get(file.data.file_path)
+            if found is None or found.positions:
+                yield file, found
 
     def __call__(self, file: FileDeletes) -> NewDeletes:
         """Returns the deletes of a data file."""
-        candidates = self._candidates.get(file.data.file_path)
-        if candidates is not None and file.data.file_path not in self._inexact:
-            return NewDeletes.merge(file.task, candidates, self._current)
-        return self.deletes(file, candidates)
+        return self.deletes(file, self._candidates.get(file.data.file_path))
 
-    def deletes(self, file: FileDeletes, candidates: PositionBitmap | None) -> NewDeletes:
+    def deletes(self, file: FileDeletes, found: Candidates | None) -> NewDeletes:
         """Returns the deletes of a data file.
 
         Args:
             file: the data file.
-            candidates: the rows that may have a key; None: all.
+            found: the rows that may have a key; None: all.
         """
+        if found is not None and (found.exact or not found.positions):
+            return NewDeletes.merge(file.task, found.positions, self._current)
         n_rows = file.data.record_count
         mask = np.zeros(n_rows, np.bool_)
-        if candidates is None or candidates:
-            keys = self._equality.of(file.equality_deletes)
-            fields = {field.field_id: field for key in keys for field in key.fields}
-            live = None if candidates is None else LiveRows(candidates, n_rows, chosen=True)
-            for batch in self._files.open(file.data, fields.values(), live).batches():
-                found = np.zeros(batch.n_rows, np.bool_)
-                for key in keys:
-                    found |= key.contains(batch.key_values)
-                if live is None:
-                    mask[batch.first : batch.first + batch.n_rows] = found
-                elif (rows := batch.select(mask_of(found))) is not None:
-                    mask[rows.positions().to_numpy()] = True
+        keys = self._equality.of(file.equality_deletes)
+        fields = {field.field_id: field for key in keys for field in key.fields}
+        live = None if found is None else LiveRows(found.positions, n_rows, chosen=True)
+        pages = () if found is None else found.pages
+        for batch in self._files.open(file.data, fields.values(), live, pages).batches():
+            wanted = np.zeros(batch.n_rows, np.bool_)
+            for key in keys:
+                wanted |= key.contains(batch.key_values)
+            if live is None:
+                mask[batch.first : batch.first + batch.n_rows] = wanted
+            elif (rows := batch.select(mask_of(wanted))) is not None:
+                mask[rows.positions().to_numpy()] = True
         return NewDeletes.merge(file.task, PositionBitmap.from_mask(mask), self._current)

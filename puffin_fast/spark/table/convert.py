@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.bitmap import PositionBitmap
+    from puffin_fast.iceberg.maintenance.convert import Candidates
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
     from puffin_fast.rows.shared_deletes import SharedDeletes
@@ -211,7 +211,7 @@ def convert_equality_deletes(
     return rewrite(table, work, request, dry_run=dry_run)
 
 
-_Searched = tuple["FileDeletes", "PositionBitmap | None"]
+_Searched = tuple["FileDeletes", "Candidates | None"]
 """A data file, and the rows that may have a deleted key."""
 
 
@@ -221,9 +221,11 @@ def _bins_by_keys(files: Iterable[_Searched]) -> list[list[_Searched]]:
     def keys(item: _Searched) -> list[tuple[int, int]]:
         return [(id(shared), start) for shared, start in item[0].equality_deletes.parts]
 
-    return bins_of_tasks(
-        sorted(files, key=keys), lambda item: (item[0],), lambda item: data_bytes(*item) + OPEN_BYTES
-    )
+    def n_bytes(item: _Searched) -> int:
+        file, found = item
+        return data_bytes(file, None if found is None else found.positions) + OPEN_BYTES
+
+    return bins_of_tasks(sorted(files, key=keys), lambda item: (item[0],), n_bytes)
 
 
 def _n_bytes(entries: Iterable[ManifestEntry]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
@@ -91,7 +92,9 @@ def candidate_rows(
         frames.append(mapped(spread(session, bins), body, schema))
     if index is not None:
         numbered = {
-            task.data.file_path: (at, task) for at, task in items if task.data.file_path in index.covered
+            path: (at, replace(task, candidate_pages=index.covered[path]))
+            for at, task in items
+            if (path := task.data.file_path) in index.covered
         }
         rows, lists = task_rows(session, numbered)
         body = over_batches(_BODIES, "candidates", **options, memory=task_memory, lists=lists)

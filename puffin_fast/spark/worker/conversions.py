@@ -107,7 +107,7 @@ def equality(batches: Batches, *, target: bytes) -> Batches:
     """Converts the equality deletes of data files; arguments and rows as for `positions`.
 
     Args:
-        batches: one binary column: packed lists of pairs of `FileDeletes` and the rows that may have a key, or None.
+        batches: one binary column: packed lists of pairs of `FileDeletes` and its `Candidates`, or None.
         target: packed `Target`.
     """
     table: Target = unpack(target)

@@ -3,6 +3,7 @@
 Tables are partitioned or not, and change that and their columns in between.
 
 ``PUFFIN_FAST_OPERATIONS`` says how many there are in all, 50 to a table; 100 by default.
+`seeds` may say how many tables there are, and the first one.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from puffin_fast.iceberg.index import lookup
 from puffin_fast.key_index import making
 from tests.iceberg.conftest import rows_of_duckdb
 from tests.iceberg.dml.model import Machine
+from tests.seeds import seeds
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
 
 EACH = 50
-TABLES = max(1, int(os.environ.get("PUFFIN_FAST_OPERATIONS", "100")) // EACH)
+SEEDS = seeds(max(1, int(os.environ.get("PUFFIN_FAST_OPERATIONS", "100")) // EACH))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(TABLES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_snapshot_reads_as_the_list_was(
     racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -887,17 +887,55 @@ def test_equality_deletes_are_converted_as_without_an_index(
     assert bool(looked_up)
 
 
-def test_a_key_that_came_back_after_its_equality_delete_stays(racing: RacingCatalog) -> None:
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_key_that_came_back_after_its_equality_delete_stays(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, rewritten: bool
+) -> None:
     table = iceberg.create_table(racing, "n.t", Schema(FIELDS[1], FIELDS[3]))
     for deleted in (7, 9):
-        iceberg.append(table, pa.table({"id": range(100), "s": [f"before {deleted}"] * 100}))
+        for some in (range(50), range(50, 100)):
+            iceberg.append(table, pa.table({"id": some, "s": [f"before {deleted}"] * 50}))
+        if rewritten:  # so that the data file stores row ids
+            iceberg.rewrite_data_files(table, f"s = 'before {deleted}'", min_input_files=2)
         delete_equal(table, [1], [(deleted,)])
         table.refresh()
     iceberg.index_keys(table, "id")
-    before = rows_live(table)
+    before, opened = rows_live(table), []
+
+    def watched(self: DataFiles, data: Any, *rest: Any) -> Any:
+        opened.append(data.file_path)
+        return open_data_file(self, data, *rest)
+
+    open_data_file = DataFiles.open
+    monkeypatch.setattr(DataFiles, "open", watched)
     iceberg.convert_equality_deletes(table)
+    assert len(opened) == rewritten
+    monkeypatch.undo()
     assert rows_live(table) == before
     assert {"id": 7, "s": "before 9"} in before
+
+
+def test_a_conversion_of_equality_deletes_knows_the_places_of_pages(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = Schema(*(FIELDS[id] for id in (1, 2, 3)))
+    table = iceberg.create_table(racing, "n.t", schema)
+    values = [range(5000), pa.array(range(5000), pa.int32()), [f"key {number}" for number in range(5000)]]
+    iceberg.append(table, pa.table(values, names=["id", "k", "s"]))
+    iceberg.index_keys(table, "s")
+    delete_equal(table, [3], [("key 7",), ("key 4900",)])
+    table.refresh()
+    places = []
+
+    def watched(self: DataFiles, data: Any, fields: Any, live: Any = None, pages: Any = ()) -> Any:
+        places.append(pages)
+        return open_data_file(self, data, fields, live, pages)
+
+    open_data_file = DataFiles.open
+    monkeypatch.setattr(DataFiles, "open", watched)
+    assert iceberg.convert_equality_deletes(table).rows_deleted == 2
+    ((chunk,),) = places
+    assert sum(chunk[3::2]) == 5000  # the rows of its data pages
 
 
 def rows_live(table: Table) -> list[Any]:

@@ -8,8 +8,10 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from pyiceberg.io import OutputFile
+from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast.iceberg.index.stored import NAME_END
 
 
 class Flaky(AbstractFileSystem):
@@ -70,3 +72,21 @@ class FlakyFileIO(PyArrowFileIO):
             Path(self.properties["faulted"]).touch()
             raise OSError("injected error")
         return super().new_output(location)
+
+
+class FlakyIndexIO(PyArrowFileIO):
+    """First attempts that open a file with an index of keys fail as property ``fault`` says: ``raise`` or ``kill``.
+
+    The file in property ``faulted`` shows that it happened.
+    """
+
+    def new_input(self, location: str) -> InputFile:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0 and location.endswith(NAME_END):
+            Path(self.properties["faulted"]).touch()
+            if self.properties["fault"] == "kill":
+                os._exit(9)
+            raise OSError("injected error")
+        return super().new_input(location)
