@@ -1,4 +1,4 @@
-"""Benchmarks of tables of many shapes: nested, wide, long lists of values, tiny files, codecs. Run as a script.
+"""Benchmarks of tables of many shapes (`table_shapes`): types, nulls, nested, wide, codecs, deletes. Run as a script.
 
     python -m benchmarks.bench_shapes                       all shapes and jobs
     python -m benchmarks.bench_shapes --only vectors        the jobs whose name holds this; given twice, both
@@ -19,7 +19,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,169 +32,14 @@ from benchmarks.engines import duckdb_with_delta, duckdb_with_iceberg
 from benchmarks.jobs import Contenders, measure_job
 from benchmarks.machine import report
 from benchmarks.rounds import OURS
+from benchmarks.table_shapes import SHAPES, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-DUCKDB, PYICEBERG, POLARS, DELTALAKE = "DuckDB", "PyIceberg", "Polars", "deltalake"
+DUCKDB, PYICEBERG, POLARS, DELTALAKE, PYARROW = "DuckDB", "PyIceberg", "Polars", "deltalake", "PyArrow"
 COUNT, FILTER, COLUMNS, WHOLE = "count", "filter", "columns", "whole"
 JOBS = (COUNT, FILTER, COLUMNS, WHOLE)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A table and what is asked of it.
-
-    Attributes:
-        rows: makes the rows of some number.
-        n_rows: their number at full size.
-        where: the filter, as our library and PyIceberg take it.
-        columns: the columns that are read alone; those of structs with a dot.
-        sql: the filter for DuckDB and Polars, if it differs.
-        format: of the data files: parquet, avro; or delta for a Delta table of Parquet files.
-        n_files: number of data files.
-        group_rows: rows of a row group; 0: all.
-        codec: of Parquet's pages.
-    """
-
-    rows: Callable[[np.random.Generator, int], pa.Table]
-    n_rows: int
-    where: str
-    columns: Sequence[str]
-    sql: str = ""
-    format: str = "parquet"
-    n_files: int = 1
-    group_rows: int = 0
-    codec: str = "zstd"
-
-
-# Rows --------------------------------------------------------------------------------------------------------
-
-
-def flat(rng: np.random.Generator, n: int) -> pa.Table:
-    words = pa.array([f"word {at}" for at in range(5000)]).take(pa.array(rng.integers(0, 5000, n)))
-    return pa.table(
-        {
-            "id": pa.array(np.arange(n)),
-            "k": pa.array(rng.integers(0, 1000, n, dtype=np.int32)),
-            "x": pa.array(rng.random(n)),
-            "day": pa.array(rng.integers(0, 9000, n).astype(np.int32), pa.date32()),
-            "word": words,
-            "text": pa.array([f"{value:x}" for value in rng.integers(0, 1 << 60, n)]),
-        }
-    )
-
-
-def struct(rng: np.random.Generator, n: int, *, share: float = 0) -> pa.Table:
-    leaves = [pa.array(rng.random(n), mask=rng.random(n) < share) for _ in range(20)]
-    mask = pa.array(rng.random(n) < share) if share else None
-    whole = pa.StructArray.from_arrays(leaves, [f"f{at}" for at in range(20)], mask=mask)
-    return pa.table({"id": pa.array(np.arange(n)), "s": whole})
-
-
-def events(rng: np.random.Generator, n: int) -> pa.Table:
-    base = flat(rng, n)
-    place = pa.StructArray.from_arrays([base["x"].combine_chunks(), pa.array(rng.random(n))], ["lat", "lon"])
-    user = pa.StructArray.from_arrays(
-        [base["k"].combine_chunks(), base["word"].combine_chunks(), place], ["number", "name", "place"]
-    )
-    return pa.table({"id": base["id"], "day": base["day"], "user": user, "text": base["text"]})
-
-
-def _offsets(lengths: np.ndarray[Any, Any]) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-
-
-def lists(rng: np.random.Generator, n: int) -> pa.Table:
-    lengths = rng.integers(0, 11, n)
-    values = pa.array(rng.integers(0, 1000, int(lengths.sum())))
-    return pa.table(
-        {
-            "id": np.arange(n),
-            "k": rng.integers(0, 1000, n),
-            "l": pa.ListArray.from_arrays(_offsets(lengths), values),
-        }
-    )
-
-
-def maps(rng: np.random.Generator, n: int) -> pa.Table:
-    lengths = rng.integers(0, 6, n)
-    numbers = np.concatenate([np.arange(length) for length in lengths]) if n else np.array([], np.int64)
-    keys = pa.array([f"key {at}" for at in range(6)]).take(pa.array(numbers))
-    made = pa.MapArray.from_arrays(_offsets(lengths), keys, pa.array(rng.random(len(numbers))))
-    return pa.table({"id": np.arange(n), "k": rng.integers(0, 1000, n), "m": made})
-
-
-def records(rng: np.random.Generator, n: int) -> pa.Table:
-    lengths = rng.integers(0, 5, n)
-    n_values = int(lengths.sum())
-    inner = pa.StructArray.from_arrays(
-        [pa.array(rng.random(n_values)), pa.array(rng.integers(0, 100, n_values)).cast(pa.string())],
-        ["price", "sku"],
-    )
-    return pa.table(
-        {
-            "id": np.arange(n),
-            "k": rng.integers(0, 1000, n),
-            "items": pa.ListArray.from_arrays(_offsets(lengths), inner),
-        }
-    )
-
-
-def vectors(rng: np.random.Generator, n: int) -> pa.Table:
-    values = pa.array(rng.standard_normal(n * 768).astype(np.float32))
-    return pa.table(
-        {
-            "id": np.arange(n),
-            "k": rng.integers(0, 1000, n),
-            "v": pa.ListArray.from_arrays(_offsets(np.full(n, 768)), values),
-        }
-    )
-
-
-def wide(rng: np.random.Generator, n: int, *, n_columns: int) -> pa.Table:
-    return pa.table({"id": np.arange(n), **{f"c{at}": rng.random(n) for at in range(n_columns - 1)}})
-
-
-def _in(values: Sequence[Any]) -> str:
-    return ", ".join(repr(value) for value in values)
-
-
-_KEYS = np.random.default_rng(1).integers(0, 4_000_000, 10_000).tolist()
-_FLAT = ("id", "x", "word")
-
-SHAPES: dict[str, Shape] = {
-    "struct of 20": Shape(struct, 200_000, "s.f3 < 0.01", ("id", "s.f1", "s.f2", "s.f5")),
-    "struct of 20, nulls": Shape(
-        partial(struct, share=0.1), 200_000, "s.f3 < 0.01", ("id", "s.f1", "s.f2", "s.f5")
-    ),
-    "events": Shape(events, 200_000, "user.place.lat < 0.01", ("id", "user.name", "user.place.lon")),
-    "lists": Shape(lists, 200_000, "k < 10", ("id", "l")),
-    "maps": Shape(maps, 100_000, "k < 10", ("id", "m")),
-    "lists of structs": Shape(records, 100_000, "k < 10", ("id", "items")),
-    "vectors of 768 floats": Shape(vectors, 20_000, "k < 10", ("id", "v")),
-    "500 columns": Shape(partial(wide, n_columns=500), 20_000, "c7 < 0.01", ("id", "c1", "c400"), n_files=4),
-    "5,000 columns": Shape(
-        partial(wide, n_columns=5000), 2_000, "c7 < 0.01", ("id", "c1", "c4000"), n_files=2
-    ),
-    "IN of 1,000": Shape(flat, 400_000, f"id in ({_in(_KEYS[:1000])})", _FLAT),
-    "IN of 10,000": Shape(flat, 400_000, f"id in ({_in(_KEYS)})", _FLAT),
-    "IN of 1,000 texts": Shape(
-        flat, 400_000, f"word in ({_in([f'word {at}' for at in range(0, 5000, 5)])})", _FLAT
-    ),
-    "Avro": Shape(flat, 100_000, "k < 10", _FLAT, format="avro"),
-    "2,000 tiny files": Shape(flat, 200_000, "k < 10", _FLAT, n_files=2000),
-    "2,000 row groups": Shape(flat, 200_000, "k < 10", _FLAT, group_rows=100),
-    "brotli": Shape(flat, 200_000, "k < 10", _FLAT, codec="brotli"),
-    "snappy": Shape(flat, 200_000, "k < 10", _FLAT, codec="snappy"),
-    "gzip": Shape(flat, 200_000, "k < 10", _FLAT, codec="gzip"),
-    "Delta, struct of 20": Shape(
-        struct, 200_000, "s.f3 < 0.01", ("id", "s.f1", "s.f2", "s.f5"), format="delta"
-    ),
-    "Delta, events": Shape(
-        events, 200_000, "user.place.lat < 0.01", ("id", "user.name", "user.place.lon"), format="delta"
-    ),
-}
 
 
 # Tables ------------------------------------------------------------------------------------------------------
@@ -210,7 +54,20 @@ def table_of(folder: Path, name: str, share: float) -> Any:
             import deltalake
 
             rows = shape.rows(np.random.default_rng(0), int(shape.n_rows * share))
-            deltalake.write_deltalake(str(root / "table"), rows, mode="overwrite")
+            if shape.partition:
+                rows = rows.append_column("p", pc.bit_wise_and(rows["k"], 15))
+            configuration = {"delta.enableDeletionVectors": "true"} if shape.deleted else None
+            deltalake.write_deltalake(
+                str(root / "table"),
+                rows,
+                mode="overwrite",
+                partition_by=list(shape.partition) or None,
+                configuration=configuration,
+            )
+            if shape.deleted:
+                from puffin_fast import delta
+
+                delta.delete(str(root / "table"), shape.deleted)
             (root / "done").touch()
         return root / "table"
     from pyiceberg.catalog.sql import SqlCatalog
@@ -235,7 +92,17 @@ def _make(catalog: Any, shape: Shape, share: float) -> None:
         catalog.drop_table("n.t")
     n_rows = int(shape.n_rows * share)
     rows = shape.rows(np.random.default_rng(0), n_rows)
-    table = iceberg.create_table(catalog, "n.t", rows.schema)
+    first = rows.schema
+    for name in shape.older:
+        first = first.remove(first.get_field_index(name))
+    table = iceberg.create_table(catalog, "n.t", first, partition_spec=shape.partition)
+    if shape.partition or shape.older:
+        iceberg.append(table, rows.slice(0, n_rows // 2).select(first.names))
+        if shape.older:
+            with table.update_schema() as update:
+                update.union_by_name(rows.schema)
+        iceberg.append(table, rows.slice(n_rows // 2))
+        return
     data = Path(table.location().removeprefix("file://"), "data")
     data.mkdir(parents=True)
     arrow = schema_to_pyarrow(table.schema(), include_field_ids=True)
@@ -244,7 +111,9 @@ def _make(catalog: Any, shape: Shape, share: float) -> None:
         first, stop = (n_rows * at // shape.n_files for at in (number, number + 1))
         some, path = rows.slice(first, stop - first).cast(arrow), data / f"{number:05d}.{shape.format}"
         if shape.format == "avro":
-            _write_avro(some, table, path)
+            _write_avro(some, table, path, shape.codec)
+        elif shape.format == "orc":
+            _write_orc(some, path)
         else:
             pq.write_table(
                 some,
@@ -252,12 +121,23 @@ def _make(catalog: Any, shape: Shape, share: float) -> None:
                 row_group_size=shape.group_rows or None,
                 compression=shape.codec,
                 store_schema=False,
+                **shape.options,
             )
         entries.append(_entry(f"file://{path}", shape.format.upper(), len(some), path.stat().st_size))
     commit(table, Changes(added=tuple(entries)), base=None)
+    if shape.deleted:
+        iceberg.delete(table, shape.deleted)
 
 
-def _write_avro(rows: pa.Table, table: Table, path: Path) -> None:
+def _write_orc(rows: pa.Table, path: Path) -> None:
+    from pyarrow import orc
+
+    ids = {field.name: {b"iceberg.id": field.metadata[b"PARQUET:field_id"]} for field in rows.schema}
+    fields = [field.with_metadata(ids[field.name]) for field in rows.schema]
+    orc.write_table(rows.cast(pa.schema(fields)), path, compression="zstd")
+
+
+def _write_avro(rows: pa.Table, table: Table, path: Path, codec: str) -> None:
     import fastavro
     from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
@@ -267,7 +147,7 @@ def _write_avro(rows: pa.Table, table: Table, path: Path) -> None:
             file,
             schema,
             rows.to_pylist(),
-            codec="deflate",
+            codec="deflate" if codec == "zstd" else codec,
             metadata={"iceberg.schema": table.schema().model_dump_json()},
         )
 
@@ -322,7 +202,11 @@ def calls_of(duckdb: Any, table: Any, shape: Shape, job: str) -> dict[str, Calla
 
         scan = partial(iceberg.scan, table)
     found[OURS] = (lambda: scan(**options).count()) if job == COUNT else (lambda: scan(**options).to_arrow())
-    found |= _with_polars(table, shape, job, where, columns)
+    if shape.format == "orc":
+        del found[DUCKDB]
+        found |= _with_pyarrow(table, job, where, columns)
+    else:
+        found |= _with_polars(table, shape, job, where, columns)
     if is_delta:
         import deltalake
 
@@ -348,6 +232,20 @@ def calls_of(duckdb: Any, table: Any, shape: Shape, job: str) -> dict[str, Calla
             else table.scan(**chosen, **fields).to_arrow()
         )
     return found
+
+
+def _with_pyarrow(
+    table: Any, job: str, where: str | None, columns: Sequence[str] | None
+) -> dict[str, Callable[[], Any]]:
+    """PyArrow's datasets, of ORC files."""
+    from pyarrow import dataset
+
+    def run() -> Any:
+        rows = dataset.dataset(_files(table), format="orc")
+        chosen = None if where is None else _expression(where)
+        return rows.count_rows(filter=chosen) if job == COUNT else rows.to_table(columns, filter=chosen)
+
+    return {PYARROW: run}
 
 
 def _files(table: Any) -> list[str]:
@@ -398,14 +296,14 @@ def _with_polars(
 
 
 def checked(calls: dict[str, Callable[[], Any]]) -> Contenders:
-    """The contenders whose result is DuckDB's: the number of rows, and the sum of the ids."""
+    """The contenders whose result is DuckDB's, or PyArrow's: the number of rows, and the sum of the ids."""
 
     def digest(found: Any) -> tuple[int, int | None]:
         if isinstance(found, int):
             return found, None
         return found.num_rows, pc.sum(found["id"]).as_py()
 
-    expected = digest(calls[DUCKDB]())
+    expected = digest(calls[DUCKDB if DUCKDB in calls else PYARROW]())
     if OURS in calls:
         assert digest(calls[OURS]()) == expected, (digest(calls[OURS]()), expected)
 
