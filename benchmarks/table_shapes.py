@@ -178,7 +178,7 @@ def column(rng: np.random.Generator, n: int, kind: str) -> pa.Array:
         case ["word", count]:
             return pa.array([f"word {at}" for at in range(int(count))]).take(pa.array(numbers % int(count)))
         case ["text", size]:
-            return pa.array([f"{number:x}".ljust(int(size), "-é") for number in numbers.tolist()])
+            return pa.array([f"{number:x}".ljust(int(size), "-") for number in numbers.tolist()])
         case ["binary", size]:
             width = int(size)
             return pa.Array.from_buffers(pa.binary(width), n, [None, pa.py_buffer(rng.bytes(width * n))])

@@ -37,8 +37,13 @@ REMOTE_GAP = 64 << 10
 REMOTE_REQUESTS = 4
 """Number of simultaneous reads from an object store, where a request of any size takes 10 to 100 ms.
 
+Small ones are up to `SMALL_REQUESTS`, if they have at most `MAX_SPAN` bytes together.
+
 The threads serve each kind of filesystem. fsspec's `cat_ranges` serves only some of fsspec's.
 """
+
+SMALL_REQUESTS = 16
+"""Number of simultaneous small reads from an object store."""
 
 LOCAL_GAP = 4 << 10
 """The same for a local file, where it saves a system call."""
@@ -131,7 +136,10 @@ class Source:
             span = self.read_at(start, end - start)
             yield [(i, span[ranges[i][0] - start : sum(ranges[i]) - start]) for i in members]
 
-        for found in in_order(reads, fetch, min(self.n_requests, len(reads))):
+        n_requests = self.n_requests
+        if n_requests > 1 and sum(end - start for start, end, _ in reads) <= MAX_SPAN:
+            n_requests = SMALL_REQUESTS
+        for found in in_order(reads, fetch, min(n_requests, len(reads))):
             yield from found
 
     def _joined(self, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, list[int]]]:
