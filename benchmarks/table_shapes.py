@@ -312,7 +312,7 @@ SHAPES: dict[str, Shape] = {
     "lists of texts": Shape(partial(deep, of="texts"), 100_000, "k < 10", ("id", "v")),
     "structs of lists": Shape(partial(deep, of="structs of lists"), 100_000, "k < 10", ("id", "v")),
     "structs of lists, a leaf": Shape(
-        partial(deep, of="structs of lists"), 100_000, "v.x < 0.01", ("id", "v.x")
+        partial(deep, of="structs of lists"), 100_000, "v.x < -2.33", ("id", "v.x")
     ),
     "maps of structs": Shape(partial(deep, of="maps"), 100_000, "k < 10", ("id", "v")),
     "partitioned": of("small", "double", "word 100", n=100_000, partition=("truncate[100](k)",)),

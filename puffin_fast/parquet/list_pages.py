@@ -1,6 +1,6 @@
 """Decodes wanted lists and maps of a Parquet column from its pages; items of other rows are not decoded.
 
-    rows           [a b] []  null [c]         lists and maps of values, and lists of structs of values
+    rows           [a b] []  null [c]         lists and maps of values, and of structs of values
     repetition      0 1   0   0    0          0 begins a list
     definition      3 3   1   0    3          below 2: no item; 0: the list is null
 
@@ -12,7 +12,7 @@ Source: Parquet format specification, "Nested Encoding", and "LogicalTypes", "Ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,8 +34,8 @@ class ListLayout:
     Attributes:
         type: the plain type of the column.
         level: the definition level from which on a list is not null; items have higher ones.
-        leaves: the leaf of each value in the file's schema: of the items, of the fields of their struct, or of keys and
-            values of a map.
+        leaves: the leaf of each value in the file's schema: of the items, or of the fields of their structs; of a map
+            of the keys first.
         layouts: how each of them is decoded.
         structs: the structs around the lists, as in `Layout`.
     """
@@ -48,17 +48,24 @@ class ListLayout:
 
 
 def items_of(kind: pa.DataType) -> list[tuple[pa.Field, ...]] | None:
-    """Returns the fields from an item of a list or map down to each value; None if there are others inside them."""
-    fields: list[tuple[pa.Field, ...]]
+    """Returns the fields from an item of a list or map down to each value; None if there are lists inside them."""
     if pa.types.is_map(kind):
-        fields = [(kind.key_field,), (kind.item_field,)]
-    elif not pa.types.is_list(kind) and not pa.types.is_large_list(kind):
-        return None
-    elif pa.types.is_struct(kind.value_type):
-        fields = [(kind.value_field, child) for child in kind.value_type]
+        items = [kind.key_field, kind.item_field]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        items = [kind.value_field]
     else:
-        fields = [(kind.value_field,)]
-    return fields if fields and not any(pa.types.is_nested(path[-1].type) for path in fields) else None
+        return None
+    fields = [path for item in items for path in _values_below(item)]
+    return None if any(pa.types.is_nested(path[-1].type) for path in fields) else fields
+
+
+def _values_below(field: pa.Field) -> Iterator[tuple[pa.Field, ...]]:
+    """Yields the fields from a field down to each value of its structs; a struct without fields stands for itself."""
+    if not pa.types.is_struct(field.type) or field.type.num_fields == 0:
+        yield (field,)
+        return
+    for child in field.type:
+        yield from ((field, *path) for path in _values_below(child))
 
 
 class ListPages:
@@ -118,13 +125,23 @@ class ListPages:
 
     def _items(self, arrays: Sequence[pa.Array]) -> pa.Array:
         kind = self._layout.type
-        if pa.types.is_map(kind):
-            entries = pa.struct([kind.key_field, kind.item_field])
-            return pa.Array.from_buffers(entries, len(arrays[0]), [None], children=list(arrays))
-        if not pa.types.is_struct(kind.value_type):
-            return arrays[0]
-        fields, children = list(kind.value_type), [array.field(0) for array in arrays]
-        return pa.StructArray.from_arrays(children, fields=fields, mask=null_mask(arrays[0]))
+        if not pa.types.is_map(kind):
+            return _together(kind.value_type, arrays)
+        entries = pa.struct([kind.key_field, kind.item_field])
+        items = [arrays[0], _together(kind.item_type, arrays[1:])]
+        return pa.Array.from_buffers(entries, len(arrays[0]), [None], children=items)
+
+
+def _together(kind: pa.DataType, arrays: Sequence[pa.Array]) -> pa.Array:
+    """The values of a type: of each of its leaves the structs around it with this field only."""
+    if not pa.types.is_struct(kind):
+        return arrays[0]
+    children, at = [], 0
+    for field in kind:
+        stop = at + sum(1 for _ in _values_below(field))
+        children.append(_together(field.type, [array.field(0) for array in arrays[at:stop]]))
+        at = stop
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=null_mask(arrays[0]))
 
 
 class _Leaf:

@@ -73,6 +73,13 @@ KINDS = {
     "large": pa.large_list(pa.float64()),
     "map": pa.map_(pa.string(), pa.float64()),
     "records": pa.list_(RECORD),
+    "map_of_records": pa.map_(pa.int64(), RECORD),
+    "map_of_required": pa.map_(pa.string(), pa.field("value", RECORD, nullable=False)),
+    "deep_records": pa.list_(
+        pa.struct(
+            [pa.field("p", pa.int32()), pa.field("q", RECORD), pa.field("r", pa.struct([RECORD.field(0)]))]
+        )
+    ),
     "required_records": pa.list_(pa.field("element", RECORD, nullable=False)),
 }
 
@@ -209,7 +216,7 @@ def test_repetition_levels_in_another_encoding_are_left_to_pyarrow(tmp_path: Pat
     for encoding, is_refused in ((3, False), (4, True), (99, True)):
         write_pages(path, column, page_of(*levels, encoding=encoding), 5)
         reader = ParquetReader(PyArrowFileIO(), str(path))
-        pages = reader.pages_of(0, ["v"])["v"]
+        pages = reader.chunks.pages_of(0, ["v"])["v"]
         assert isinstance(pages, ListPages)
         if is_refused:
             with pytest.raises(PageError):
