@@ -120,7 +120,7 @@ def to_iceberg(
         raise UnsupportedError(
             f"{base.root}: column {reserved[0]}: Iceberg reserves the names of metadata columns"
         )
-    tasks = plan_files(source, metrics=True).tasks
+    tasks = plan_files(source, metrics=True)
     made = create_table(catalog, name, Schema(), location=location, properties=properties)
     try:
         with v3_metadata(catalog):

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast import delta
 from puffin_fast.delta.log.segment import commit_path
-from puffin_fast.delta.scans.plan import DeltaTable, plan_files
-from puffin_fast.rows.filters.filters import RowFilter
 from tests.conftest import require_module
+from tests.delta.readers import rows_and_ids
 from tests.iceberg.changelog.states import SIGNS, Row, expected, frozen, lines_of, signed
 
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("x", pa.float64())])
@@ -113,9 +111,7 @@ class History:
         """The rows of each version with their row ids, after those of the empty table."""
         found: list[list[tuple[int | None, Row]]] = [[]]
         for version in range(delta.snapshot(self.path).version + 1):
-            table = DeltaTable.of(delta.snapshot(self.path, version=version))
-            every = RowFilter.bind(AlwaysTrue(), table.schema.schema)
-            read = table.rows(plan_files(table).tasks, every, threads=1)
+            read = rows_and_ids(self.path, version)
             rows = [tuple(map(frozen, row.values())) for row in read.rows.to_pylist()]
             found.append(list(zip(read.metadata["_row_id"].to_pylist(), rows, strict=True)))
         return found

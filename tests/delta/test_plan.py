@@ -104,7 +104,7 @@ def test_a_plan_is_freed_without_a_collection(table: Path) -> None:
     gc.collect()
     gc.disable()
     try:
-        tasks = plan_files(DeltaTable.of(delta.snapshot(table))).tasks
+        tasks = plan_files(DeltaTable.of(delta.snapshot(table)))
         reference = weakref.ref(tasks)
         list(tasks)
         del tasks

@@ -86,7 +86,7 @@ def test_bounds_of_all_files_leave_out_what_those_of_each_file_do(
     base = DeltaTable.of(delta.snapshot(table))
     matcher = RowFilter.bind(row_filter, base.schema.schema)
     may_match = _InclusiveMetricsEvaluator(base.schema.schema, matcher.expression).eval
-    every = [task.data for task in plan_files(base, metrics=True).tasks]
+    every = [task.data for task in plan_files(base, metrics=True)]
     expected = [data.file_path for data in every if may_match(data)]  # type: ignore[arg-type]
     found = [task.data.file_path for task in delta.scan(table, row_filter).tasks()]
     assert found == expected

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast import delta, iceberg
-from puffin_fast.delta.scans import plan
 from puffin_fast.errors import ConflictError, InvalidInputError, UnsupportedError
-from puffin_fast.rows.filters.filters import RowFilter
 from tests.conftest import require_module
+from tests.delta.readers import rows_and_ids
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -79,7 +77,7 @@ class DeltaTable:
     verbs: Any = delta
     places = (
         "puffin_fast.delta.dml.attempt.DeltaWriter.stage",
-        "puffin_fast.delta.log.commit._Attempt._content",
+        "puffin_fast.delta.log.commit._Commit._content",
     )
 
     def folder(self) -> Path:
@@ -92,8 +90,7 @@ class DeltaTable:
 
     def read(self, names: list[str]) -> list[Row]:
         if names[-1] == "_row_id":
-            read = plan.DeltaTable.of(delta.snapshot(self.table))
-            found = read.rows(plan.plan_files(read).tasks, RowFilter.bind(AlwaysTrue(), read.schema.schema))
+            found = rows_and_ids(self.table)
             return found.rows.append_column("_row_id", found.metadata["_row_id"]).to_pylist()
         rows: list[Row] = delta.scan(self.table, selected_fields=names).to_arrow().to_pylist()
         return rows

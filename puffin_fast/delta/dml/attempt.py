@@ -144,10 +144,10 @@ class DeltaAttempt(Attempt):
         return ["_row_id"] if self._staged.tracks_rows else []
 
     def plan(self, matcher: Matcher) -> Sequence[DeltaTask]:
-        return plan_files(self.table, matcher, case_sensitive=matcher.case_sensitive, metrics=True).tasks
+        return plan_files(self.table, matcher, metrics=True)
 
     def find(self, paths: Collection[str]) -> Callable[[str], DeltaTask | None]:
-        storage, tasks = self.storage, plan_files(self.table).tasks
+        storage, tasks = self.storage, plan_files(self.table)
         locations = map(storage.location, self.table.snapshot.files["path"].to_pylist())
         numbers = {path: number for number, path in enumerate(locations)}
 
@@ -159,10 +159,10 @@ class DeltaAttempt(Attempt):
         return task_of
 
     def finder(self, matcher: Matcher) -> Finder:
-        return self.table.finder(matcher, case_sensitive=matcher.case_sensitive)
+        return self.table.finder(matcher)
 
     def reader(self, matcher: Matcher) -> ReaderFactory:
-        return self.table.reader_factory(matcher, case_sensitive=matcher.case_sensitive)
+        return self.table.reader_factory(matcher)
 
     def loader(self) -> DeleteLoader:
         return self._staged.loader()

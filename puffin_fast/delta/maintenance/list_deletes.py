@@ -58,7 +58,7 @@ def deletes(
     filesystem = filesystem_of(table, filesystem, storage_options)
     if not isinstance(table, Snapshot):
         table = snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
-    files = plan_files(DeltaTable.of(table)).tasks.to_arrow()
+    files = plan_files(DeltaTable.of(table)).to_arrow()
     files = files.filter(files["vector_path"].is_valid())
     inline = pc.starts_with(files["vector_path"], INLINE)
     columns = [

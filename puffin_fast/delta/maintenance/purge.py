@@ -101,10 +101,9 @@ def purge(
     def plan(base: Snapshot) -> _Planned:
         current = DeltaTable.of(base)
         check_types_writable(base.delta_schema["fields"], base.root)
-        files = plan_files(current)
         tasks = [
             task
-            for task in files.tasks
+            for task in plan_files(current)
             if known_deleted(task) / max(task.data.record_count, 1) >= min_deleted
         ]
         purged = sum(map(known_deleted, tasks))

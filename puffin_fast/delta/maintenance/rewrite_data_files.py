@@ -300,7 +300,7 @@ class _Rewrite:
     def groups(self, table: DeltaTable) -> list[list[DeltaTask]]:
         """Groups the data files of a version that are to be rewritten."""
         check_types_writable(table.snapshot.delta_schema["fields"], table.snapshot.root)
-        tasks = plan_files(table, self._bound(table)).tasks
+        tasks = plan_files(table, self._bound(table))
         if self.chosen is None:
             return self._limits(table).groups(tasks)
         known = {task.data.file_path: task for task in tasks}

@@ -21,7 +21,7 @@ from puffin_fast.delta.log.actions import partition_column
 from puffin_fast.delta.log.protocol import is_set
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.scans.pruning import Pruner
-from puffin_fast.delta.scans.schema import ROW_TRACKING, TableSchema
+from puffin_fast.delta.scans.schema import TableSchema
 from puffin_fast.delta.scans.statistics import Statistics, typed
 from puffin_fast.delta.scans.tasks import DeltaTasks
 from puffin_fast.delta.scans.widening import widened
@@ -32,8 +32,6 @@ from puffin_fast.rows.files.metadata_columns import MetadataColumn
 from puffin_fast.rows.filters.filters import Matcher, RowFilter
 from puffin_fast.rows.scan.file_reader import FileReader, ReaderFactory
 from puffin_fast.rows.scan.finder import Finder
-from puffin_fast.rows.scan.located_rows import LocatedRows
-from puffin_fast.rows.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -83,8 +81,6 @@ class DeltaTable:
         extra: Sequence[MetadataColumn],
         matcher: Matcher,
         arrow: pa.Schema,
-        *,
-        case_sensitive: bool = True,
     ) -> FileReader:
         """Returns the reader of the data files for columns, metadata columns, a filter and the Arrow schema of the
         result."""
@@ -96,68 +92,33 @@ class DeltaTable:
             extra,
             matcher,
             arrow,
-            case_sensitive,
             by_name=self.schema.by_name,
             cast=widened,
             decode=codec.decode,
         )
 
-    def reader_factory(self, matcher: Matcher, *, case_sensitive: bool = True) -> ReaderFactory:
+    def reader_factory(self, matcher: Matcher) -> ReaderFactory:
         """Makes readers of the data files for one filter."""
-        return lambda fields, extra, arrow: self.reader(
-            fields, extra, matcher, arrow, case_sensitive=case_sensitive
-        )
+        return lambda fields, extra, arrow: self.reader(fields, extra, matcher, arrow)
 
-    def rows(
-        self,
-        tasks: Sequence[Task],
-        matcher: Matcher,
-        *,
-        case_sensitive: bool = True,
-        threads: int | None = None,
-    ) -> LocatedRows:
-        """Reads the live, matching rows of data files, with their row ids and row commit versions."""
-        return LocatedRows.read(
-            self.reader_factory(matcher, case_sensitive=case_sensitive),
-            self.schema.schema.fields,
-            tasks,
-            ROW_TRACKING,
-            threads=threads,
-        )
-
-    def finder(self, matcher: Matcher, *, case_sensitive: bool) -> Finder:
+    def finder(self, matcher: Matcher) -> Finder:
         """Returns the object that finds the matching rows of data files."""
         return Finder(
             self.snapshot.storage,
             self.metadata,
             matcher,
-            case_sensitive,
             by_name=self.schema.by_name,
             cast=widened,
             decode=codec.decode,
         )
 
 
-@dataclass(frozen=True)
-class DeltaPlan:
-    """The files that a scan or a delete reads.
-
-    Attributes:
-        tasks: the data files, each with its vector.
-    """
-
-    tasks: DeltaTasks
-
-
-def plan_files(
-    table: DeltaTable, matcher: Matcher | None = None, *, case_sensitive: bool = True, metrics: bool = False
-) -> DeltaPlan:
-    """Plans a scan of a snapshot.
+def plan_files(table: DeltaTable, matcher: Matcher | None = None, *, metrics: bool = False) -> DeltaTasks:
+    """Returns the data files that a scan or a delete of a snapshot reads, each with its vector.
 
     Args:
         table: the snapshot.
         matcher: excludes files in which no row can match; with None, all files are planned.
-        case_sensitive: as the matcher was bound.
         metrics: whether tasks have the bounds of the matcher's columns (without a matcher: of all columns).
 
     Raises:
@@ -168,23 +129,23 @@ def plan_files(
     files = table.snapshot.files
     rows = np.arange(files.num_rows)
     if matcher is not None and matcher.always_false:
-        return DeltaPlan(DeltaTasks(table.snapshot, rows[:0], Statistics(rows[:0]), {}, []))
+        return DeltaTasks(table.snapshot, rows[:0], Statistics(rows[:0]), {}, [])
     fields = _fields(table, matcher, metrics)
     partitions = partition_values(table, files)
     statistics = Statistics.of(files["stats"], _paths(table, fields), table.snapshot.root)
     exact = True
     if matcher is not None and not isinstance(matcher.expression, AlwaysTrue):
         keeps = Pruner(statistics, partitions, files.num_rows)
-        bound = bind(table.schema.schema, rewrite_not(matcher.expression), case_sensitive)
+        bound = bind(table.schema.schema, rewrite_not(matcher.expression), matcher.case_sensitive)
         rows, exact = np.flatnonzero(visit(bound, keeps)), keeps.exact
     may_match: Callable[[Any], bool] | None = None
     if matcher is not None and matcher.field_ids and not (exact and isinstance(matcher, RowFilter)):
-        may_match = matcher.may_match(table.schema.schema, case_sensitive=case_sensitive)
+        may_match = matcher.may_match(table.schema.schema)
     tasks = DeltaTasks(table.snapshot, rows, statistics, partitions, fields if may_match or metrics else [])
     if may_match is not None:
         tasks = tasks.take([at for at, task in enumerate(tasks) if may_match(task.data)])
     tasks.count_rows()
-    return DeltaPlan(tasks)
+    return tasks
 
 
 def _fields(table: DeltaTable, matcher: Matcher | None, metrics: bool) -> list[NestedField]:

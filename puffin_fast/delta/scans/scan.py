@@ -93,7 +93,7 @@ class DeltaScan(TableScan):
 
     @cached_property
     def _tasks(self) -> DeltaTasks:
-        return plan_files(self._table, self._row_filter, case_sensitive=self._case_sensitive).tasks
+        return plan_files(self._table, self._row_filter)
 
     def tasks(self) -> Sequence[Task]:
         """Returns the data files to read, each with its deletion vector; the objects are made when requested."""
@@ -142,9 +142,7 @@ class DeltaScan(TableScan):
 
     def file_reader(self) -> FileReader:
         """Returns the reader of these files."""
-        return self._table.reader(
-            self._fields, self._extra, self._row_filter, self.schema, case_sensitive=self._case_sensitive
-        )
+        return self._table.reader(self._fields, self._extra, self._row_filter, self.schema)
 
 
 def _named(

@@ -59,7 +59,7 @@ def vectors(
         if isinstance(table, Snapshot)
         else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
     )
-    tasks = plan_files(DeltaTable.of(base)).tasks
+    tasks = plan_files(DeltaTable.of(base))
     files = tasks.to_arrow()
     known = np.flatnonzero(tasks.vectors.exists)
     names = files["vector_path"].combine_chunks().take(pa.array(known)).dictionary_encode()

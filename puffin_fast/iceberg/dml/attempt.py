@@ -124,18 +124,15 @@ class IcebergAttempt(Attempt):
             head = StagedSnapshot.on(self._base, self.metadata, self.changes.added, self.changes.removed)
         if head is None:
             return []
-        sensitive = matcher.case_sensitive
-        plan = plan_snapshot(
-            self.table, head, self.schema, matcher, case_sensitive=sensitive, metrics=metrics, select=select
-        )
+        plan = plan_snapshot(self.table, head, self.schema, matcher, metrics=metrics, select=select)
         self._manifests |= plan.manifests
         return plan.tasks
 
     def finder(self, matcher: Matcher) -> Finder:
-        return Finder(self.io, self.metadata, matcher, matcher.case_sensitive)
+        return Finder(self.io, self.metadata, matcher)
 
     def reader(self, matcher: Matcher) -> ReaderFactory:
-        return reader_factory(self.table, matcher, case_sensitive=matcher.case_sensitive)
+        return reader_factory(self.table, matcher)
 
     def loader(self) -> DeleteLoader:
         return DeleteLoader(self.io)
@@ -277,7 +274,7 @@ def conflict_filter_of(
         name = f"write.{isolation}.isolation-level"
         if choice_property(table.properties, name, ("serializable", "snapshot")) == "snapshot":
             return None
-    return matcher.may_match(table.schema(), case_sensitive=matcher.case_sensitive)
+    return matcher.may_match(table.schema())
 
 
 def write_new_rows(

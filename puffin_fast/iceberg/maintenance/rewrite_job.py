@@ -173,7 +173,6 @@ def _opened(table: Table, terms: RewriteTerms, write: WriteGroups, *, dry_run: b
         matcher,
         terms.limits(working.metadata, target_file_size(working.metadata.properties)),
         write,
-        terms.case_sensitive,
         dry_run,
         _Written(),
     )
@@ -264,7 +263,6 @@ class _Rewrite:
     matcher: RowFilter
     limits: GroupLimits
     write: WriteGroups
-    case_sensitive: bool
     dry_run: bool
     written: _Written
     chosen: tuple[tuple[str, ...], ...] | None = None
@@ -307,9 +305,7 @@ class _Rewrite:
         return self._replace(current)
 
     def _plan(self, head: Snapshot | None, matcher: RowFilter) -> Plan:
-        return plan_snapshot(
-            self.table, head, self.table.schema(), matcher, case_sensitive=self.case_sensitive
-        )
+        return plan_snapshot(self.table, head, self.table.schema(), matcher)
 
     def _choose(self, head: Snapshot | None, current: Plan) -> list[list[FileTask]]:
         """Groups the data files that the filter selects; their tasks have all deletes, which the filter may prune."""

@@ -267,7 +267,7 @@ def plan_files(
     snapshot, schema = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     if not isinstance(row_filter, RowFilter):
         row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
-    return plan_snapshot(table, snapshot, schema, row_filter, case_sensitive=case_sensitive, metrics=metrics)
+    return plan_snapshot(table, snapshot, schema, row_filter, metrics=metrics)
 
 
 def plan_snapshot(
@@ -276,7 +276,6 @@ def plan_snapshot(
     schema: Schema,
     row_filter: Matcher,
     *,
-    case_sensitive: bool = True,
     metrics: bool = False,
     select: Callable[[FileColumns], Mask] | None = None,
 ) -> Plan:
@@ -289,7 +288,7 @@ def plan_snapshot(
     plan = Plan(snapshot, schema)
     if snapshot is None or row_filter.always_false:
         return plan
-    pruning = SnapshotPruning(metadata, schema, row_filter, case_sensitive)
+    pruning = SnapshotPruning(metadata, schema, row_filter)
     files = files_of(snapshot)
     known = files.manifests(table.io)
     plan.data_manifests = [manifest for manifest in known if manifest.content == DATA]

@@ -63,19 +63,17 @@ class _SpecPruning:
 class SnapshotPruning:
     """The evaluators of a filter on manifests and files, made once for each partition spec."""
 
-    def __init__(
-        self, metadata: TableMetadata, schema: Schema, row_filter: Matcher, case_sensitive: bool
-    ) -> None:
+    def __init__(self, metadata: TableMetadata, schema: Schema, row_filter: Matcher) -> None:
         expression = row_filter.expression
         self.filters = not isinstance(expression, AlwaysTrue)
         self._location = metadata.location
         self._specs = {
-            spec_id: _SpecPruning(spec, metadata, schema, expression, case_sensitive)
+            spec_id: _SpecPruning(spec, metadata, schema, expression, row_filter.case_sensitive)
             for spec_id, spec in metadata.specs().items()
         }
-        self._pruner = BoundsPruner(schema, expression, case_sensitive) if self.filters else None
+        self._pruner = BoundsPruner(schema, expression, row_filter.case_sensitive) if self.filters else None
         self._is_exact = isinstance(row_filter, RowFilter)  # of keys, the expression has the range only
-        self._metrics = row_filter.may_match(schema, case_sensitive=case_sensitive) if self.filters else None
+        self._metrics = row_filter.may_match(schema) if self.filters else None
 
     def _spec(self, spec_id: int) -> _SpecPruning:
         try:

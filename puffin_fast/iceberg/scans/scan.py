@@ -135,7 +135,6 @@ class Scan(TableScan):
             self._snapshot,
             self._read_schema,
             self._row_filter,
-            case_sensitive=self._case_sensitive,
             select=select,
         )
 

@@ -173,7 +173,6 @@ class ChangeScan(RowScan):
             extra,
             self._row_filter,
             pa.schema(fields),
-            self._case_sensitive,
             **{**self._options, **options},
         )
 

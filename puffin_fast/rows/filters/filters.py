@@ -134,8 +134,8 @@ class Matcher(Protocol):
     def may_fail(self) -> bool: ...
     @property
     def case_sensitive(self) -> bool: ...
-    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]: ...
-    def pruner(self, schema: Schema, *, case_sensitive: bool = True) -> Pruner: ...
+    def may_match(self, schema: Schema) -> Callable[[Any], bool]: ...
+    def pruner(self, schema: Schema) -> Pruner: ...
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray: ...
     def equalities(self) -> Iterator[Mapping[int, pa.Array]]: ...
     def strict_expression(self) -> BooleanExpression: ...
@@ -251,21 +251,20 @@ class RowFilter:
             if (found := equal_values(condition)) is not None:
                 yield dict([found])
 
-    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
+    def may_match(self, schema: Schema) -> Callable[[Any], bool]:
         """Makes a test of whether a file or row group may have rows that match.
 
         Args:
             schema: the schema that the filter was bound to.
-            case_sensitive: the value that was given to `bind`.
 
         Returns:
             a function that takes an object with the metrics of a PyIceberg `DataFile`.
         """
-        return metrics_evaluator(schema, self.expression, case_sensitive)
+        return metrics_evaluator(schema, self.expression, self.case_sensitive)
 
-    def pruner(self, schema: Schema, *, case_sensitive: bool = True) -> BoundsPruner:
+    def pruner(self, schema: Schema) -> BoundsPruner:
         """Returns what leaves out many files or pages at once, by their bounds; arguments as `may_match`."""
-        return BoundsPruner(schema, self.expression, case_sensitive)
+        return BoundsPruner(schema, self.expression, self.case_sensitive)
 
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
         """Which rows match.

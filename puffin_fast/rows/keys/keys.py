@@ -155,11 +155,11 @@ class KeyBounds:
         """How the names in `expression` are compared with those of the schema."""
         return True
 
-    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
+    def may_match(self, schema: Schema) -> Callable[[Any], bool]:
         """Returns whether a file or row group (an object with the metrics of a `DataFile`) may contain a key."""
         return lambda entry: all(column.may_match(entry) for column in self._columns)
 
-    def pruner(self, schema: Schema, *, case_sensitive: bool = True) -> Pruner:
+    def pruner(self, schema: Schema) -> Pruner:
         """Returns what leaves out parts without a key; see `RowFilter.pruner`."""
         return _KeyPruner(self._columns)
 

@@ -126,7 +126,6 @@ class FileReader:
         row_filter: bound to `schema`.
         arrow_schema: the Arrow schema of the result: the fields, then the metadata columns. Text and bytes may have
             view types.
-        case_sensitive: as the filter was bound.
         file_types: give the fields the types of PyIceberg's `to_arrow`, which follow each file's Arrow schema.
         by_name: find columns by the name mapping even in files with field ids.
         cast: the conversion of primitive types to the schema's.
@@ -142,7 +141,6 @@ class FileReader:
         extra: Sequence[MetadataColumn],
         row_filter: Matcher,
         arrow_schema: pa.Schema,
-        case_sensitive: bool = True,
         *,
         file_types: bool = False,
         by_name: bool = False,
@@ -152,15 +150,15 @@ class FileReader:
         self.io, self._decode = io, decode
         self._made_by: tuple[Any, ...] = (
             partial(FileReader, file_types=file_types, by_name=by_name, cast=cast, decode=decode),
-            (io, metadata, schema, fields, extra, row_filter, arrow_schema, case_sensitive),
+            (io, metadata, schema, fields, extra, row_filter, arrow_schema),
         )
         self._fields, self._extra, self._row_filter = fields, extra, row_filter
         self._arrow_schema, self._file_types = arrow_schema, file_types
         self._deletes = DeleteLoader(io, decode)
         self._equality = EqualityDeletes(io, metadata)
-        may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
+        may_match = row_filter.may_match(schema)
         ids = () if row_filter.always_true else row_filter.field_ids
-        pruner = row_filter.pruner(schema, case_sensitive=case_sensitive)
+        pruner = row_filter.pruner(schema)
         self._files = DataFiles(
             io, metadata, schema, ids, may_match, row_filter.equalities, pruner, by_name=by_name, cast=cast
         )
@@ -368,11 +366,11 @@ class FileReader:
         return _record_batch(arrays, output.schema, rows.n_rows)
 
 
-def reader_factory(table: Table, row_filter: Matcher, *, case_sensitive: bool = True) -> ReaderFactory:
+def reader_factory(table: Table, row_filter: Matcher) -> ReaderFactory:
     """Returns what makes readers of a table's data files for one filter, which is bound to its current schema."""
     metadata = table.metadata
     return lambda fields, extra, arrow: FileReader(
-        table.io, metadata, metadata.schema(), fields, extra, row_filter, arrow, case_sensitive
+        table.io, metadata, metadata.schema(), fields, extra, row_filter, arrow
     )
 
 

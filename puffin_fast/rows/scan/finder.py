@@ -48,7 +48,6 @@ class Finder:
         io: FileIO,
         metadata: TableMetadata,
         row_filter: Matcher,
-        case_sensitive: bool,
         *,
         by_name: bool = False,
         cast: Cast = stored,
@@ -58,9 +57,9 @@ class Finder:
         self.matcher = row_filter
         self._made_by: tuple[Any, ...] = (
             partial(Finder, by_name=by_name, cast=cast, decode=decode),
-            (io, metadata, row_filter, case_sensitive),
+            (io, metadata, row_filter),
         )
-        may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
+        may_match = row_filter.may_match(schema)
         self._files = DataFiles(
             io,
             metadata,
@@ -68,13 +67,15 @@ class Finder:
             row_filter.field_ids,
             may_match,
             row_filter.equalities,
-            row_filter.pruner(schema, case_sensitive=case_sensitive),
+            row_filter.pruner(schema),
             by_name=by_name,
             cast=cast,
         )
         self._io = io
         self._equality = EqualityDeletes(io, metadata)
-        self._metrics_prove_all = proves_all_rows(schema, row_filter.strict_expression(), case_sensitive)
+        self._metrics_prove_all = proves_all_rows(
+            schema, row_filter.strict_expression(), row_filter.case_sensitive
+        )
         self._current = DeleteLoader(io, decode)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -70,7 +70,7 @@ class RowScan:
         check_workers(workers)
         check_integer("limit", limit, least=0)
         check_flags(case_sensitive=case_sensitive, string_views=string_views)
-        self._limit, self._case_sensitive, self._given_filter = limit, case_sensitive, row_filter
+        self._limit, self._given_filter = limit, row_filter
         self._row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
         self._read_schema = schema
         self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
@@ -107,7 +107,6 @@ class RowScan:
             self._extra,
             self._row_filter,
             self.schema,
-            self._case_sensitive,
             **options,
         )
 
@@ -154,7 +153,7 @@ class RowScan:
             CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
         """
         row_filter = self._row_filter
-        proved = proves_all_rows(self._read_schema, row_filter.strict_expression(), self._case_sensitive)
+        proved = proves_all_rows(self._read_schema, row_filter.strict_expression(), row_filter.case_sensitive)
         n_rows, by_positions, others = 0, [], []
         for task in self.tasks():
             if task.equality_deletes or not (row_filter.always_true or proved(task.data)):

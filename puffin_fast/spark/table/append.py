@@ -162,10 +162,8 @@ def overwrite(
         given.write()
         job.check_schema(schema)
         part = job.part(dry_run=dry_run, kind="overwrite")
-        finder, tasks = job.finder(matcher, case_sensitive=case_sensitive), job.pruned(base, matcher)
-        return given.replaced(
-            searched(session, part, tasks, finder, case_sensitive=case_sensitive), purpose, part
-        )
+        finder, tasks = job.finder(matcher), job.pruned(base, matcher)
+        return given.replaced(searched(session, part, tasks, finder), purpose, part)
 
     planned, committed = job.commit(plan, on_conflict)
     kind: type[Any] = DeltaOverwriteResult if is_delta(table) else OverwriteResult

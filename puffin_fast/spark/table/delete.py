@@ -120,7 +120,7 @@ def delete(
 
     def work(tasks: Sequence[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
         part = job.part(dry_run=dry_run)
-        outcomes = searched(session, part, tasks, finder, case_sensitive=case_sensitive)
+        outcomes = searched(session, part, tasks, finder)
         return part.changes(outcomes, conflict_filter)
 
     return job.run_filter(row_filter, work, on_conflict, case_sensitive=case_sensitive)

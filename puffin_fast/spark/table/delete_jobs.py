@@ -138,8 +138,7 @@ class IcebergDelete(DeleteJob):
         """The data files of a snapshot that a matcher does not exclude."""
         if base is None:
             return []
-        sensitive = matcher.case_sensitive
-        plan = plan_snapshot(self.table, base, self.schema(), matcher, case_sensitive=sensitive, metrics=True)
+        plan = plan_snapshot(self.table, base, self.schema(), matcher, metrics=True)
         return plan.tasks
 
     def matching(

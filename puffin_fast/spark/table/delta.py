@@ -186,7 +186,7 @@ class DeltaDelete:
 
     def tasks(self, base: object) -> list[Task]:
         """The data files of the current attempt."""
-        self._tasks = plan_files(self.base).tasks
+        self._tasks = plan_files(self.base)
         return list(self._tasks)
 
     def check_rows_fit(self, rows: pa.Schema) -> None:
@@ -209,8 +209,7 @@ class DeltaDelete:
 
     def pruned(self, base: object, matcher: Matcher) -> list[Task]:
         """Returns the data files of the current attempt that a matcher does not exclude."""
-        sensitive = matcher.case_sensitive
-        self._tasks = plan_files(self.base, matcher, case_sensitive=sensitive, metrics=True).tasks
+        self._tasks = plan_files(self.base, matcher, metrics=True)
         return list(self._tasks)
 
     def matching(self, base: object, bounds: Matcher, keys: Callable[[], object]) -> list[Task]:
@@ -308,22 +307,19 @@ class DeltaDelete:
         self.predicate = str(row_filter)
 
         def search(tasks: list[Task], conflict_filter: Any) -> DeletePlan:
-            finder = self.finder(bound, case_sensitive=case_sensitive)
-            return work(tasks, finder, conflict_filter)  # type: ignore[no-any-return]
+            return work(tasks, self.finder(bound), conflict_filter)  # type: ignore[no-any-return]
 
-        return self.run_pruned(bound, search, on_conflict, case_sensitive=case_sensitive)
+        return self.run_pruned(bound, search, on_conflict)
 
-    def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
+    def finder(self, matcher: Matcher) -> Finder:
         """Returns the finder of the rows of the current attempt that match."""
-        return self.base.finder(matcher, case_sensitive=case_sensitive)
+        return self.base.finder(matcher)
 
     def run_pruned(
         self,
         bound: Matcher,
         work: Any,
         on_conflict: OnConflict,
-        *,
-        case_sensitive: bool = True,
     ) -> DeltaDeleteResult:
         """Runs a delete of rows of the data files that a matcher does not exclude; as `DeleteJob.run_pruned`."""
         schema = self.schema()

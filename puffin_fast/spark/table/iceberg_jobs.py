@@ -78,21 +78,19 @@ class DeleteJob:
         bound = RowFilter.bind(row_filter, self.table.schema(), case_sensitive=case_sensitive)
 
         def search(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
-            return work(tasks, self.finder(bound, case_sensitive=case_sensitive), conflict_filter)
+            return work(tasks, self.finder(bound), conflict_filter)
 
-        return self.run_pruned(bound, search, on_conflict, case_sensitive=case_sensitive)
+        return self.run_pruned(bound, search, on_conflict)
 
-    def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
+    def finder(self, matcher: Matcher) -> Finder:
         """Returns the finder of the rows that match."""
-        return Finder(self.table.io, self.table.metadata, matcher, case_sensitive)
+        return Finder(self.table.io, self.table.metadata, matcher)
 
     def run_pruned(
         self,
         bound: Matcher,
         work: Callable[[Sequence[FileTask], ConflictFilter], WrittenDeletes],
         on_conflict: OnConflict,
-        *,
-        case_sensitive: bool = True,
     ) -> DeleteResult:
         """Runs a delete of rows of the data files that a matcher, bound to the table's schema, does not exclude."""
         table = self.table
@@ -102,7 +100,7 @@ class DeleteJob:
         def plan(base: Snapshot | None) -> WrittenDeletes:
             if base is None:
                 return WrittenDeletes()
-            files = plan_snapshot(table, base, schema, bound, case_sensitive=case_sensitive, metrics=True)
+            files = plan_snapshot(table, base, schema, bound, metrics=True)
             return work(self.narrowed(files.tasks, base, bound), conflict_filter)
 
         return self.run(plan, on_conflict)

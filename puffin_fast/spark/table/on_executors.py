@@ -67,7 +67,6 @@ class _OnExecutors(Attempt):
             "packed",
             target=pack(view),
             matcher=pack(matcher),
-            case_sensitive=matcher.case_sensitive,
         )
         with tagged(self.session, self.run_name, of_files(tasks)):
             bins = bins_to_search([*map(without_metrics, tasks)])

@@ -23,9 +23,7 @@ FEW_FILES, FEW_ROWS = 256, 1 << 16
 """Up to these numbers of data files and rows that a key index names, the driver reads the rows."""
 
 
-def searched(
-    session: SparkSession, job: Job, tasks: Iterable[Task], finder: Finder, *, case_sensitive: bool = True
-) -> list[Outcome]:
+def searched(session: SparkSession, job: Job, tasks: Iterable[Task], finder: Finder) -> list[Outcome]:
     """Searches data files on executors, which write the deletes. Files that metadata decides are not read.
 
     Args:
@@ -33,7 +31,6 @@ def searched(
         job: the run that writes.
         tasks: the data files.
         finder: the finder of rows; its matcher is sent to the executors.
-        case_sensitive: whether the matcher was bound with case-sensitive names.
     """
     known, whole = _settled(tasks, finder)
     if not whole:
@@ -46,7 +43,6 @@ def searched(
         "search",
         target=job.target(),
         matcher=pack(finder.matcher),
-        case_sensitive=case_sensitive,
     )
     report = mapped(spread(session, bins_to_search(others.values())), body, REPORT)
     return known + job.run(report, others)

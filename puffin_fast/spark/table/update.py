@@ -162,7 +162,6 @@ def update(
                 "numbered",
                 target=pack(view),
                 matcher=pack(matcher),
-                case_sensitive=case_sensitive,
                 names=[*some],
             )
             kinds = spark_schema(pa.schema([*found, *column_schema(view, some)]))
@@ -177,7 +176,6 @@ def update(
         outcomes: list[Outcome] = []
         if tasks and condition is None and not columns:
             options: dict[str, Any] = {"matcher": pack(matcher), "values": pack(assignments)}
-            options["case_sensitive"] = case_sensitive
             if is_small(tasks.values()):
                 every = packed([*tasks.values()])
                 outcomes = part.run_here(

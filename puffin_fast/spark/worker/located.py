@@ -30,16 +30,13 @@ MOST_BYTES = 32 << 20
 """Largest size of the rows that a task sends to the driver."""
 
 
-def numbered(
-    batches: Batches, *, target: bytes, matcher: bytes, case_sensitive: bool, names: Sequence[str]
-) -> Batches:
+def numbered(batches: Batches, *, target: bytes, matcher: bytes, names: Sequence[str]) -> Batches:
     """Reads the rows that match, for Spark to compute values of.
 
     Args:
         batches: one binary column: a packed list of `FileTask`.
         target: packed `Target`.
         matcher: packed `RowFilter`.
-        case_sensitive: whether the matcher was bound with case-sensitive names.
         names: columns of the table, ``_file`` or ``_pos``.
 
     Yields:
@@ -48,7 +45,7 @@ def numbered(
     part: Target = unpack(target)
     columns = [field.name for field in part.metadata.schema().fields]
     first = 0
-    for tasks, file, batch in _groups(part, batches, matcher, case_sensitive=case_sensitive):
+    for tasks, file, batch in _groups(part, batches, matcher):
         found = dict(zip([*columns, "_pos"], batch.columns, strict=False))
         if "_file" in names:
             found["_file"] = pa.array([task.data.file_path for task in tasks], pa.string()).take(
@@ -65,14 +62,14 @@ def numbered(
         first += batch.num_rows
 
 
-def packed(batches: Batches, *, target: bytes, matcher: bytes, case_sensitive: bool) -> Batches:
+def packed(batches: Batches, *, target: bytes, matcher: bytes) -> Batches:
     """Reads the rows that match, for the driver; arguments as `numbered`.
 
     Yields:
         rows of `PACKED`; a null at the end if there are more rows than the driver takes from one task.
     """
     n_bytes = 0
-    for tasks, file, batch in _groups(unpack(target), batches, matcher, case_sensitive=case_sensitive):
+    for tasks, file, batch in _groups(unpack(target), batches, matcher):
         n_bytes += batch.nbytes
         rows = _packed(tasks, file, batch) if n_bytes <= MOST_BYTES else None
         yield pa.record_batch([pa.array([rows], pa.binary())], schema=PACKED)
@@ -81,11 +78,11 @@ def packed(batches: Batches, *, target: bytes, matcher: bytes, case_sensitive: b
 
 
 def _groups(
-    part: Target, batches: Batches, matcher: bytes, *, case_sensitive: bool
+    part: Target, batches: Batches, matcher: bytes
 ) -> Iterator[tuple[list[Task], Any, pa.RecordBatch]]:
     """Yields data files, the index of each row's data file, and rows: the columns of the table, ``_pos``, lineage."""
     tasks = list(items_of(batches))
-    reader = part.reader_factory(unpack(matcher), case_sensitive=case_sensitive)
+    reader = part.reader_factory(unpack(matcher))
     fields = part.metadata.schema().fields
     for group in located_groups(lambda one: [*joined(one)], reader, fields, tasks, part.lineage, threads=1):
         for file, batch in group:

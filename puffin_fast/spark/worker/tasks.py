@@ -128,38 +128,35 @@ class Target:
         """Returns a loader of the positions that are already deleted."""
         return DeleteLoader(self.io) if self.delta is None else self.delta.loader()
 
-    def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
+    def finder(self, matcher: Matcher) -> Finder:
         """Returns the object that finds the matching rows of data files."""
         if self.delta is not None:
-            return self.delta.finder(matcher, case_sensitive=case_sensitive)
-        return Finder(self.io, self.metadata, matcher, case_sensitive)
+            return self.delta.finder(matcher)
+        return Finder(self.io, self.metadata, matcher)
 
-    def reader_factory(self, matcher: Matcher, *, case_sensitive: bool = True) -> ReaderFactory:
+    def reader_factory(self, matcher: Matcher) -> ReaderFactory:
         """Returns a factory of readers of the data files for one filter."""
         if self.delta is not None:
-            return self.delta.reader_factory(matcher, case_sensitive=case_sensitive)
+            return self.delta.reader_factory(matcher)
         io, metadata = self.io, self.metadata
         return lambda fields, extra, arrow: FileReader(
-            io, metadata, metadata.schema(), fields, extra, matcher, arrow, case_sensitive
+            io, metadata, metadata.schema(), fields, extra, matcher, arrow
         )
 
 
-def search(
-    batches: Iterator[pa.RecordBatch], *, target: bytes, matcher: bytes, case_sensitive: bool
-) -> Iterator[pa.RecordBatch]:
+def search(batches: Iterator[pa.RecordBatch], *, target: bytes, matcher: bytes) -> Iterator[pa.RecordBatch]:
     """Finds the rows that match and writes the new deletes of their data files, earlier deletes included.
 
     Args:
         batches: one binary column: packed lists of `FileTask`.
         target: packed `Target`.
         matcher: packed `Matcher`.
-        case_sensitive: whether the matcher was bound with case-sensitive names.
 
     Yields:
         rows of `REPORT`.
     """
     table: Target = unpack(target)
-    finder = table.finder(unpack(matcher), case_sensitive=case_sensitive)
+    finder = table.finder(unpack(matcher))
     return deleted(map(finder.deletes, items_of(batches)), table)
 
 

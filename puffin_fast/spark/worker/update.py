@@ -34,9 +34,7 @@ PLACE = ("file_path", "pos")
 """The first two columns that `at_positions` reads."""
 
 
-def by_filter(
-    batches: Batches, *, target: bytes, matcher: bytes, values: bytes, case_sensitive: bool
-) -> Batches:
+def by_filter(batches: Batches, *, target: bytes, matcher: bytes, values: bytes) -> Batches:
     """Updates the rows that match a filter.
 
     Args:
@@ -44,7 +42,6 @@ def by_filter(
         target: packed `Target`.
         matcher: packed `RowFilter`.
         values: packed `Assignments`.
-        case_sensitive: whether the matcher was bound with case-sensitive names.
 
     Yields:
         rows of `REPORT`.
@@ -52,7 +49,7 @@ def by_filter(
     part: Target = unpack(target)
     tasks = list(items_of(batches))
     found = LocatedRows.read(
-        part.reader_factory(unpack(matcher), case_sensitive=case_sensitive),
+        part.reader_factory(unpack(matcher)),
         part.metadata.schema().fields,
         tasks,
         part.lineage,
