@@ -32,7 +32,7 @@ from benchmarks.machine import report
 from benchmarks.rounds import OURS, checked
 
 ROWS, FILES = 40_000_000, 1000
-WITHOUT, DUCKDB = "without an index", "DuckDB, without a plan"
+WITHOUT, DUCKDB, ANEW = "without an index", "DuckDB, without a plan", "an index built anew"
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("v", pa.float64())])
 FEW = 1000
 """Keys up to this number are literals of IN in DuckDB."""
@@ -179,6 +179,39 @@ def convert_job(n: int, tables: Tables) -> Contenders:
     return {name: checked(partial(converted, table), n) for name, table in found.items()}
 
 
+def add_job(n: int, tables: Tables) -> Contenders:
+    """Adds the keys of new rows to an index and merges all of its segments, with the copy of the other index."""
+    from puffin_fast import iceberg
+    from puffin_fast.iceberg.index import build
+
+    build.MOST_SEGMENTS = build.FEW_SEGMENTS = 1
+    name = ("keys", f"{tables.indexed.name()[-1]}_added")
+
+    def registered(location: str) -> Any:
+        if tables.catalog.table_exists(name):
+            tables.catalog.drop_table(name)
+        return tables.catalog.register_table(name, location)
+
+    more = np.arange(10 * len(tables.keys), 10 * len(tables.keys) + n)
+    table = registered(tables.indexed.metadata_location)
+    with iceberg.transaction(table) as transaction:
+        for part in np.array_split(more, max(1, n * FILES // ROWS)):
+            transaction.append(pa.table([pa.array(part), texts(part), pa.array(part / 7)], schema=SCHEMA))
+    location = table.metadata_location
+
+    def indexed(incremental: Any) -> int:
+        table = registered(location)
+        index = iceberg.index_keys(table, "id", incremental=incremental, threads=1)
+        Path(str(index.statistics_path).removeprefix("file://")).unlink()
+        return index.rows if index.segments == 1 else 0
+
+    n_rows = len(tables.keys) + n
+    return {
+        OURS: checked(lambda: indexed("auto"), n_rows),
+        ANEW: checked(lambda: indexed(False), n_rows),
+    }
+
+
 def delete_equal(table: Any, keys: pa.Array) -> None:
     """Commits an equality-delete file, as Flink writes it, with the keys of the column `id`."""
     import pyarrow.parquet as pq
@@ -214,10 +247,13 @@ JOBS: dict[str, tuple[Callable[[Tables], Contenders], dict[str, float]]] = {
     "100 integers": (partial(delete_job, 100, "id"), {WITHOUT: 12.0, DUCKDB: 12.0}),
     "100,000 integers": (partial(delete_job, 100_000, "id"), {DUCKDB: 10.0}),
     "100 strings": (partial(delete_job, 100, "s"), {DUCKDB: 20.0}),
+    "10,000 strings": (partial(delete_job, 10_000, "s"), {}),
+    "100,000 strings": (partial(delete_job, 100_000, "s"), {}),
     "upsert of 1,000 integers": (partial(upsert_job, 1000), {WITHOUT: 5.0, DUCKDB: 10.0}),
     "upsert of 100,000 integers": (partial(upsert_job, 100_000), {DUCKDB: 3.0}),
     "the row of an integer": (row_job, {WITHOUT: 25.0}),
     "equality deletes of 1,000 integers": (partial(convert_job, 1000), {WITHOUT: 8.0}),
+    "1,000,000 integers added": (partial(add_job, 1_000_000), {}),
 }
 """The jobs, with their targets at full size."""
 

@@ -67,7 +67,7 @@ KEY_BYTES = Limit("puffin-fast.limit.key-bytes", 4 << 30)
 """Memory of given keys, and of given rows with their keys; more are divided among temporary files."""
 
 KEY_INDEX_BYTES = Limit("puffin-fast.limit.key-index-bytes", 1 << 30)
-"""Memory of one segment of a key index while it is built; more rows are divided among several."""
+"""Memory of one segment of a key index while it is built or written; more rows are divided among several."""
 
 LEAST_INFLATED = 1 << 20
 """Decompressed bytes that are always allowed, for compressed input of any length."""

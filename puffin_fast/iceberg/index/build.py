@@ -271,6 +271,7 @@ class _Build:
 
     @property
     def _most_rows(self) -> int:
+        """Rows of a segment that is made of keys."""
         return max(1, min(MOST_ROWS, KEY_INDEX_BYTES.of(self._table.io) // ROW_BYTES))
 
     # segments that exist ------------------------------------------------------------------------------------
@@ -407,20 +408,29 @@ class _Build:
         return merged
 
     def _groups(self, parts: Iterable[_Part]) -> Iterator[list[_Part]]:
-        """Parts that can be merged: keys of one kind, and no more rows than memory may have."""
+        """Parts that can be merged: keys of one kind, and no more bytes than memory may have."""
         kinds: dict[tuple[str, ...], list[_Part]] = {}
         for part in parts:
-            if part.segment.n_rows <= self._most_rows:
-                kinds.setdefault(part.segment.kinds, []).append(part)
+            kinds.setdefault(part.segment.kinds, []).append(part)
         for same in kinds.values():
             group: list[_Part] = []
             for part in same:
-                if group and sum(one.segment.n_rows for one in (*group, part)) > self._most_rows:
+                if group and not self._may_merge([*group, part]):
                     yield group
                     group = []
                 group.append(part)
             if group:
                 yield group
+
+    def _may_merge(self, group: Sequence[_Part]) -> bool:
+        """Whether a merged segment can be written from memory, and the exact ones of fewer bits can be made anew."""
+        segments = [part.segment for part in group]
+        bits = max(segment.hash_bits for segment in segments)
+        anew = sum(segment.n_rows for segment in segments if segment.exact and segment.hash_bits < bits)
+        n_bytes = sum(segment.n_bytes for segment in segments)
+        n_rows = sum(segment.n_rows for segment in segments)
+        most = KEY_INDEX_BYTES.of(self._table.io)
+        return n_bytes <= most and n_rows <= MOST_ROWS and anew <= self._most_rows
 
     # the commit ---------------------------------------------------------------------------------------------
 

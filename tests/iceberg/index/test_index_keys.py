@@ -312,6 +312,28 @@ def test_little_memory_makes_more_segments_with_the_same_rows(racing: RacingCata
     assert iceberg.delete_keys(table, [5, 305, 605, 905], "n").rows_deleted == 4
 
 
+def test_segments_of_little_memory_are_merged_as_long_as_their_bytes_fit(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("n", pa.int64())]))
+    with iceberg.transaction(table) as transaction:
+        for at in range(12):
+            transaction.append(pa.table({"n": range(at * 500, at * 500 + 500)}))
+    limit = {"puffin-fast.limit.key-index-bytes": str(build.ROW_BYTES * 600)}
+    table.io.properties |= limit
+    index = iceberg.index_keys(table, "n")
+    assert 1 < index.segments < build.MOST_SEGMENTS
+    monkeypatch.setattr(build, "MOST_SEGMENTS", 1)
+    iceberg.append(
+        table, pa.table({"n": [1 << 50]})
+    )  # of more bits: others would be made anew, in more memory
+    table.io.properties |= limit
+    after = iceberg.index_keys(table, "n")
+    assert 1 < after.segments <= index.segments + 1
+    assert iceberg.verify(table, level="rows") == []
+    assert iceberg.delete_keys(table, [5, 1400, 5999, 6000, 1 << 50], "n").rows_deleted == 4
+
+
 def blobs(table: Table) -> list[tuple[str, tuple[int, ...], bytes]]:
     snapshot_id = table.metadata.current_snapshot_id
     (statistics,) = (s for s in table.metadata.statistics if s.snapshot_id == snapshot_id)
