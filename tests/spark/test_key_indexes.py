@@ -26,7 +26,7 @@ from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker import indexed_keys as indexed_worker
 from puffin_fast.spark.worker.tasks import pack
 from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
-from tests.iceberg.index.test_index_keys import EACH, N, make, numbers, rows
+from tests.iceberg.index.indexed_tables import EACH, N, make, numbers, rows
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.conftest import MOST, NONE
 from tests.spark.delete_files import copy_of

@@ -1,0 +1,160 @@
+"""`maintain` and `rewrite_data_files` keep the key indexes that a property names."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from puffin_fast import errors, iceberg
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg.index import build, segment_maker
+from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns
+from puffin_fast.iceberg.maintenance import rewrite_job
+from puffin_fast.rows.files.reader import DataFiles
+from tests.iceberg.conftest import RacingCatalog, files_of
+from tests.iceberg.index.indexed_tables import (
+    numbers,
+    rows,
+)
+
+
+def test_maintain_keeps_the_indexes_that_a_property_names(racing: RacingCatalog) -> None:
+    schema = rows(0, 1).schema
+    table = iceberg.create_table(racing, "n.t", schema, properties={KEY_INDEXES: "n; s , i;"})
+    policy = iceberg.MaintenancePolicy(expire_older_than=datetime.timedelta(0), retain_last=1)
+    assert iceberg.maintain(table, policy).key_indexes == ()
+    for at in range(6):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    dry = iceberg.maintain(table, policy, dry_run=True).key_indexes
+    assert [(index.columns, index.committed) for index in dry] == [(("n",), False), (("s", "i"), False)]
+    found = iceberg.maintain(table, policy).key_indexes
+    assert [(index.columns, index.data_files, index.data_files_left) for index in found] == [
+        (("n",), 1, 0),
+        (("s", "i"), 1, 0),
+    ]
+    assert len(table.metadata.snapshots) == 1
+    assert not any(index.committed for index in iceberg.maintain(table, policy).key_indexes)
+    iceberg.append(table, rows(100, 110))
+    assert [index.data_files_read for index in iceberg.maintain(table, policy).key_indexes] == [1, 1]
+
+
+def test_a_rewrite_keeps_the_indexes_that_a_property_names(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = rows(0, 1).schema
+    table = iceberg.create_table(racing, "n.t", schema, properties={KEY_INDEXES: "n; s,i; id"})
+    for at in range(4):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    assert iceberg.rewrite_data_files(table, min_input_files=2).key_indexes == ()  # none exists
+    iceberg.index_keys(table, "n")
+    iceberg.index_keys(table, ["s", "i"])
+    for at in range(4, 8):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    iceberg.delete(table, "n in (5, 45)")
+    opened: list[str] = []
+    inner = DataFiles.open
+
+    def watched(self: DataFiles, data: Any, *rest: Any) -> Any:
+        opened.append(data.file_path)
+        return inner(self, data, *rest)
+
+    monkeypatch.setattr(DataFiles, "open", watched)
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "MOST_SEGMENTS", 1)
+        done = iceberg.rewrite_data_files(table, "n >= 40", min_deleted=1, min_input_files=2)
+    assert [(one.columns, one.data_files_read, one.data_files_left) for one in done.key_indexes] == [
+        (("n",), 1, 0),
+        (("s", "i"), 1, 0),
+    ]
+    assert done.notes == ()
+    new = {task.file.file_path for task in table.scan().plan_files()} - set(opened[:4])
+    assert set(opened[-2:]) <= new
+    monkeypatch.undo()
+    assert not iceberg.index_keys(table, "n").committed
+    assert iceberg.verify(table, level="rows") == []
+    assert iceberg.delete_keys(table, [5, 6, 46, 79], "n").rows_deleted == 3
+    iceberg.compact(table)
+    assert iceberg.report(table).key_indexes["share_of_rows"].to_pylist() == [1.0, 1.0]
+
+
+def test_a_rewrite_is_committed_though_its_index_is_not(racing: RacingCatalog) -> None:
+    schema = rows(0, 1).schema
+    table = iceberg.create_table(racing, "n.t", schema, properties={KEY_INDEXES: "n"})
+    for at in range(4):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    iceberg.index_keys(table, "n")
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    racing.before.append(lambda: racing.before.append(fail))
+    before = racing.load_table("n.t").metadata.current_snapshot_id
+    done = iceberg.rewrite_data_files(table, min_input_files=2)
+    assert done.snapshot_id == racing.load_table("n.t").metadata.current_snapshot_id != before
+    assert (done.key_indexes, len(done.notes)) == ((), 1)
+    with v3_metadata(racing), table.update_schema() as update:
+        update.rename_column("n", "m")
+    iceberg.append(table, rows(40, 50).rename_columns({"n": "m"}))
+    (note,) = iceberg.rewrite_data_files(table, min_input_files=2).notes
+    assert "no column n" in note
+    with v3_metadata(racing), table.update_schema() as update:
+        update.rename_column("m", "n")
+    assert numbers(table) == list(range(50))
+    assert iceberg.delete_keys(table, [5], "n").rows_deleted == 1
+
+
+def test_a_rewrite_is_committed_though_reading_its_keys_raises_an_error_of_another_library(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={KEY_INDEXES: "n"})
+    for at in range(2):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    iceberg.index_keys(table, "n")
+
+    def lost(*_: Any) -> None:
+        raise RuntimeError("an executor was lost")
+
+    monkeypatch.setattr(segment_maker, "key_words", lost)
+    done = iceberg.rewrite_data_files(table, min_input_files=2)
+    assert (done.data_files, done.key_indexes) == (2, ())
+    assert "an executor was lost" in done.notes[0]
+
+
+def test_a_cancelled_index_says_that_the_rewrite_is_committed(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema)
+    for at in range(2):
+        iceberg.append(table, rows(at * 10, at * 10 + 10))
+
+    def cancelled(*_: Any, **__: Any) -> None:
+        raise errors.JobInterruptedError("Spark's job was cancelled, nothing was committed")
+
+    monkeypatch.setattr(rewrite_job, "extend_indexes", cancelled)
+    with pytest.raises(errors.JobInterruptedError) as caught:
+        iceberg.rewrite_data_files(table, min_input_files=2)
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    assert str(caught.value) == (
+        f"the rewritten data files are committed up to snapshot {head.snapshot_id}; "
+        "the key indexes do not have them, because Spark's job was cancelled"
+    )
+
+
+@pytest.mark.parametrize("named", ["n,", " n ; ", ";n;;", "n, ,"])
+def test_separators_of_the_property_name_no_column(named: str) -> None:
+    schema = Schema(NestedField(1, "n", LongType()))
+    assert indexed_columns({KEY_INDEXES: named}, schema) == [["n"]]
+
+
+def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={KEY_INDEXES: "nothing"})
+    iceberg.append(table, rows(0, 10))
+    before = files_of(table)
+    with pytest.raises(errors.NotFoundError, match=r"puffin-fast.key-indexes: .*no column nothing"):
+        iceberg.maintain(table)
+    assert files_of(table) == before
