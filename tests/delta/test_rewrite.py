@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -14,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import delta, errors
+from puffin_fast.delta.log import commit
+from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
 from tests.delta.rows import agreed, row_ids, rows_of
@@ -123,6 +126,51 @@ def test_several_commits(tmp_path: Path) -> None:
     assert rows_of(table) == before
     with pytest.raises(errors.InvalidInputError, match="max_commits 2: expected 1 with a job_id"):
         delta.rewrite_data_files(table, max_commits=2, job_id="j")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, errors.JobInterruptedError])
+@pytest.mark.parametrize("interrupted", [1, 2])
+def test_an_interrupted_part_names_the_commits_of_earlier_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: int, kind: type[BaseException]
+) -> None:
+    table = small_files(tmp_path / "t")
+    size = max(file.stat().st_size for file in table.glob("*.parquet"))
+    before, version = rows_of(table), delta.snapshot(table).version
+    write, n_parts = FileRewriter.write, count(1)
+
+    def interrupt(*arguments: Any) -> None:
+        if next(n_parts) == interrupted:
+            raise kind("cancelled")
+        write(*arguments)
+
+    monkeypatch.setattr(FileRewriter, "write", interrupt)
+    with pytest.raises(kind) as caught:
+        delta.rewrite_data_files(table, target_file_size=3 * size, min_input_files=2, max_commits=2)
+    said = "; ".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    earlier = f"earlier parts are committed up to version {version + 1}"
+    assert (earlier in said) is (interrupted == 2)
+    assert delta.snapshot(table).version == version + interrupted - 1
+    assert rows_of(table) == before
+
+
+def test_an_interrupt_while_the_table_is_loaded_says_that_nothing_was_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = small_files(tmp_path / "t", 2)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commit, "load_snapshot", interrupted)
+    for verb in (
+        lambda: delta.delete(table, "id = 1"),
+        lambda: delta.append(table, pa.table({"id": [1], "v": ["a"]})),
+        lambda: delta.rewrite_data_files(table, **ALL),
+        lambda: delta.rewrite_data_files(table, **ALL, max_commits=2),
+    ):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            verb()
+        assert caught.value.__notes__ == ["nothing was committed, no file was written"]
 
 
 def test_a_job_is_done_once(golden: Callable[[str], Path]) -> None:

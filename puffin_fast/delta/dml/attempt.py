@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.outcome import note_outcome, nothing_committed
+from puffin_fast._run.outcome import note_outcome, nothing_committed, until_commit
 from puffin_fast.delta.dml.changes import Written, actions_of, allowed, write_vectors
 from puffin_fast.delta.dml.data_files import (
     TARGET_FILE_SIZE,
@@ -78,8 +78,9 @@ class DeltaAttempt(Attempt):
         check_properties(options.snapshot_properties)
         self._job = Job(options.verb, options.job_id)
         self._n_removed = 0
-        self.storage = storage_of(table, filesystem_of(table, filesystem, storage_options))
-        self._begin(newest(self.storage))
+        with until_commit():
+            self.storage = storage_of(table, filesystem_of(table, filesystem, storage_options))
+            self._begin(newest(self.storage))
         is_done = self._job.is_done(self._base.transactions, self._base.root)
         self.repeated = Committed(None, repeated=True) if is_done else None
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._run.outcome import note_earlier, until_commit
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.log.commit import Changes, Job, commit, newest
 from puffin_fast.delta.log.protocol import check_types_writable
@@ -21,7 +22,7 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter, removes_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.tasks import DeltaTask
-from puffin_fast.errors import ConflictError, CorruptDataError
+from puffin_fast.errors import ConflictError, CorruptDataError, JobInterruptedError
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.rewrite.file_groups import (
     MIN_DELETED,
@@ -217,7 +218,8 @@ def _in_parts(rewrite: _Rewrite, max_commits: int) -> RewriteDataFilesResult:
     Raises:
         ConflictError: all parts conflict.
     """
-    groups = rewrite.groups(DeltaTable.of(newest(rewrite.storage)))
+    with until_commit():
+        groups = rewrite.groups(DeltaTable.of(newest(rewrite.storage)))
     paths = [frozenset(task.data.file_path for task in group) for group in groups]
     size = max(1, -(-len(paths) // max_commits))
     done: list[RewriteDataFilesResult] = []
@@ -227,6 +229,14 @@ def _in_parts(rewrite: _Rewrite, max_commits: int) -> RewriteDataFilesResult:
             result = replace(rewrite, chosen=tuple(paths[first : first + size])).run()
         except ConflictError as error:
             conflict = error
+        except JobInterruptedError as error:
+            if not done:
+                raise
+            raise JobInterruptedError(f"{error}; {_earlier(done)}") from error
+        except BaseException as error:
+            if done:
+                note_earlier(error, _earlier(done))
+            raise
         else:
             done += [result] if result.commits else []
     if conflict is not None and not done:
@@ -234,6 +244,10 @@ def _in_parts(rewrite: _Rewrite, max_commits: int) -> RewriteDataFilesResult:
     counts = {name: sum(getattr(result, name) for result in done) for name in _ADDED_UP}
     left_out = sum(map(len, paths)) - counts["data_files"]
     return RewriteDataFilesResult(done[-1].version if done else None, data_files_left_out=left_out, **counts)
+
+
+def _earlier(done: Sequence[RewriteDataFilesResult]) -> str:
+    return f"earlier parts are committed up to version {done[-1].version}"
 
 
 _ADDED_UP = (
