@@ -313,14 +313,18 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/bench/iceberg"))
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--master", default="local[2]", help="of the session; with others, names of jobs end with it"
+    )
     parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     orders = Orders(options.folder.resolve(), options.files)
-    with spark_with_iceberg(orders) as spark:
-        found = first_calls(spark, orders)
+    where = "" if options.master == "local[2]" else f", {options.master}"
+    with spark_with_iceberg(orders, options.master) as spark:
+        found = {f"{name}{where}": one for name, one in first_calls(spark, orders).items()}
         found |= {
-            f"{job} on Spark, {orders.n_rows:,} rows": measure(spark, orders, job, options.rounds)
+            f"{job} on Spark, {orders.n_rows:,} rows{where}": measure(spark, orders, job, options.rounds)
             for job in options.jobs
         }
     report(found, options.into)

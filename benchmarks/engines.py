@@ -84,7 +84,7 @@ def _duckdb(*extensions: str) -> Iterator[Any]:
         yield connection
 
 
-def spark_with_iceberg(tables: Tables) -> AbstractContextManager[Any]:
+def spark_with_iceberg(tables: Tables, master: str = "local[2]") -> AbstractContextManager[Any]:
     catalog = f"spark.sql.catalog.{CATALOG}"
     return _spark(
         "spark",
@@ -98,6 +98,7 @@ def spark_with_iceberg(tables: Tables) -> AbstractContextManager[Any]:
             f"{catalog}.warehouse": f"file://{tables.root}/wh",
             f"{catalog}.cache-enabled": "false",
         },
+        master,
     )
 
 
@@ -114,17 +115,18 @@ def spark_with_delta(root: Path) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def _spark(jars_of: str, root: Path, settings: dict[str, str]) -> Iterator[Any]:
+def _spark(jars_of: str, root: Path, settings: dict[str, str], master: str = "local[2]") -> Iterator[Any]:
     """A session of two cores; a process has the jars of its first session."""
     from pyspark.sql import SparkSession
 
     from tests import jars
 
-    builder = SparkSession.builder.master("local[2]")
+    builder = SparkSession.builder.master(master)
     for key, value in {
         **settings,
         "spark.jars": ",".join(map(str, jars.find(jars_of))),
         "spark.driver.memory": "2g",
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",

@@ -45,4 +45,5 @@ def result_of(kind: type[Result], counts: Counts, **commit: Any) -> Result:
         commit: values of other fields; they replace counts of the same name.
     """
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    return kind(**{name: getattr(counts, name) for name in names if name not in commit}, **commit)
+    counted = {name: getattr(counts, name) for name in names if name not in commit and hasattr(counts, name)}
+    return kind(**counted, **commit)

@@ -38,6 +38,7 @@ class DeleteResult(HtmlFields):
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the branch's history already, and nothing was done.
         rows_dangling: number of given rows that were skipped because their path is not a data file of the branch.
+        warning: on Spark, whether rows were deleted that other engines do not delete; else None.
     """
 
     snapshot_id: int | None
@@ -52,6 +53,7 @@ class DeleteResult(HtmlFields):
     attempts: int = 0
     repeated: bool = False
     rows_dangling: int = 0
+    warning: str | None = None
 
 
 def delete(

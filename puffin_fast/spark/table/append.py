@@ -88,7 +88,7 @@ def append(
     request = Request(
         verb="append", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
-    job = start(table, request)
+    job = start(data_df.sparkSession, table, request)
     given = _Given.of(data_df, job)
     purpose = Purpose("WRITE", inserts=True)
     planned: Any = None
@@ -151,7 +151,7 @@ def overwrite(
     request = Request(
         verb="overwrite", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
-    job = start(table, request)
+    job = start(session, table, request)
     schema = job.schema()
     row_filter = filter_only(session, row_filter, schema)
     matcher = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)

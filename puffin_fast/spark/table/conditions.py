@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import (
@@ -20,7 +21,16 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import BooleanLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
-from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+)
 
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.rows.filters.filters import Filter
@@ -161,6 +171,22 @@ def rows_where(
     """
     text = row_filter if isinstance(row_filter, str) else str(condition)
     return _named(read, names, text, lambda rows: rows.where(condition))
+
+
+def is_nan(rows: DataFrame, schema: Schema, text: str) -> list[Column]:
+    """A Column that is true if a float that a condition names is NaN; nothing if the condition itself names NaN."""
+    from pyspark.sql import functions
+
+    if "nan" in text.lower():
+        return []
+    found = [
+        functions.isnan(functions.col(f"`{field.name.replace('`', '``')}`"))
+        for field in schema.fields
+        if isinstance(field.field_type, FloatType | DoubleType)
+        and field.name in rows.columns
+        and re.search(rf"(?<!\w){re.escape(field.name)}(?!\w)", text, re.IGNORECASE)
+    ]
+    return [reduce(lambda a, b: a | b, found).alias("is_nan")] if found else []
 
 
 def selected_from(

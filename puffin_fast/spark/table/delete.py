@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
@@ -24,7 +25,14 @@ from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_m
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
 from puffin_fast.spark.session.with_session import of_dataframe, of_session
-from puffin_fast.spark.table.conditions import PLACES, check_places, rows_where, sql_condition, sql_errors
+from puffin_fast.spark.table.conditions import (
+    PLACES,
+    check_places,
+    is_nan,
+    rows_where,
+    sql_condition,
+    sql_errors,
+)
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
@@ -78,7 +86,8 @@ def delete(
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.delete`.
 
     Returns:
-        The same result as `puffin_fast.iceberg.delete`, or for a Delta table as `puffin_fast.delta.delete`.
+        The same result as `puffin_fast.iceberg.delete`, or for a Delta table as `puffin_fast.delta.delete`. `warning`
+        says if rows with NaN were deleted that other engines do not delete.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
@@ -94,7 +103,7 @@ def delete(
     request = Request(
         verb="delete", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
-    job = start(table, request)
+    job = start(session, table, request)
     condition, row_filter = sql_condition(session, row_filter, job.schema())
     if condition is not None:
         check_places(job.schema())
@@ -104,7 +113,8 @@ def delete(
                 return job.scan(session, (*names, *PLACES))
 
             columns = [field.name for field in job.schema().fields]
-            return rows_where(read, columns, condition, row_filter).select(*PLACES)
+            found = rows_where(read, columns, condition, row_filter)
+            return found.select(*PLACES, *is_nan(found, job.schema(), str(row_filter)))
 
         every = job.conflict_filter(RowFilter.bind(AlwaysTrue(), job.schema()))
         with sql_errors(row_filter):
@@ -190,7 +200,7 @@ def delete_positions(
         job_id=checked_id(job_id),
         snapshot_properties=snapshot_properties,
     )
-    job = start(table, request)
+    job = start(deletes_df.sparkSession, table, request)
     names = (file_path, pos)
     return _by_position(
         job,
@@ -223,7 +233,10 @@ def _by_position(
         conflict_filter: selects the data files of concurrent commits that require another attempt.
     """
 
+    n_nan = 0
+
     def plan(base: Any) -> Any:
+        nonlocal n_nan
         tasks = {task.data.file_path: without_metrics(task) for task in job.tasks(base)}
         part, deletes = job.part(dry_run=dry_run), rows()
         marked = mapped(
@@ -244,9 +257,18 @@ def _by_position(
             "puffin_fast.spark.worker.tasks", "extend", target=part.target(), memory=task_memory, lists=lists
         )
         outcomes = part.run(mapped(by_file(marked), body, REPORT), tasks)
+        n_nan = part.n_nan
         return part.changes(outcomes, conflict_filter)
 
     result = job.run(plan, on_conflict)
+    if n_nan:
+        warning = (
+            f"{n_nan} deleted rows have NaN in a column of the filter, which Spark's SQL takes for the largest number; "
+            "pf.iceberg.delete, a PyIceberg expression here, and Spark's DELETE of data files whose bounds exclude the "
+            "filter do not delete such rows"
+        )
+        _LOG.warning("%s: %s", job.name, warning)
+        result = replace(result, warning=warning)
     if result.rows_dangling:
         _LOG.warning(
             "%s: %d rows name no data file of branch %s",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.dml.attempt import conflict_filter_of
@@ -203,9 +204,29 @@ class IcebergDelete(DeleteJob):
 AnyDeleteJob: TypeAlias = IcebergDelete | DeltaDelete
 
 
-def start(table: Any, request: Request) -> AnyDeleteJob:
-    """Opens a table for a delete job, and refreshes it."""
+def start(session: SparkSession, table: Any, request: Request) -> AnyDeleteJob:
+    """Opens a table for a delete job, and refreshes it.
+
+    Raises:
+        UnsupportedError: Spark's own verbs would write to another branch, or publish nothing.
+    """
     if is_delta(table):
         return DeltaDelete(table, request)
     started = time.perf_counter()
-    return IcebergDelete(open_table(table, oldest=2), request, started)
+    opened = open_table(table, oldest=2)
+    _check_audit(session, opened, request)
+    return IcebergDelete(opened, request, started)
+
+
+def _check_audit(session: SparkSession, table: Any, request: Request) -> None:
+    """Checks that the session does not have Iceberg's settings of write-audit-publish for another branch."""
+    if table.properties.get("write.wap.enabled", "false").lower() != "true":
+        return
+    for name in ("spark.wap.branch", "spark.wap.id"):
+        value = session.conf.get(name, None)
+        if value and (name == "spark.wap.id" or value != request.branch):
+            instead = "unset it" if name == "spark.wap.id" else f"pass branch={value!r}, or unset it"
+            raise UnsupportedError(
+                f"{'.'.join(table.name())}: the table has write.wap.enabled, and the session has {name}={value!r}, "
+                f"found branch={request.branch!r}; {instead}"
+            )

@@ -115,7 +115,7 @@ def delete_keys(
     request = Request(
         verb="delete_keys", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
-    job = start(table, request)
+    job = start(session, table, request)
     fields = key_fields(job.schema(), key_names(session, job.schema(), join_cols))
     rows = _selected(as_in_table(keys_df, job.schema()), fields, null_safe=null_safe)
     if job.is_done():

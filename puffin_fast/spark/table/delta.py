@@ -58,9 +58,11 @@ class DeltaDeleteResult(delta.DeleteResult):
 
     Attributes:
         rows_dangling: number of given rows whose path is not a data file of the table, if the job skips them.
+        warning: whether rows were deleted that other engines do not delete; else None.
     """
 
     rows_dangling: int = 0
+    warning: str | None = None
 
 
 @dataclass(frozen=True)

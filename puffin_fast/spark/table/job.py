@@ -35,6 +35,7 @@ from puffin_fast.spark.worker.rows import (
     INSERTED,
     MARKED,
     MATCHED,
+    NAN_ROWS,
     REPORT,
     SAVED,
     SUPERSEDED,
@@ -110,6 +111,7 @@ class Job:
     Attributes:
         name: the first part of the name of each file; also the tag of its Spark jobs.
         dangling: number of rows that name no data file of the table.
+        n_nan: number of deleted rows with NaN in a column of the condition that Spark evaluated.
         entries: position-delete files written, in a table of format version 2.
         data_files: new data files, in jobs that write rows.
         groups: groups of data files that were rewritten.
@@ -119,6 +121,8 @@ class Job:
         superseded: by path of a data file, the number of positions in position-delete files that its deletion
             vector supersedes and does not contain.
     """
+
+    n_nan = 0
 
     def __init__(
         self,
@@ -204,6 +208,8 @@ class Job:
                 self.saved.append(SavedRows(row["path"], row["file_size"], n_rows, row["length"], entry))
             elif kind == UNKNOWN_ROWS:
                 self.dangling += n_rows
+            elif kind == NAN_ROWS:
+                self.n_nan += n_rows
             else:
                 vector = DeletionVectorLocation(**row) if kind == VECTOR else None
                 outcomes.append(Outcome(tasks[data_file], n_rows, vector, by_files=kind == BY_FILES))

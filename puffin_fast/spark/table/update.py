@@ -107,7 +107,7 @@ def update(
 
     from pyspark.sql import Column
 
-    job = start(table, request)
+    job = start(session, table, request)
     schema = job.schema()
     values = values_as_in_table(session, values, schema)
     assignments = bound_values(values, schema, case_sensitive=case_sensitive)

@@ -140,7 +140,7 @@ def upsert(
     request = Request(
         verb="upsert", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
-    job = start(table, request)
+    job = start(data_df.sparkSession, table, request)
     data_df = as_in_table(data_df, job.schema())
     spelled = partial(key_names, data_df.sparkSession, job.schema())
     join_cols, update_columns = spelled(join_cols), spelled(update_columns)

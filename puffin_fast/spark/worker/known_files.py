@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.spark.worker.combine import combine
-from puffin_fast.spark.worker.rows import dangling_row, partial_rows
+from puffin_fast.spark.worker.rows import DANGLING, NAN, count_row, partial_rows
 
 
 def pack_files(files: Iterable[tuple[str, int]]) -> bytes:
@@ -67,7 +67,8 @@ def mark(
     """`combine` for rows that must belong to the data files of one table.
 
     Args:
-        batches, names, memory: as for `combine`.
+        batches, names, memory: as for `combine`. A third column, if there is one, says whether a row has NaN in a
+            column of the condition that selected it.
         files: the result of `pack_files`.
         strict: whether rows of other files are an error; otherwise they are counted.
 
@@ -79,7 +80,18 @@ def mark(
         InvalidInputError: as `combine`, or a position past the end of its data file.
     """
     known = _Known(files, strict, names)
-    for batch in combine(batches, names=names, memory=memory, screen=known):
+    n_nan = 0
+
+    def places() -> Iterator[pa.RecordBatch]:
+        nonlocal n_nan
+        for batch in batches:
+            if batch.num_columns > 2:
+                n_nan += pc.sum(batch.column(2)).as_py() or 0
+            yield batch.select([0, 1])
+
+    for batch in combine(places(), names=names, memory=memory, screen=known):
         yield partial_rows(batch)
     if known.dangling:
-        yield dangling_row(known.dangling)
+        yield count_row(DANGLING, known.dangling)
+    if n_nan:
+        yield count_row(NAN, n_nan)

@@ -8,6 +8,7 @@ kind       columns in use      meaning
 PARTIAL    file_path, blob     a partial vector of a data file
 TASK       file_path, extra    the pickled task of a data file, once per data file
 DANGLING   extra               the number of rows that name no data file of the table
+NAN        extra               the number of rows with NaN in a column of the condition
 =========  ==================  ====================================================================
 
 From executors to the driver, `REPORT`:
@@ -23,6 +24,7 @@ DELETE_FILE   path, entry             a position-delete file was written; its pi
 SUPERSEDED    data_file, n_rows       the data file stays as it is: its deletion vector does not hold
                                       ``n_rows`` positions of position-delete files that it supersedes
 UNKNOWN_ROWS  n_rows                  number of rows that name no data file of the table
+NAN_ROWS      n_rows                  number of rows with NaN in a column of the condition
 DATA_FILE     path, entry             a new data file, and its pickled entry unless that is in a group
 GROUP         entry                   a pickled `RewrittenGroup`
 MATCHED       entry                   a pickled `MatchedFile`
@@ -39,7 +41,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-PARTIAL, TASK, DANGLING = range(3)
+PARTIAL, TASK, DANGLING, NAN = range(4)
 """Kinds of rows of `MARKED`."""
 
 (
@@ -54,7 +56,8 @@ PARTIAL, TASK, DANGLING = range(3)
     MATCHED,
     INSERTED,
     SAVED,
-) = range(11)
+    NAN_ROWS,
+) = range(12)
 """Kinds of rows of `REPORT`."""
 
 MARKED = pa.schema(
@@ -112,9 +115,9 @@ def partial_rows(partials: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=MARKED)
 
 
-def dangling_row(n_rows: int) -> pa.RecordBatch:
-    """One row of `MARKED`: the number of rows that name no data file."""
-    row = {"kind": DANGLING, "file_path": None, "blob": None, "extra": n_rows.to_bytes(8, "little")}
+def count_row(kind: int, n_rows: int) -> pa.RecordBatch:
+    """One row of `MARKED` with a number of rows: `DANGLING` or `NAN`."""
+    row = {"kind": kind, "file_path": None, "blob": None, "extra": n_rows.to_bytes(8, "little")}
     return pa.RecordBatch.from_pylist([row], schema=MARKED)
 
 

@@ -31,6 +31,8 @@ from puffin_fast.spark.worker.rows import (
     DANGLING,
     DELETE_FILE,
     EMPTIED,
+    NAN,
+    NAN_ROWS,
     PARTIAL,
     TASK,
     UNKNOWN_ROWS,
@@ -181,6 +183,8 @@ def extend(
     yield from deleted(found, table)
     if marked.dangling:
         yield from report_rows([ReportRow(UNKNOWN_ROWS, n_rows=marked.dangling)])
+    if marked.n_nan:
+        yield from report_rows([ReportRow(NAN_ROWS, n_rows=marked.n_nan)])
 
 
 def packed(items: Sequence[Any]) -> Iterator[pa.RecordBatch]:
@@ -202,12 +206,13 @@ class Marked:
 
     Attributes:
         dangling: number of rows that name no data file of the table; complete when all batches were read.
+        n_nan: number of rows with NaN in a column of the condition, likewise.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], lists: bytes) -> None:
         self._batches, self._lists = batches, lists
         self._extra: dict[str, bytes] = {}
-        self.dangling = 0
+        self.dangling = self.n_nan = 0
 
     def _partials(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
@@ -216,6 +221,8 @@ class Marked:
             for kind, path, extra in zip(*(column.to_pylist() for column in others.columns), strict=True):
                 if kind == DANGLING:
                     self.dangling += int.from_bytes(extra, "little")
+                elif kind == NAN:
+                    self.n_nan += int.from_bytes(extra, "little")
                 else:
                     assert kind == TASK, f"unknown kind {kind}"
                     self._extra[path] = extra
