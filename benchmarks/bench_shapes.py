@@ -99,7 +99,7 @@ def _make(catalog: Any, shape: Shape, share: float) -> None:
     if shape.partition or shape.older:
         iceberg.append(table, rows.slice(0, n_rows // 2).select(first.names))
         if shape.older:
-            with table.update_schema() as update:
+            with iceberg.accelerate(), table.update_schema() as update:
                 update.union_by_name(rows.schema)
         iceberg.append(table, rows.slice(n_rows // 2))
         return

@@ -293,7 +293,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "delta encodings": of(
         "sequence",
-        "long",
+        "double",
         "text 8",
         options={
             "use_dictionary": False,
