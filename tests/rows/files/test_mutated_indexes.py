@@ -26,6 +26,7 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.parquet import column_chunks
 from puffin_fast.parquet.footer import Footer
 from puffin_fast.rows.files.parquet import ParquetReader
+from tests.seeds import seeds
 
 N_MUTATIONS = int(os.environ.get("PUFFIN_FAST_MUTATIONS", "150"))
 N = 2_000
@@ -139,17 +140,21 @@ def in_full(table: Table, text: str) -> list[dict[str, Any]] | None:
         return outcome(table, text)
 
 
+@pytest.mark.parametrize("seed", seeds(1))
 def test_changed_indexes_are_refused_or_have_the_same_rows(
-    table: tuple[Table, Path], record_property: Any
+    table: tuple[Table, Path], record_property: Any, seed: int
 ) -> None:
     opened, path = table
-    whole, rng, every = path.read_bytes(), random.Random(1), places(path)
+    whole, rng, every = path.read_bytes(), random.Random(seed), places(path)
     found: Counter[tuple[str, str]] = Counter()
     for number in range(N_MUTATIONS):
         place, text = every[number % len(every)], row_filter(rng)
         path.write_bytes(mutated(rng, whole, place))
         expected, rows = in_full(opened, text), outcome(opened, text)
         result = "refused" if rows is None else "the same" if rows == expected else "other"
+        if result == "other" and expected is None:  # what is wrong is in a page that is not needed
+            path.write_bytes(whole)
+            result = "the same" if rows == in_full(opened, text) else "other"
         found[place.kind, result] += 1
         if result == "other":
             assert place.kind in ("column index", "Bloom filter"), (number, place, text)
