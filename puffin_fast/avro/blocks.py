@@ -165,8 +165,8 @@ class FileBytes:
 
 
 def as_long(value: int) -> bytes:
-    """Encodes a non-negative long."""
-    value *= 2
+    """Encodes a long."""
+    value = 2 * value if value >= 0 else -2 * value - 1
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)

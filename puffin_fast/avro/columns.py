@@ -158,6 +158,18 @@ class Records:
             avro.longs(self.data, self._located(name), self._program(name), values, valid.view(np.uint8))
         return values, valid
 
+    def places(self, names: Sequence[str]) -> list[Integers]:
+        """Finds the values of some fields: their offsets in `data`."""
+        return self._locate(names)
+
+    def encoding(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Returns how the bytes of each record are read: the name and the program of each field."""
+        return tuple((name, tuple(field.program)) for name, field in self._fields.items())
+
+    def ends(self) -> Integers:
+        """Returns the offset after each record of all that were gathered."""
+        return np.append(self._starts[1:], len(self.data))
+
     def spans(self, name: str) -> tuple[Integers, Integers]:
         """Finds the bytes of a field of strings or bytes: offsets in `data`, and sizes, -1 for null."""
         if name in self._constants:

@@ -9,7 +9,8 @@ read, the schema of the header is replaced by a plain schema with canonical name
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -168,8 +169,18 @@ def write_avro(
     records: Iterable[Mapping[str, Any]],
     metadata: dict[str, str],
     codec: str,
+    encoded: Iterable[bytes] = (),
 ) -> int:
     """Writes an Avro file with a single call to the storage.
+
+    Args:
+        io: PyIceberg's file access.
+        path: the new file.
+        schema: the parsed schema of the records.
+        records: the records.
+        metadata: additional metadata of the header.
+        codec: the codec's name in Avro; one of `DEFLATES` if there are encoded records.
+        encoded: further records, encoded by the same schema, one after another.
 
     Returns:
         the length of the file in bytes.
@@ -180,6 +191,10 @@ def write_avro(
     buffer = BytesIO()
     try:
         fastavro.writer(buffer, schema, records, codec=codec, metadata=metadata, sync_interval=BLOCK_BYTES)
+        sync = buffer.getvalue()[-SYNC_BYTES:]  # it ends the header and each block
+        for block in _blocks(encoded):
+            data = DEFLATES[codec](block.data)
+            buffer.write(b"".join((as_long(block.n_records), as_long(len(data)), data, sync)))
     except PuffinFastError:
         raise
     except (OverflowError, TypeError, ValueError) as error:
@@ -188,6 +203,36 @@ def write_avro(
     with io.new_output(path).create(overwrite=True) as sink:
         sink.write(buffer.getvalue())
     return buffer.tell()
+
+
+def _blocks(records: Iterable[bytes]) -> Iterator[Block]:
+    """Puts encoded records together, until a block has `BLOCK_BYTES`."""
+    found: list[bytes] = []
+    n_bytes = 0
+    for record in records:
+        found.append(record)
+        n_bytes += len(record)
+        if n_bytes >= BLOCK_BYTES:
+            yield Block(len(found), b"".join(found))
+            found, n_bytes = [], 0
+    if found:
+        yield Block(len(found), b"".join(found))
+
+
+def _deflated(data: bytes) -> bytes:
+    compress = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return compress.compress(data) + compress.flush()
+
+
+DEFLATES: dict[str, Callable[[bytes], bytes]] = {"null": bytes, "deflate": _deflated}
+"""The codecs that compress encoded records."""
+
+
+def plain_schema(schema: Any, names: Mapping[int, str]) -> PlainSchema:
+    """Converts a parsed schema as that of a file that is written with it."""
+    buffer = BytesIO()
+    fastavro.writer(buffer, schema, [])
+    return parse_avro(buffer.getvalue(), "a file in memory", names).plain
 
 
 def read_together(io: FileIO, files: Sequence[tuple[str, int]], limit: int) -> list[bytes | None]:

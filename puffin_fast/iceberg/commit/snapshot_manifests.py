@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pyiceberg.table import TableProperties
 
 from puffin_fast._run.groups import split_by_size
@@ -29,7 +30,6 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.sorted_manifests import unsorted
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
 from puffin_fast.iceberg.manifest import (
-    ADDED,
     DATA,
     DELETED,
     DELETES,
@@ -47,6 +47,7 @@ from puffin_fast.iceberg.manifest import (
     write_manifest,
 )
 from puffin_fast.iceberg.manifest.columns import Paths
+from puffin_fast.iceberg.manifest.copies import EntryCopies
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -76,7 +77,7 @@ class SnapshotManifests:
         self._snapshot_id = snapshot_id
         self._merges = merges
         self._name, self._n_written = uuid.uuid4(), 0
-        self._own: dict[str, list[ManifestEntry]] = {}
+        self._own: dict[str, Sequence[Iterable[ManifestEntry]]] = {}
 
     def on_top_of(self, head: Snapshot | None, changes: Changes) -> list[ManifestFile]:
         """Returns all manifests of the snapshot.
@@ -93,15 +94,16 @@ class SnapshotManifests:
             mine = [manifest for manifest in current if manifest.content == content]
             removed = {key_of(entry) for entry in changes.removed if _lists(content, entry)}
             unchanged, rewritten = self._without(mine, removed, changes.manifests)
-            groups: list[tuple[int, list[ManifestEntry]]] = []
             added = [entry for entry in changes.added if _lists(content, entry)]
-            for spec_id in dict.fromkeys(entry.spec_id for entry in added):
-                groups.append((spec_id, [entry for entry in added if entry.spec_id == spec_id]))
+            groups = [
+                _Group(spec_id, [entry for entry in added if entry.spec_id == spec_id], [])
+                for spec_id in dict.fromkeys(entry.spec_id for entry in added)
+            ]
             if content == DELETES:
-                groups = _merged(groups + rewritten)
+                groups = _merged([*groups, *rewritten])
             else:
                 groups += rewritten
-            written = [manifest for group in groups for manifest in self._write_group(content, *group)]
+            written = [manifest for group in groups for manifest in self._write_group(content, group)]
             result += self._packed([*written, *unchanged])
         replaceable = {*self._own, *(merged.path for merged in self._merges.values())}
         self._table.remove(
@@ -145,33 +147,32 @@ class SnapshotManifests:
 
     def _without(
         self, manifests: list[ManifestFile], removed: set[Key], near: frozenset[str]
-    ) -> tuple[list[ManifestFile], list[tuple[int, list[ManifestEntry]]]]:
+    ) -> tuple[list[ManifestFile], list[_Group]]:
         """Removes entries: returns the manifests without them, and the entries of the others.
 
-        Entries are made of the manifests that have removed ones. Those in `near` are read first: if all removed
+        Those in `near` are read first: if all removed
         entries are there, no other manifest is read.
         """
         if not removed:
             return manifests, []
         paths, found = Paths(path for path, _ in removed), set[Key]()
-        rewritten: dict[str, tuple[int, list[ManifestEntry]]] = {}
+        rewritten: dict[str, _Group] = {}
         first = [manifest for manifest in manifests if manifest.path in near]
         for some in (first, [manifest for manifest in manifests if manifest.path not in near]):
             if some is not first and first and found == removed:
                 break
-            for files in read_many(self._table.io, some, self._table.specs()):
-                rows = paths.among(files)
-                hits = {key for entry in files.take(rows).entries() if (key := key_of(entry)) in removed}
+            for files in read_many(self._table.io, some, self._table.specs(), live_only=False):
+                was_deleted = files.integers("status").values == DELETED
+                rows = np.flatnonzero(paths.among(files) & ~was_deleted)
+                keys = [key_of(entry) for entry in files.take(rows).entries()]
+                hits = {key for key in keys if key in removed}
                 if not hits:
                     continue
                 found |= hits
-                entries = files.entries()
-                for entry in entries:
-                    if key_of(entry) in hits:
-                        entry.status, entry.snapshot_id = DELETED, self._snapshot_id
-                    elif entry.status == ADDED:
-                        entry.status = EXISTING
-                rewritten[files.manifest.path] = files.manifest.spec_id, entries
+                mask = np.zeros(len(files), np.bool_)
+                mask[rows] = [key in hits for key in keys]
+                copies = EntryCopies(files, mask, self._snapshot_id, was_deleted)
+                rewritten[files.manifest.path] = _Group(files.manifest.spec_id, [], [copies])
         if found != removed:
             path, _ = next(iter(removed - found))
             raise ConflictError(f"{path}: expected a live file of the table, found none")
@@ -236,7 +237,7 @@ class SnapshotManifests:
             if known is not None and known.path in self._table.created:
                 return [replace(known, added_snapshot_id=self._snapshot_id)]
         own = chain.from_iterable(self._own[m.path] for m in manifests if m.path in self._own)
-        entries = chain(own, self._existing(committed))
+        entries = chain(chain.from_iterable(own), self._existing(committed))
         first = list(islice(entries, 1))
         if not first:  # the counts of the manifests were wrong: no file is live
             return []
@@ -252,16 +253,19 @@ class SnapshotManifests:
                 entry.status = EXISTING
                 yield entry
 
-    def _write_group(
-        self, content: int, spec_id: int, entries: list[ManifestEntry]
-    ) -> Iterator[ManifestFile]:
-        for start in range(0, len(entries), ENTRIES_PER_MANIFEST):
-            some = entries[start : start + ENTRIES_PER_MANIFEST]
-            written = self._write(content, spec_id, some)
-            self._own[written.path] = some
+    def _write_group(self, content: int, group: _Group) -> Iterator[ManifestFile]:
+        for entries, copies in group.chunks():
+            written = self._write(content, group.spec_id, entries, copies)
+            self._own[written.path] = (entries, *copies)
             yield written
 
-    def _write(self, content: int, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+    def _write(
+        self,
+        content: int,
+        spec_id: int,
+        entries: Iterable[ManifestEntry],
+        copies: Sequence[EntryCopies] = (),
+    ) -> ManifestFile:
         path = self._table.location_provider().new_metadata_location(f"{self._name}-m{self._n_written}.avro")
         self._n_written += 1
         return write_manifest(
@@ -272,6 +276,7 @@ class SnapshotManifests:
             content=content,
             snapshot_id=self._snapshot_id,
             entries=entries,
+            copies=copies,
         )
 
 
@@ -285,9 +290,42 @@ def _lists(content: int, entry: ManifestEntry) -> bool:
     return (entry.content == DATA) == (content == DATA)
 
 
-def _merged(groups: Iterable[tuple[int, list[ManifestEntry]]]) -> list[tuple[int, list[ManifestEntry]]]:
-    """Merges the entries of each spec into one list."""
-    merged: dict[int, list[ManifestEntry]] = defaultdict(list)
-    for spec_id, entries in groups:
-        merged[spec_id] += entries
-    return list(merged.items())
+@dataclass(frozen=True)
+class _Group:
+    """Entries of one partition spec for new manifests.
+
+    Attributes:
+        spec_id: the spec.
+        entries: new entries.
+        copies: the entries of rewritten manifests.
+    """
+
+    spec_id: int
+    entries: list[ManifestEntry]
+    copies: list[EntryCopies]
+
+    def chunks(self) -> Iterator[tuple[list[ManifestEntry], list[EntryCopies]]]:
+        """Yields the entries of each manifest. Those that are copied from one manifest stay together."""
+        entries = self.entries
+        while len(entries) >= ENTRIES_PER_MANIFEST:
+            yield entries[:ENTRIES_PER_MANIFEST], []
+            entries = entries[ENTRIES_PER_MANIFEST:]
+        n, copies = len(entries), list[EntryCopies]()
+        for one in self.copies:
+            if n and n + len(one) > ENTRIES_PER_MANIFEST:
+                yield entries, copies
+                n, entries, copies = 0, [], []
+            copies.append(one)
+            n += len(one)
+        if n:
+            yield entries, copies
+
+
+def _merged(groups: Iterable[_Group]) -> list[_Group]:
+    """Merges the groups of each spec into one."""
+    merged: dict[int, _Group] = {}
+    for group in groups:
+        known = merged.setdefault(group.spec_id, _Group(group.spec_id, [], []))
+        known.entries.extend(group.entries)
+        known.copies.extend(group.copies)
+    return list(merged.values())

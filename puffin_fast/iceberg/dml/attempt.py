@@ -22,7 +22,8 @@ from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, Wr
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.index.lookup import planned
 from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms
-from puffin_fast.iceberg.manifest.columns import FileColumns, Mask, Paths
+from puffin_fast.iceberg.manifest.columns import Paths
+from puffin_fast.iceberg.manifest.reader import Select
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.plan.staged import StagedSnapshot
@@ -113,18 +114,20 @@ class IcebergAttempt(Attempt):
 
     def find(self, paths: Collection[str]) -> Callable[[str], Task | None]:
         every = RowFilter.bind(AlwaysTrue(), self.schema)
-        tasks = self._tasks(every, metrics=False, select=Paths(paths).among)
+        tasks = self._tasks(every, metrics=False, select=Paths(paths).among, most=len({*paths}))
         return {task.data.file_path: task for task in tasks}.get
 
     def _tasks(
-        self, matcher: Matcher, *, metrics: bool, select: Callable[[FileColumns], Mask] | None = None
+        self, matcher: Matcher, *, metrics: bool, select: Select | None = None, most: int | None = None
     ) -> Sequence[FileTask]:
         head = self._base
         if self.changes:
             head = StagedSnapshot.on(self._base, self.metadata, self.changes.added, self.changes.removed)
         if head is None:
             return []
-        plan = plan_snapshot(self.table, head, self.schema, matcher, metrics=metrics, select=select)
+        plan = plan_snapshot(
+            self.table, head, self.schema, matcher, metrics=metrics, select=select, most=most
+        )
         self._manifests |= plan.manifests
         return plan.tasks
 

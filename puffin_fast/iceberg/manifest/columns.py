@@ -13,7 +13,7 @@ from pyiceberg.utils.decimal import bytes_to_decimal
 
 from puffin_fast._kernels.rows.texts import Texts
 from puffin_fast.avro.columns import Records
-from puffin_fast.avro.schema import PartitionColumn
+from puffin_fast.avro.schema import PartitionColumn, PlainSchema
 from puffin_fast.iceberg.manifest.entries import ManifestEntry, ManifestFile
 
 Integers: TypeAlias = "npt.NDArray[np.int64]"
@@ -89,6 +89,7 @@ class FileColumns:
         formats: the distinct file formats, and the number of that of each file.
         inherited: columns of values that a manifest may leave to the manifest list.
         partition: the partition columns in the order of the spec; None for a value that is null.
+        schema: the schema of the records in the manifest.
     """
 
     def __init__(
@@ -98,8 +99,9 @@ class FileColumns:
         formats: tuple[Sequence[str], Column],
         inherited: dict[str, Column],
         partition: Sequence[PartitionColumn | None],
+        schema: PlainSchema,
     ) -> None:
-        self.manifest = manifest
+        self.manifest, self.schema = manifest, schema
         self._records, self._formats, self._inherited, self._partition = (
             records,
             formats,
@@ -117,11 +119,21 @@ class FileColumns:
         names, formats = self._formats
         inherited = {name: column.take(rows) for name, column in self._inherited.items()}
         taken = self._records.take(rows)
-        return FileColumns(self.manifest, taken, (names, formats.take(rows)), inherited, self._partition)
+        return self._with(taken, (names, formats.take(rows)), inherited)
 
     def with_records(self, records: Records) -> FileColumns:
         """Returns the same files with other fields of their records."""
-        return FileColumns(self.manifest, records, self._formats, self._inherited, self._partition)
+        return self._with(records, self._formats, self._inherited)
+
+    def _with(
+        self, records: Records, formats: tuple[Sequence[str], Column], inherited: dict[str, Column]
+    ) -> FileColumns:
+        return FileColumns(self.manifest, records, formats, inherited, self._partition, self.schema)
+
+    @property
+    def records(self) -> Records:
+        """The records of the files in the manifest."""
+        return self._records
 
     def located(self, names: Collection[str]) -> FileColumns:
         """Returns the same files; values of other fields are located again when they are decoded."""
@@ -211,6 +223,9 @@ class Paths:
         sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
         self._known = Texts()
         self._known.add(b"".join(encoded), np.cumsum(sizes) - sizes, sizes, np.empty(len(sizes), np.int64))
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def add(self, files: FileColumns) -> None:
         """Adds the paths of files."""

@@ -214,7 +214,7 @@ def read_columns(
             raise
         raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
     kept = {name: columns[name] for name in INHERITED}
-    found = FileColumns(manifest, records, formats, kept, ordered)
+    found = FileColumns(manifest, records, formats, kept, ordered, file.plain)
     rows = np.flatnonzero(columns["status"].values != DELETED) if live_only else np.arange(len(found))
     if len(rows) < len(found):
         found = found.take(rows)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import date, datetime, time
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,13 +16,15 @@ from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.types import PrimitiveType, StructType, UnknownType
 
 from puffin_fast._run.interrupt import interruptible
-from puffin_fast.avro.file import CODECS, to_avro_schema, write_avro
+from puffin_fast.avro.file import CODECS, DEFLATES, plain_schema, to_avro_schema, write_avro
 from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from puffin_fast.iceberg.manifest.copies import EntryCopies
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,
     DELETED,
     DELETES,
+    ENTRY_NAMES,
     EXISTING,
     LIST_NAMES,
     METRICS,
@@ -97,6 +100,7 @@ def write_manifest(
     content: int,
     snapshot_id: int,
     entries: Iterable[ManifestEntry],
+    copies: Sequence[EntryCopies] = (),
     format_version: int | None = None,
 ) -> ManifestFile:
     """Writes one manifest.
@@ -108,8 +112,9 @@ def write_manifest(
         spec: the partition spec of all entries.
         content: 0 (`DATA`) or 1 (`DELETES`).
         snapshot_id: the id of the snapshot that the commit will add.
-        entries: at least one entry. In an added entry, the sequence numbers, the snapshot id and the first row id
-            may be None.
+        entries: at least one entry, or `copies`. In an added entry, the sequence numbers, the snapshot id and the
+            first row id may be None.
+        copies: entries of other manifests, which come after these.
         format_version: overrides the format version of the metadata.
 
     Returns:
@@ -132,11 +137,20 @@ def write_manifest(
     tally = _Tally(ManifestFile(path, 0, spec.spec_id, content, UNASSIGNED, UNASSIGNED, snapshot_id), struct)
     keys = [field["name"] for field in _partition_fields(schema)]
 
+    codec, copied, decoded = _codec(metadata), list[EntryCopies](), list[EntryCopies]()
+    plain = plain_schema(schema, ENTRY_NAMES) if copies and codec in DEFLATES else None
+    for one in copies:
+        (decoded if plain is None or not one.can_copy(plain) else copied).append(one)
+
     def records() -> Iterator[dict[str, Any]]:
         for entry in entries:
             tally.add(entry)
             yield _record(entry, version, snapshot_id, keys)
-        if tally.is_empty:
+        for one in decoded:
+            for entry in one:
+                tally.add(entry)
+                yield _record(entry, version, snapshot_id, keys)
+        if tally.is_empty and not copied:
             raise InvalidInputError(f"{path}: expected at least one manifest entry, found none")
 
     with interruptible():
@@ -150,7 +164,10 @@ def write_manifest(
     }
     if version > 1:
         header["content"] = "deletes" if content == DELETES else "data"
-    length = write_avro(io, path, schema, records(), header, _codec(metadata))
+    encoded = chain.from_iterable(one.records() for one in copied)
+    length = write_avro(io, path, schema, records(), header, codec, encoded)
+    for one in copied:
+        tally.add_copies(one)
     return tally.finish(length)
 
 
@@ -331,6 +348,25 @@ class _Tally:
         self._partitions[entry.partition] = None
         if entry.status != DELETED and entry.sequence_number is not None:
             self._min = entry.sequence_number if self._min is None else min(self._min, entry.sequence_number)
+
+    def add_copies(self, copies: EntryCopies) -> None:
+        files, status = copies.files, copies.status
+        if (
+            files.manifest.content != self._manifest.content
+            or files.manifest.spec_id != self._manifest.spec_id
+        ):
+            raise InvalidInputError(
+                f"{files.manifest.path}: expected the content and spec of the new manifest"
+            )
+        rows = files.integers("record_count").values
+        for state in (EXISTING, DELETED):
+            self._files[state] += int((status == state).sum())
+            self._rows[state] += int(rows[status == state].sum())
+        self._partitions |= dict.fromkeys(files.partitions()[1])
+        numbers = files.integers("sequence_number").values[status != DELETED]
+        if len(numbers):
+            least = int(numbers.min())
+            self._min = least if self._min is None else min(self._min, least)
 
     @property
     def is_empty(self) -> bool:

@@ -10,7 +10,7 @@ Planning takes linear time, because delete files are found by path or by partiti
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -31,7 +31,7 @@ from puffin_fast.iceberg.compat.definitions import check_definitions
 from puffin_fast.iceberg.compat.path_table import READ_ONLY, as_table, is_metadata_path
 from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, ManifestFile
-from puffin_fast.iceberg.manifest.columns import FileColumns, Mask
+from puffin_fast.iceberg.manifest.reader import Select
 from puffin_fast.iceberg.plan.delete_index import FileTask, unused
 from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
 from puffin_fast.iceberg.plan.staged import files_of
@@ -277,12 +277,13 @@ def plan_snapshot(
     row_filter: Matcher,
     *,
     metrics: bool = False,
-    select: Callable[[FileColumns], Mask] | None = None,
+    select: Select | None = None,
+    most: int | None = None,
 ) -> Plan:
     """Plans a scan of a snapshot and schema from `resolve`; `row_filter` is bound to that schema.
 
-    `select` returns which data files are wanted, before anything else is asked of them. With it, or with a filter,
-    delete files of other data files are left out.
+    `select` returns which data files are wanted, before anything else is asked of them: `most` paths at most, after
+    which no further data manifest is read. With it, or with a filter, delete files of other data files are left out.
     """
     metadata = table.metadata
     plan = Plan(snapshot, schema)
@@ -306,10 +307,13 @@ def plan_snapshot(
             select=pruning.selecting(select),
         ):
             data.add(*pruning.data_files(some))
+            if most is not None and len(data) >= most and len(data.paths()) >= most:
+                break
         # the manifest list may be wrong about the oldest data file: a delete manifest would be left out
-        oldest = min([oldest, *(part.integers("sequence_number").values.min() for part in data.parts)])
-        delete_manifests = [m for m in manifests if m.content != DATA and m.sequence_number >= oldest]
+        numbers = [part.integers("sequence_number").values.min() for part in data.parts]
         narrow = pruning.filters or select is not None
+        oldest = min([*numbers, *([] if narrow and numbers else [oldest])])
+        delete_manifests = [m for m in manifests if m.content != DATA and m.sequence_number >= oldest]
         if not data_manifests or (narrow and not data):
             delete_manifests = []
         referenced = data.paths().referenced if narrow else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+from dataclasses import fields, replace
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import fastavro
+import numpy as np
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import read_manifest_list as pyiceberg_manifest_list
@@ -45,6 +47,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from puffin_fast.avro.file import plain_schema, to_avro_schema
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.manifest import (
     ADDED,
@@ -56,12 +59,16 @@ from puffin_fast.iceberg.manifest import (
     UNASSIGNED,
     ManifestEntry,
     ManifestFile,
+    partition_type,
+    read_columns,
     read_manifest,
     read_manifest_list,
     read_manifests,
     write_manifest,
     write_manifest_list,
 )
+from puffin_fast.iceberg.manifest.copies import EntryCopies
+from puffin_fast.iceberg.manifest.entries import ENTRY_NAMES, entry_schema
 
 IO = PyArrowFileIO()
 SNAPSHOT = 77
@@ -433,3 +440,145 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     manifest.content = DELETES
     with pytest.raises(CorruptDataError, match="content"):
         read_manifest(IO, manifest)
+
+
+def copies_of(manifest: ManifestFile, removed: set[str]) -> EntryCopies:
+    files = read_columns(IO, manifest, {0: SPEC, 1: UNPARTITIONED_PARTITION_SPEC}, live_only=False)
+    entries = files.entries()
+    mask = np.array([entry.file_path in removed for entry in entries])
+    return EntryCopies(files, mask, 99, np.array([entry.status == DELETED for entry in entries]))
+
+
+def copied(path: Path, version: int, copies: list[EntryCopies], **named: Any) -> ManifestFile:
+    return write_manifest(
+        IO,
+        f"file://{path}",
+        metadata=metadata(version, SPEC, **{"write.avro.compression-codec": named.pop("codec", "gzip")}),
+        spec=SPEC,
+        snapshot_id=99,
+        entries=named.pop("entries", []),
+        copies=copies,
+        **named,
+    )
+
+
+@pytest.mark.parametrize("codec", ["gzip", "uncompressed", "zstd"])
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("content", [DATA, DELETES])
+def test_copied_entries_are_those_that_are_decoded_and_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, content: int, codec: str
+) -> None:
+    values: list[dict[str, Any]] = [
+        {},
+        {"status": EXISTING, "snapshot_id": 5, "sequence_number": 2, "file_sequence_number": 1},
+        {"status": EXISTING, "snapshot_id": -7, "sequence_number": 3},
+        {"status": DELETED, "sequence_number": 3},
+        {"status": ADDED, "sequence_number": 0, "file_sequence_number": 0, "snapshot_id": 2**62},
+    ]
+    others = [VALUES, tuple(None for _ in VALUES)]
+    if content == DELETES:
+        values = [{**some, "content": POSITION_DELETES} for some in values]
+    elif version == 3:
+        values[1]["first_row_id"], values[3]["first_row_id"] = 2**40, 7
+    entries = [
+        (full if n % 3 else entry)(n, partition=others[n % 2], **some) for n, some in enumerate(values * 300)
+    ]
+    if content == DELETES and version == 3:
+        entries[0] = entry(
+            0,
+            content=POSITION_DELETES,
+            file_format="PUFFIN",
+            partition=VALUES,
+            referenced_data_file="ä" * 70,
+            content_offset=4,
+            content_size_in_bytes=99,
+        )
+    source = write(tmp_path / "source.avro", version, entries, spec=SPEC, content=content)
+    _, (source,) = listed(tmp_path / "l.avro", version, [source])
+    removed = {entries[at].file_path for at in (0, 4, 600)}
+    copies = copies_of(source, removed)
+    assert len(copies) == 1200
+    new = [entry(5000, content=content and POSITION_DELETES, partition=VALUES)]
+    decoded_entries = 0
+
+    def counted(self: EntryCopies) -> list[ManifestEntry]:
+        nonlocal decoded_entries
+        decoded_entries += 1
+        return made(self)
+
+    made = EntryCopies.entries
+    monkeypatch.setattr(EntryCopies, "entries", counted)
+    ours = copied(tmp_path / "a.avro", version, [copies, copies], codec=codec, content=content, entries=new)
+    assert (decoded_entries > 0) == (codec == "zstd")
+    with monkeypatch.context() as patch:
+        patch.setattr(EntryCopies, "can_copy", lambda *_: False)
+        again = copied(
+            tmp_path / "b.avro", version, [copies, copies], codec=codec, content=content, entries=new
+        )
+    expected = {f.name: getattr(again, f.name) for f in fields(again) if f.name not in ("path", "length")}
+    assert {name: getattr(ours, name) for name in expected} == expected
+    found = []
+    for written in (ours, again):
+        _, (known,) = listed(tmp_path / "l2.avro", version, [written], snapshot_id=99, sequence_number=8)
+        found.append(read_manifest(IO, known, {0: SPEC}, live_only=False))
+    assert found[0] == found[1]
+    assert len(found[0]) == 2401
+    assert {e.file_path for e in found[0] if e.status == DELETED} == removed
+    assert {e.snapshot_id for e in found[0] if e.status == DELETED} == {99}
+    assert {e.sequence_number for e in found[0]} == {8, 5, 2, 3, 0}
+    (theirs,) = pyiceberg_manifest_list(IO.new_input(f"file://{tmp_path}/l2.avro"))
+    read = theirs.fetch_manifest_entry(IO, discard_deleted=False)
+    assert [e.data_file.file_path for e in read] == [e.file_path for e in found[0]]
+    assert [e.sequence_number for e in read] == [e.sequence_number for e in found[0]]
+
+
+def test_entries_that_another_schema_encodes_are_written_again(tmp_path: Path) -> None:
+    """Fields in another order, an optional field that is required, another position of null, a field more."""
+
+    def swap(file: list[Any]) -> None:
+        file[0], file[1] = file[1], file[0]
+
+    def required(file: list[Any]) -> None:
+        part = next(field for field in file if field["name"] == "split_offsets")
+        part["type"] = next(kind for kind in part["type"] if kind != "null")
+        del part["default"]
+
+    def null_last(file: list[Any]) -> None:
+        part = next(field for field in file if field["name"] == "sort_order_id")
+        part["type"] = part["type"][::-1]
+        del part["default"]
+
+    def more(file: list[Any]) -> None:
+        file.append({"name": "new", "type": ["null", "string"], "default": None, "field-id": 9999})
+
+    entries = [full(n, partition=VALUES) for n in range(40)]
+    for change, is_copied in ((swap, False), (required, False), (null_last, False), (more, True)):
+        source = write(tmp_path / "source.avro", 3, entries, spec=SPEC)
+        with (tmp_path / "source.avro").open("rb") as stream:
+            reader = fastavro.reader(stream)
+            schema, header, records = copy.deepcopy(reader.writer_schema), dict(reader.metadata), [*reader]
+        inner = next(field for field in schema["fields"] if field["name"] == "data_file")["type"]["fields"]
+        change(inner)
+        for name in ("avro.schema", "avro.codec"):
+            header.pop(name, None)
+        with (tmp_path / "source.avro").open("wb") as stream:
+            fastavro.writer(stream, fastavro.parse_schema(schema), records, codec="deflate", metadata=header)
+        _, (source,) = listed(
+            tmp_path / "l.avro", 3, [replace(source, length=(tmp_path / "source.avro").stat().st_size)]
+        )
+        before = read_manifest(IO, source, {0: SPEC})
+        assert len(before) == 40
+        copies = copies_of(source, {entries[3].file_path})
+        target = plain_schema(
+            to_avro_schema(entry_schema(3, partition_type(metadata(3, SPEC), SPEC)), "manifest_entry"),
+            ENTRY_NAMES,
+        )
+        assert copies.can_copy(target) == is_copied, change
+        written = copied(tmp_path / "new.avro", 3, [copies], content=DATA)
+        _, (written,) = listed(tmp_path / "l2.avro", 3, [written], snapshot_id=99, sequence_number=8)
+        found = read_manifest(IO, written, {0: SPEC}, live_only=False)
+        expected = [
+            replace(was, status=EXISTING) if n != 3 else replace(was, status=DELETED, snapshot_id=99)
+            for n, was in enumerate(before)
+        ]
+        assert found == expected
