@@ -243,7 +243,11 @@ def _with_pyarrow(
     def run() -> Any:
         rows = dataset.dataset(_files(table), format="orc")
         chosen = None if where is None else _expression(where)
-        return rows.count_rows(filter=chosen) if job == COUNT else rows.to_table(columns, filter=chosen)
+        return (
+            rows.count_rows(filter=chosen)
+            if job == COUNT
+            else rows.to_table(list(columns) if columns else None, filter=chosen)
+        )
 
     return {PYARROW: run}
 

@@ -324,7 +324,7 @@ SHAPES: dict[str, Shape] = {
         vectors, 20_000, "k < 10", ("id", "v"), deleted="id % 100 = 0"
     ),
     "Avro, decimals and times": of("decimal 18", "timestamp", "date", "word 100", n=50_000, format="avro"),
-    "Avro, nulls": of("long", "double", "text 8", n=50_000, nulls="few", format="avro", codec="null"),
+    "Avro, nulls": of("long", "double", "text 8", n=50_000, nulls="few", format="avro", codec="deflate"),
     "ORC": of("long", "double", "word 100", "text 8", format="orc"),
     "Delta, flat": Shape(flat, 200_000, "k < 10", _FLAT, format="delta"),
     "Delta, lists": Shape(lists, 200_000, "k < 10", ("id", "l"), format="delta"),

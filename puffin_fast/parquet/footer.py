@@ -71,8 +71,8 @@ _MOST_BYTES = 8 << 20
 """Maximum bytes of all layouts that are remembered; a layout of 5,000 columns has 1 MiB."""
 
 
-_DICTIONARY, _BLOOM = 6, 7
-"""The words of a column chunk that have the offset of its dictionary and of its Bloom filter."""
+_N_BYTES, _DICTIONARY, _BLOOM = 4, 6, 7
+"""The words of a column chunk that have its bytes, the offset of its dictionary and that of its Bloom filter."""
 
 
 class Chunk(NamedTuple):
@@ -343,13 +343,17 @@ class Footer:
             for at in range(0, len(words), self._step)
         )
 
-    @cached_property
-    def has_dictionaries(self) -> bool:
-        """Whether all values of a column chunk may be in its dictionary."""
-        words = self._words
+    def has_dictionaries(self, least: int) -> bool:
+        """Whether a column chunk of at least some number of bytes has a dictionary."""
+        words, step = self._words, footers.CHUNK_WORDS
         return self.status == 0 and any(
-            max(words[at + 1 + _DICTIONARY : at + self._step : footers.CHUNK_WORDS].tolist(), default=0) > 0
-            for at in range(0, len(words), self._step)
+            dictionary > 0 and n_bytes >= least
+            for at in range(1, len(words), self._step)
+            for dictionary, n_bytes in zip(
+                words[at + _DICTIONARY : at + self._step - 1 : step].tolist(),
+                words[at + _N_BYTES : at + self._step - 1 : step].tolist(),
+                strict=True,
+            )
         )
 
     def chunk(self, group: int, leaf: int) -> Chunk:

@@ -13,7 +13,7 @@ import pytest
 
 from puffin_fast import delta
 from puffin_fast.parquet import column_chunks
-from puffin_fast.parquet.footer import Footer
+from puffin_fast.rows.files.parquet import ParquetReader
 
 N = 4_000
 FILTERS = (
@@ -57,7 +57,7 @@ def made(folder: Path) -> str:
 def use(patch: pytest.MonkeyPatch, *, indexes: bool) -> None:
     patch.setattr(column_chunks, "LEAST_PICKED", 0 if indexes else 1 << 60)
     if not indexes:
-        patch.setattr(Footer, "has_dictionaries", False)
+        patch.setattr(ParquetReader, "has_dictionaries", False)
 
 
 def rows_of(table: str, *arguments: Any) -> list[dict[str, Any]]:

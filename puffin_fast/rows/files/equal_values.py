@@ -35,7 +35,7 @@ class EqualValues:
     """The values that a filter or keys ask for. Safe to use from several threads.
 
     Args:
-        equalities: as `Matcher.equalities`; called when a file can be asked.
+        equalities: as `Matcher.equalities`; called when the first file is read.
     """
 
     def __init__(self, equalities: Callable[[], Iterable[Rows]]) -> None:
@@ -67,7 +67,7 @@ class EqualValues:
         Yields:
             The number of the row group, and whether a dictionary was needed to exclude it.
         """
-        if not (file.has_bloom_filters or file.has_dictionaries):
+        if not self._asked or not (file.has_bloom_filters or file.has_dictionaries):
             return
         for number in groups:
             for at, rows in enumerate(self._asked):

@@ -199,10 +199,10 @@ class ParquetReader:
         """Returns the Bloom filter of a column chunk that has a layout; None if there is none that can be asked."""
         return BloomFilter.of(self._source, self._chunk(group, name), is_remote=self._is_remote)
 
-    @property
+    @cached_property
     def has_dictionaries(self) -> bool:
-        """Whether a column chunk may have a dictionary page that can be asked."""
-        return self._footer.has_dictionaries
+        """Whether a column chunk may have a dictionary page that is asked."""
+        return self._footer.has_dictionaries(self.chunks.least_picked)
 
     def dictionary(self, group: int, name: str) -> DictionaryHashes | None:
         """Returns the hashes of a column chunk's values if all are in a small dictionary; it must have a layout."""

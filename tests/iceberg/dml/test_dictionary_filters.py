@@ -11,7 +11,7 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast.parquet import column_chunks
-from puffin_fast.parquet.footer import Footer
+from puffin_fast.rows.files.parquet import ParquetReader
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -54,7 +54,7 @@ def twins(shared_catalog: SqlCatalog, namespace: str, monkeypatch: pytest.Monkey
 def without(function: Any, *arguments: Any) -> Any:
     """Calls a function that asks no dictionaries."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Footer, "has_dictionaries", False)
+        patch.setattr(ParquetReader, "has_dictionaries", False)
         return function(*arguments)
 
 

@@ -136,7 +136,7 @@ def in_full(table: Table, text: str) -> list[dict[str, Any]] | None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(column_chunks, "LEAST_PICKED", 1 << 60)
         patch.setattr(Footer, "has_bloom_filters", False)
-        patch.setattr(Footer, "has_dictionaries", False)
+        patch.setattr(ParquetReader, "has_dictionaries", False)
         return outcome(table, text)
 
 
