@@ -237,22 +237,6 @@ class PositionBitmap(stored.StoredBitmap):
         return stored.of_bytes(cls, data, 0, len(data), path, offset)
 
     @classmethod
-    def from_part(
-        cls, data: bytes, start: int, stop: int, *, path: str | None = None, offset: int = 0
-    ) -> PositionBitmap:
-        """As `from_bytes`, of data[start:stop], which is not copied; for codecs.
-
-        Args:
-            data: bytes that hold a bitmap.
-            start, stop: where the bitmap begins and ends.
-            path, offset: the place of data[start], for errors.
-
-        Raises:
-            CorruptDataError, LimitExceededError: as `from_bytes`.
-        """
-        return stored.of_bytes(cls, data, start, stop, path, offset)
-
-    @classmethod
     def union(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
         """Unites any number of bitmaps in one pass.
 

@@ -27,19 +27,15 @@ if TYPE_CHECKING:
     from puffin_fast.delta.dml.upsert import UpsertResult, upsert
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
     from puffin_fast.delta.maintenance.enable import enable
-    from puffin_fast.delta.maintenance.list_deletes import deletes
     from puffin_fast.delta.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
-    from puffin_fast.delta.maintenance.orphan_files import (
-        RemoveOrphanFilesResult,
-        orphan_files,
-        remove_orphan_files,
-    )
+    from puffin_fast.delta.maintenance.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.delta.maintenance.purge import PurgeResult, purge
     from puffin_fast.delta.maintenance.report import report
     from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
     from puffin_fast.delta.maintenance.verify import verify
     from puffin_fast.delta.scans.scan import DeltaScan, scan
-    from puffin_fast.delta.scans.vectors import vectors
+    from puffin_fast.delta.scans.vectors import deletes, vectors
+    from puffin_fast.verbs.orphan_files import RemoveOrphanFilesResult
 
 __all__ = [
     "AppendResult",
@@ -92,7 +88,7 @@ _HOMES = {
     "MaintenancePolicy": "delta.maintenance.maintain",
     "OverwriteResult": "delta.dml.overwrite",
     "PurgeResult": "delta.maintenance.purge",
-    "RemoveOrphanFilesResult": "delta.maintenance.orphan_files",
+    "RemoveOrphanFilesResult": "verbs.orphan_files",
     "RewriteDataFilesResult": "delta.maintenance.rewrite_data_files",
     "Snapshot": "delta.log.snapshot",
     "Transaction": "delta.dml.transaction",
@@ -104,7 +100,7 @@ _HOMES = {
     "delete": "delta.dml.delete",
     "delete_keys": "delta.dml.delete",
     "delete_positions": "delta.dml.delete",
-    "deletes": "delta.maintenance.list_deletes",
+    "deletes": "delta.scans.vectors",
     "dynamic_partition_overwrite": "delta.dml.overwrite",
     "enable": "delta.maintenance.enable",
     "from_iceberg": "bridges.iceberg_to_delta",

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
     from puffin_fast.iceberg.maintenance.list_deletes import deletes
     from puffin_fast.iceberg.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
-    from puffin_fast.iceberg.maintenance.orphan_files import (
-        RemoveOrphanFilesResult,
-        orphan_files,
-        remove_orphan_files,
-    )
+    from puffin_fast.iceberg.maintenance.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.iceberg.maintenance.repair import repair
     from puffin_fast.iceberg.maintenance.report import report
     from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
@@ -50,6 +46,7 @@ if TYPE_CHECKING:
     from puffin_fast.puffin.finding import Finding
     from puffin_fast.rows.findings import Findings
     from puffin_fast.rows.scan.explain import Explanation
+    from puffin_fast.verbs.orphan_files import RemoveOrphanFilesResult
 
 if TYPE_CHECKING:  # needs the extra delta
     from puffin_fast.bridges.iceberg_to_delta import from_iceberg as to_delta
@@ -134,7 +131,7 @@ _HOMES = {
     "NdvResult": "iceberg.statistics.collect",
     "OverwriteResult": "iceberg.dml.overwrite",
     "Plan": "iceberg.plan.files",
-    "RemoveOrphanFilesResult": "iceberg.maintenance.orphan_files",
+    "RemoveOrphanFilesResult": "verbs.orphan_files",
     "Report": "_show.report",
     "RewriteDataFilesResult": "iceberg.maintenance.rewrite_job",
     "RewriteManifestsResult": "iceberg.maintenance.rewrite_manifests",

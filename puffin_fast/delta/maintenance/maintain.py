@@ -14,14 +14,11 @@ from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.delta.maintenance.orphan_files import (
-    IN_FLIGHT,
-    RemoveOrphanFilesResult,
-    remove_orphan_files,
-)
+from puffin_fast.delta.maintenance.orphan_files import remove_orphan_files
 from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, check_rewrite
+from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 STEPS = ("rewrite", "clean")
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from puffin_fast._io import FileSet
-from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.interrupt import interruptible, is_from_outside
-from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._show.html import HtmlFields
-from puffin_fast._text import shown_argument
+from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.log.actions import FileActions, check_paths, read_commits
 from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.segment import LogListing, commit_path
@@ -25,14 +20,15 @@ from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.scans.descriptors import path_of
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.verbs.orphan_files import (
+    IN_FLIGHT,
+    RemoveOrphanFilesResult,
+    check_removal,
+    modified_before,
+    orphan_table,
+)
 
 _LOG = logging.getLogger(__name__)
-
-IN_FLIGHT = timedelta(days=3)
-"""Younger files may belong to a commit that has not finished."""
-
-SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
 
 def orphan_files(
@@ -69,10 +65,8 @@ def orphan_files(
         0
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
-    if not isinstance(older_than, timedelta):
-        raise InvalidInputError(f"older_than: expected a timedelta, found {shown_argument(older_than)}")
+    limit = modified_before(older_than)
     storage = storage_of(table, filesystem)
-    limit = datetime.now(UTC) - older_than
     files = list(storage.files())
     others = {file.path.partition(f"/{LOG_FOLDER}/")[0] for file in files if f"/{LOG_FOLDER}/" in file.path}
     old = [
@@ -85,29 +79,7 @@ def orphan_files(
     ]
     # read after the listing, so that files of concurrent commits are not listed
     needed = FileSet(needed_files(storage))
-    rows = sorted(row for row in old if row[0] not in needed)
-    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.table(arrays, schema=SCHEMA)
-
-
-@dataclass(frozen=True)
-class RemoveOrphanFilesResult(HtmlFields):
-    """The result of a removal of orphan files.
-
-    Attributes:
-        files: the files that were removed, or would be in a dry run: as `orphan_files` returns them.
-        n_bytes: their size in bytes.
-        not_removed: a sentence for each orphan file that could not be removed.
-        seconds: wall time.
-        dry_run: True if no file was removed.
-    """
-
-    files: pa.Table
-    n_bytes: int = 0
-    not_removed: tuple[str, ...] = ()
-    seconds: float = 0.0
-    dry_run: bool = True
+    return orphan_table(row for row in old if row[0] not in needed)
 
 
 def remove_orphan_files(
@@ -137,31 +109,15 @@ def remove_orphan_files(
         0
     """
     started = time.perf_counter()
-    check_flags(dry_run=dry_run)
-    check_threads(threads)
-    if isinstance(older_than, timedelta) and older_than < timedelta():
-        raise InvalidInputError(
-            "older_than: expected a timedelta that is not negative, such as timedelta(days=7), found "
-            f"{shown_argument(older_than)}"
-        )
+    check_removal(older_than, threads, dry_run=dry_run)
     filesystem = filesystem_of(table, filesystem, storage_options)
     found = orphan_files(table, older_than=older_than, filesystem=filesystem)
-    not_removed: list[str] = []
-    if not dry_run:
-        storage = storage_of(table, filesystem)
-        paths = found["path"].to_pylist()
-        errors = list(
-            on_threads(lambda path: _removed(storage, path), paths, threads, label="removing files")
-        )
-        not_removed = [error for error in errors if error is not None]
-        found = found.filter(pa.array([error is None for error in errors], pa.bool_()))
-    return RemoveOrphanFilesResult(
-        files=found,
-        n_bytes=pc.sum(found["n_bytes"]).as_py() or 0,
-        not_removed=tuple(not_removed),
-        seconds=time.perf_counter() - started,
-        dry_run=dry_run,
-    )
+    if dry_run:
+        return RemoveOrphanFilesResult.of(found, started)
+    storage, paths = storage_of(table, filesystem), found["path"].to_pylist()
+    errors = [*on_threads(lambda path: _removed(storage, path), paths, threads, label="removing files")]
+    removed = [path for path, error in zip(paths, errors, strict=True) if error is None]
+    return RemoveOrphanFilesResult.of(found, started, removed, [*filter(None, errors)])
 
 
 def _removed(storage: TableStorage, location: str) -> str | None:

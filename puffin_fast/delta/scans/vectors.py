@@ -1,4 +1,4 @@
-"""Reads the deletion vectors of a version as an Arrow table."""
+"""The deletion vectors of a version as Arrow tables: listed from the log, or read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.storage import INLINE
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
@@ -25,6 +27,63 @@ VECTORS = pa.schema(
     ]
 )
 """The schema of the result of `vectors`."""
+
+DELETES = pa.schema(
+    [
+        ("data_file", pa.string()),
+        ("rows", pa.int64()),
+        ("kind", pa.string()),
+        ("path", pa.string()),
+        ("offset", pa.int64()),
+        ("n_bytes", pa.int64()),
+        ("deleted", pa.int64()),
+        ("share", pa.float64()),
+    ]
+)
+"""The schema of the result of `deletes`."""
+
+
+def deletes(
+    table: Any,
+    *,
+    version: int | None = None,
+    as_of: int | str | datetime | None = None,
+    filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> pa.Table:
+    """Lists the deletion vectors of a version, from the log.
+
+    Args:
+        table, version, as_of, filesystem, storage_options: as `scan`.
+
+    Returns:
+        A row for each data file with a vector, with names as `puffin_fast.iceberg.deletes` has them: ``data_file``
+        string, ``rows`` int64 (deleted ones included), ``kind`` string (``vector``), ``path`` string (null if the
+        vector is in the log itself), ``offset`` and ``n_bytes`` int64 (of the vector), ``deleted`` int64, and
+        ``share`` double (``deleted`` as a share of ``rows``).
+
+    Raises:
+        PuffinFastError: in the cases of `scan`.
+
+    Examples:
+        >>> result = pf.delta.delete(path, "id < 10")
+        >>> pf.delta.deletes(path).select(["kind", "deleted", "rows"]).to_pylist()
+        [{'kind': 'vector', 'deleted': 10, 'rows': 100}]
+    """
+    files = plan_files(_version(table, version, as_of, filesystem, storage_options)).to_arrow()
+    files = files.filter(files["vector_path"].is_valid())
+    inline = pc.starts_with(files["vector_path"], INLINE)
+    columns = [
+        files["file_path"],
+        files["n_rows"],
+        pa.repeat(pa.scalar("vector"), files.num_rows),
+        pc.if_else(inline, pa.scalar(None, pa.string()), files["vector_path"]),
+        pc.if_else(inline, pa.scalar(None, pa.int64()), files["offset"]),
+        files["length"],
+        files["cardinality"],
+        pc.divide(files["cardinality"].cast(pa.float64()), files["n_rows"].cast(pa.float64())),
+    ]
+    return pa.table(columns, schema=DELETES)
 
 
 def vectors(
@@ -53,13 +112,8 @@ def vectors(
         >>> pf.delta.vectors(path)["cardinality"].to_pylist()
         [10]
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
-    base = (
-        table
-        if isinstance(table, Snapshot)
-        else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
-    )
-    tasks = plan_files(DeltaTable.of(base))
+    base = _version(table, version, as_of, filesystem, storage_options)
+    tasks = plan_files(base)
     files = tasks.to_arrow()
     known = np.flatnonzero(tasks.vectors.exists)
     names = files["vector_path"].combine_chunks().take(pa.array(known)).dictionary_encode()
@@ -74,7 +128,7 @@ def vectors(
     for number, path in enumerate(paths):
         own = order[starts[number] : starts[number + 1]]
         ranges = zip(offset[own].tolist(), length[own].tolist(), cardinality[own].tolist(), strict=True)
-        for at, bitmap in read_ranges(path, ranges, filesystem=base.storage, decode=codec.decode):
+        for at, bitmap in read_ranges(path, ranges, filesystem=base.snapshot.storage, decode=codec.decode):
             row = int(own[at])
             if bitmap and bitmap.max() >= tasks.n_rows[known[row]]:
                 task = tasks[int(known[row])]
@@ -90,3 +144,16 @@ def vectors(
         },
         schema=VECTORS,
     )
+
+
+def _version(
+    table: Any,
+    version: int | None,
+    as_of: int | str | datetime | None,
+    filesystem: Any,
+    storage_options: Mapping[str, str] | None,
+) -> DeltaTable:
+    filesystem = filesystem_of(table, filesystem, storage_options)
+    if not isinstance(table, Snapshot):
+        table = snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
+    return DeltaTable.of(table)

@@ -1,4 +1,5 @@
-"""Compares the manifest entry of a data file with the file's Parquet footer: rows, and metrics of its columns.
+"""Compares the manifest entry of a data file with the file's Parquet footer (rows, and metrics of its columns), or with
+all its rows: damage of pages and text shows up when they are decoded, in files of any format.
 
 Filters omit data files by these metrics, so a wrong bound or count loses rows. A statistic of strings or bytes may be
 truncated, and a truncated maximum has its last character incremented: the part before that character is compared.
@@ -7,9 +8,9 @@ truncated, and a truncated maximum has its last character incremented: the part 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._io import open_source
@@ -17,19 +18,26 @@ from puffin_fast._run.workers import Each
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
 from puffin_fast.iceberg.manifest.columns import Paths
+from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.iceberg.scans.scan import Scan
 from puffin_fast.puffin.finding import MISMATCH, Finding, kind_of
 from puffin_fast.rows.files.files import reading
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
 from puffin_fast.rows.files.row_groups import RowGroupMetrics
 from puffin_fast.rows.filters.bounds import TRUNCATED, decode_bound
+from puffin_fast.rows.scan.located_rows import with_text
+from puffin_fast.rows.scan.splits import jobs_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.name_mapping import NameMapping
     from pyiceberg.table.snapshots import Snapshot
+
+    from puffin_fast.rows.scan.file_reader import FileReader
 
 MANIFESTS = 8
 """Manifests whose entries are held in memory at the same time, with their metrics."""
@@ -166,3 +174,53 @@ class _Column:
     def _message(self, what: str, found: Any, relation: str, value: Any) -> str:
         shown = f"expected {relation} {value!r:.60} (footer), found {found!r:.60} (manifest)"
         return f"{what} of column {self.name}: {shown}"
+
+
+def check_rows(
+    scan: Scan, metadata: TableMetadata, files: Sequence[ManifestEntry], each: Each
+) -> list[Finding]:
+    """Reads each data file whole, without its deletes. Memory holds a part of one file per call.
+
+    Args:
+        scan: the scan of the snapshot, with all columns.
+        metadata: the metadata of the table.
+        files: the data files.
+        each: calls the check of a data file.
+
+    Returns:
+        A finding for each file that cannot be read, or that has another number of rows than its manifest entry.
+    """
+    check = _RowCheck(scan.reader(metadata))
+    return [finding for found in each(check, files, _file_bytes, "decoding rows") for finding in found]
+
+
+def _file_bytes(data: ManifestEntry) -> int:
+    return data.file_size_in_bytes
+
+
+class _RowCheck:
+    """Reads data files whole; it can be pickled before its first call.
+
+    Args:
+        open_reader: makes the reader.
+    """
+
+    def __init__(self, open_reader: Callable[..., FileReader]) -> None:
+        self._open_reader = open_reader
+
+    @cached_property
+    def _reader(self) -> FileReader:
+        return self._open_reader()
+
+    def __call__(self, data: ManifestEntry) -> list[Finding]:
+        path = data.file_path
+        try:
+            jobs = jobs_of([FileTask(data)], 1, together=False)
+            batches = (batch for job in jobs for group in self._reader.read_all(job) for batch in group)
+            n_rows = sum(with_text(batch, path).num_rows for batch in batches)
+        except PuffinFastError as error:
+            return [Finding(kind_of(error), path, path, None, str(error))]
+        if n_rows == data.record_count:
+            return []
+        message = f"{path}: rows: expected {data.record_count} (manifest), found {n_rows} (decoded)"
+        return [Finding(MISMATCH, path, path, None, message)]

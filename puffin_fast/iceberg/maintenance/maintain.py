@@ -27,11 +27,7 @@ from puffin_fast.iceberg.index.properties import indexed_columns
 from puffin_fast.iceberg.maintenance.compact import compact
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
-from puffin_fast.iceberg.maintenance.orphan_files import (
-    IN_FLIGHT,
-    RemoveOrphanFilesResult,
-    remove_orphan_files,
-)
+from puffin_fast.iceberg.maintenance.orphan_files import remove_orphan_files
 from puffin_fast.iceberg.maintenance.removal import check_may_remove
 from puffin_fast.iceberg.maintenance.retention import Retention
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
@@ -39,6 +35,7 @@ from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_on_thread
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
 from puffin_fast.iceberg.maintenance.unknown_metadata import check_newest
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, RewriteTerms, check_rewrite
+from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 STEPS = ("convert", "rewrite", "compact", "index", "expire", "clean")
 VECTOR_STEPS = ("convert", "compact")

@@ -6,20 +6,16 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from puffin_fast._io import FileSet
 from puffin_fast._io.folder import files_below
-from puffin_fast._run.arguments import check_flags, check_ids
+from puffin_fast._run.arguments import check_ids
 from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._show.html import HtmlFields
-from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
     ConflictError,
     CorruptDataError,
@@ -41,6 +37,13 @@ from puffin_fast.iceberg.maintenance.unknown_metadata import (
     unknown_metadata,
 )
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
+from puffin_fast.verbs.orphan_files import (
+    IN_FLIGHT,
+    RemoveOrphanFilesResult,
+    check_removal,
+    modified_before,
+    orphan_table,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -51,15 +54,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-IN_FLIGHT = timedelta(days=3)
-"""Files modified within this time may belong to a commit in progress."""
-
 OTHER_FORMAT = re.compile(r"(?:^|/)(?:_delta_log/|\.hoodie/|_versions/|snapshot/snapshot-\d+$)")
 """A file of the log of a table of Delta, Hudi, Lance or Paimon. The table's folder is the text before the match."""
 
 MAX_LISTINGS = 20
-
-SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
 
 def orphan_files(
@@ -111,14 +109,11 @@ def orphan_files(
     """
     check_threads(threads)
     metadata_of(table)
-    if not isinstance(older_than, timedelta):
-        raise InvalidInputError(f"older_than: expected a timedelta, found {shown_argument(older_than)}")
+    limit = modified_before(older_than)
     keep = check_ids("keep", keep)
     table = WorkingTable(table)
     table.load()
     table.complete()
-    now = datetime.now(UTC)
-    limit = now - min(older_than, now - datetime.min.replace(tzinfo=UTC))
     listed, of_others = _by_owner(table)
     table.load()  # after the listing: files that were committed since are needed
     table.complete()
@@ -133,29 +128,7 @@ def orphan_files(
     if unused:
         unknown = files_of_unknown(table, threads, below=(*listed, *of_others))
         others = FileSet(_needed_by_others(table, listed, needed, threads) | unknown)
-    rows = sorted(row for row in unused if row[0] not in others)
-    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.table(arrays, schema=SCHEMA)
-
-
-@dataclass(frozen=True)
-class RemoveOrphanFilesResult(HtmlFields):
-    """The result of a removal of orphan files.
-
-    Attributes:
-        files: the files that were removed, or would be in a dry run: as `orphan_files` returns them.
-        n_bytes: their size in bytes.
-        not_removed: a sentence for each orphan file that could not be removed.
-        seconds: wall time.
-        dry_run: True if no file was removed.
-    """
-
-    files: pa.Table
-    n_bytes: int = 0
-    not_removed: tuple[str, ...] = ()
-    seconds: float = 0.0
-    dry_run: bool = True
+    return orphan_table(row for row in unused if row[0] not in others)
 
 
 def remove_orphan_files(
@@ -172,7 +145,8 @@ def remove_orphan_files(
         dry_run: remove nothing, and return what would be removed.
 
     Raises:
-        InvalidInputError, NotFoundError, CorruptDataError: as `orphan_files`.
+        InvalidInputError, NotFoundError, CorruptDataError: as `orphan_files`; or
+            InvalidInputError: `older_than` is negative.
         UnsupportedError: as `orphan_files`, and if the property ``gc.enabled`` is false.
         ConflictError: as `orphan_files`, and if the table's location or metadata folder has metadata of the table that
             is newer than the catalog's or follows other commits: the table may be in another catalog, too.
@@ -182,22 +156,14 @@ def remove_orphan_files(
         0
     """
     started = time.perf_counter()
-    check_flags(dry_run=dry_run)
+    check_removal(older_than, threads, dry_run=dry_run)
     found = orphan_files(table, older_than=older_than, threads=threads)
     check_may_remove(table)
     check_newest(WorkingTable(table), threads)
-    not_removed: tuple[str, ...] = ()
-    if not dry_run:
-        removed = remove_all(table.io, found["path"].to_pylist(), threads)
-        found = found.filter(pc.is_in(found["path"], pa.array(removed.paths, pa.string())))
-        not_removed = removed.not_removed
-    return RemoveOrphanFilesResult(
-        files=found,
-        n_bytes=pc.sum(found["n_bytes"]).as_py() or 0,
-        not_removed=not_removed,
-        seconds=time.perf_counter() - started,
-        dry_run=dry_run,
-    )
+    if dry_run:
+        return RemoveOrphanFilesResult.of(found, started)
+    removed = remove_all(table.io, found["path"].to_pylist(), threads)
+    return RemoveOrphanFilesResult.of(found, started, removed.paths, removed.not_removed)
 
 
 def _snapshots_to_keep(table: Table, keep: Iterable[int] | None) -> list[Snapshot]:

@@ -16,11 +16,10 @@ from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast._run.workers import Each, check_workers, each_on
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
-from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, has_checked_footer
+from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, check_rows, has_checked_footer
 from puffin_fast.iceberg.maintenance.index_checks import check_key_indexes
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
 from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
-from puffin_fast.iceberg.maintenance.row_checks import check_rows
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.job import Plan, open_table, run_job
+from puffin_fast.iceberg.commit.job import Plan, run_job
 from puffin_fast.iceberg.commit.request import Committed, Request
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
@@ -24,7 +24,6 @@ from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.verbs.options import OnConflict, Options
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg.manifest import ManifestEntry
@@ -133,12 +132,6 @@ class DeleteJob:
             repeated=committed is not None and committed.repeated,
             rows_dangling=planned.rows_dangling,
         )
-
-
-def open_job(table: Table, request: Request) -> DeleteJob:
-    """Opens a table of format version 2 or 3 for a job, and refreshes it."""
-    started = time.perf_counter()
-    return DeleteJob(open_table(table, oldest=2), request, started)
 
 
 @dataclass(frozen=True)

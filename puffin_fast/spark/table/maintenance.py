@@ -17,7 +17,6 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult
 from puffin_fast.iceberg.maintenance.expire_snapshots import expire_snapshots as expire_here
 from puffin_fast.iceberg.maintenance.maintain import FileSteps, MaintainResult, MaintenancePolicy, maintained
-from puffin_fast.iceberg.maintenance.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 from puffin_fast.iceberg.maintenance.orphan_files import remove_orphan_files as remove_orphans_here
 from puffin_fast.iceberg.maintenance.report import report as report_here
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
@@ -39,6 +38,7 @@ from puffin_fast.spark.table.rewrite_data_files import rewrite_on_executors
 from puffin_fast.spark.table.scan import is_delta, refuse
 from puffin_fast.spark.worker.checks import CHECKED
 from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -241,7 +241,7 @@ def remove_orphan_files(
     *,
     older_than: timedelta = IN_FLIGHT,
     dry_run: bool = True,
-) -> RemoveOrphanFilesResult | delta.RemoveOrphanFilesResult:
+) -> RemoveOrphanFilesResult:
     """`puffin_fast.iceberg.remove_orphan_files` or that of Delta, of a table in the session's catalogs.
 
     The driver lists and removes the files; no Spark job runs.

@@ -78,7 +78,7 @@ JOBS: dict[str, Callable[[Any], object]] = {
     "sort": lambda table: iceberg.rewrite_data_files(table, sort_by=["w desc", "id"], **FEW),
 }
 
-AT_ONCE = timedelta(seconds=-5)
+AT_ONCE = timedelta()
 REMOVING: dict[str, Callable[[Any], object]] = {
     "expire_snapshots": lambda table: iceberg.expire_snapshots(table, older_than=timedelta(), threads=1),
     "remove_orphan_files": lambda table: iceberg.remove_orphan_files(

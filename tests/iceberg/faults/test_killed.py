@@ -75,7 +75,7 @@ def to_index(catalog: SqlCatalog) -> None:
     table = to_write(catalog)
     iceberg.collect_ndv(table, ["id"])
     iceberg.index_keys(table, "w")
-    iceberg.remove_orphan_files(table, older_than=timedelta(seconds=-5), dry_run=False)  # the replaced file
+    iceberg.remove_orphan_files(table, older_than=timedelta(), dry_run=False)  # the replaced file
 
 
 def to_index_v2(catalog: SqlCatalog) -> None:

@@ -32,7 +32,7 @@ from puffin_fast.iceberg.manifest import ADDED
 from tests.iceberg.conftest import RacingCatalog, local
 
 NOW = timedelta()
-AT_ONCE = timedelta(seconds=-5)
+AT_ONCE = timedelta()
 
 
 def files(table: Table) -> set[Path]:

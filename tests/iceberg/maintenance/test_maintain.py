@@ -356,7 +356,7 @@ def test_a_delete_during_a_repair_is_kept(racing: RacingCatalog) -> None:
 
 # Orphan files ----------------------------------------------------------------------------------------------
 
-AT_ONCE = timedelta(seconds=-5)
+AT_ONCE = timedelta()
 
 
 def test_files_of_live_snapshots_are_needed(racing: SqlCatalog) -> None:

@@ -26,7 +26,7 @@ from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from tests.iceberg.conftest import local
 
 orphan_module = import_module("puffin_fast.iceberg.maintenance.orphan_files")
-AT_ONCE = timedelta(seconds=-5)
+AT_ONCE = timedelta()
 
 
 def linked(root: Path) -> str:
@@ -338,9 +338,11 @@ def test_files_of_an_older_state_of_another_table_are_no_orphans(tmp_path: Path)
     catalog.engine.dispose()
 
 
-def test_an_age_that_is_no_timedelta_is_refused(tmp_path: Path) -> None:
+def test_ages_that_would_remove_files_of_other_commits_are_refused(tmp_path: Path) -> None:
     catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
     catalog.create_namespace("n")
     table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
     with pytest.raises(InvalidInputError, match="expected a timedelta, found 0"):
         iceberg.orphan_files(table, older_than=0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="older_than: expected a timedelta that is not negative"):
+        iceberg.remove_orphan_files(table, older_than=timedelta(days=-1))

@@ -21,7 +21,7 @@ from puffin_fast.spark.dataframe.job_files import remove_job_files
 from tests.iceberg.conftest import local
 from tests.iceberg.rest_proxy import Proxy, proxy
 
-AT_ONCE = timedelta(seconds=-5)
+AT_ONCE = timedelta()
 SCHEMA = pa.schema([("id", pa.int64())])
 
 pytestmark = pytest.mark.jar

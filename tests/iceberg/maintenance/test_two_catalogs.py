@@ -21,7 +21,7 @@ from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import remove_job_files
 from tests.iceberg.conftest import RacingCatalog, local
 
-AT_ONCE = timedelta(seconds=-5)
+AT_ONCE = timedelta()
 AT_ONCE_FAILING = {"commit.retry.num-retries": "1", "commit.retry.max-wait-ms": "1"}
 SCHEMA = pa.schema([("id", pa.int64())])
 
