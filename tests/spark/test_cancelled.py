@@ -77,7 +77,7 @@ def test_a_cancelled_job_says_what_was_committed_and_removed(
     text = str(caught.value)
     assert "\n" not in text
     assert len(text) < 1_000
-    if verb != "few":
+    if verb in ("positions", "write"):  # the others have not written files yet
         assert "are removed" in text
     assert table.refresh().metadata.current_snapshot_id == head
     wait(lambda: files_of(table) == before)

@@ -34,6 +34,8 @@ def as_in_table(df: DataFrame, schema: Schema) -> DataFrame:
         for field in df.schema.fields
         if given[field.name] == 1 and (wanted := timestamp_cast(field.dataType, kinds.get(field.name)))
     }
+    if not casts:  # Connect refuses no columns
+        return df
     return df.withColumns({name: df[f"`{name.replace('`', '``')}`"].cast(to) for name, to in casts.items()})
 
 
