@@ -82,8 +82,8 @@ class EntryCopies:
     def records(self) -> Iterator[bytes]:
         """Yields the encoded records of the entries."""
         schema, records = self.files.schema, self._every.records
-        fields = schema.record["fields"]
-        names, kinds = [field["name"] for field in fields], {field["name"]: field["type"] for field in fields}
+        kinds = {field["name"]: field["type"] for field in schema.record["fields"]}
+        names = [name for name, _ in records.encoding()]  # unknown fields are not among them
         encode = [_encoder(kinds[name]) for name in _HEAD]
         columns = [self.files.integers(name).to_list() for name in _HEAD[2:]]
         heads = [*zip(self.status.tolist(), self._snapshots.to_list(), *columns, strict=True)]

@@ -582,3 +582,39 @@ def test_entries_that_another_schema_encodes_are_written_again(tmp_path: Path) -
             for n, was in enumerate(before)
         ]
         assert found == expected
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_copied_entries_do_not_have_unknown_fields(tmp_path: Path, inside: bool) -> None:
+    entries = [full(n, partition=VALUES) for n in range(6)]
+    path = tmp_path / "source.avro"
+    kinds: list[Any] = ["long", ["null", "string"], {"type": "fixed", "name": "new_type", "size": 3}]
+    values = [-7, "text", b"abc"]
+    n_places = 1
+    place = 0
+    while place < n_places:
+        source = write(path, 3, entries, spec=SPEC)
+        with path.open("rb") as stream:
+            reader = fastavro.reader(stream)
+            schema, header, records = copy.deepcopy(reader.writer_schema), dict(reader.metadata), [*reader]
+        fields_of = schema["fields"]
+        if inside:
+            fields_of = next(field for field in fields_of if field["name"] == "data_file")["type"]["fields"]
+        n_places = len(fields_of) + 1
+        fields_of.insert(place, {"name": "new", "type": kinds[place % 3], "field-id": 9999})
+        for record in records:
+            (record["data_file"] if inside else record)["new"] = values[place % 3]
+        for name in ("avro.schema", "avro.codec"):
+            header.pop(name, None)
+        with path.open("wb") as stream:
+            fastavro.writer(stream, fastavro.parse_schema(schema), records, codec="deflate", metadata=header)
+        _, (source,) = listed(tmp_path / "l.avro", 3, [replace(source, length=path.stat().st_size)])
+        written = copied(tmp_path / "new.avro", 3, [copies_of(source, {entries[3].file_path})], content=DATA)
+        _, (written,) = listed(tmp_path / "l2.avro", 3, [written], snapshot_id=99, sequence_number=8)
+        expected = [
+            replace(was, status=EXISTING) if n != 3 else replace(was, status=DELETED, snapshot_id=99)
+            for n, was in enumerate(read_manifest(IO, source, {0: SPEC}))
+        ]
+        assert read_manifest(IO, written, {0: SPEC}, live_only=False) == expected, place
+        place += 1
+    assert n_places > 5
