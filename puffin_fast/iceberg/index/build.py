@@ -401,7 +401,9 @@ class _Build:
         for group in self._groups(chosen):
             if len(group) == 1 and 2 * live_rows(group[0]) >= group[0].segment.n_rows:
                 continue
-            segments = [(part.segment, part.read) for part in group]
+            # entries of the first segment stay in their order, others are inserted
+            largest_first = sorted(group, key=lambda part: part.segment.n_entries, reverse=True)
+            segments = [(part.segment, part.read) for part in largest_first]
             self._add(partial(merge_into, segments=segments, keep=self._is_live))
             self._parts = [part for part in self._parts if part not in group]
             merged = True
