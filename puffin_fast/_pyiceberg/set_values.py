@@ -6,8 +6,18 @@ from bisect import bisect_left
 from functools import cached_property
 from typing import Any
 
-from pyiceberg.expressions import BoundPredicate, BoundSetPredicate
+from pyiceberg.expressions import (
+    BoundIn,
+    BoundNotIn,
+    BoundPredicate,
+    BoundSetPredicate,
+    In,
+    NotIn,
+    SetPredicate,
+)
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
 
 class SetValues(frozenset[Any]):
@@ -47,10 +57,90 @@ class SetValues(frozenset[Any]):
         return frozenset(ordered[min(at, len(ordered) - 1) :][:1])
 
 
+class TypedSet(SetPredicate):
+    """IN or NOT IN whose literals have the type of the column: PyIceberg converts all of them for each binding."""
+
+    def __new__(cls, *_args: Any, **_fields: Any) -> Any:
+        return object.__new__(cls)
+
+    def bind(self, schema: Schema, case_sensitive: bool = True) -> Any:
+        term = self.term.bind(schema, case_sensitive)
+        known = vars(self)
+        if term.ref().field.field_type != known["kind"]:
+            return super().bind(schema, case_sensitive)
+        bound = _BOUND[type(self)].model_construct(term=term, literals=self.literals)
+        vars(bound)["value_set"] = known["values"]
+        return bound
+
+    def __invert__(self) -> Any:
+        other = TypedNotIn if isinstance(self, In) else TypedIn
+        return _with_values(other, self.term, self.literals, vars(self)["kind"], vars(self)["values"])
+
+
+class TypedIn(TypedSet, In):
+    """IN; see `TypedSet`."""
+
+
+class TypedNotIn(TypedSet, NotIn):
+    """NOT IN; see `TypedSet`."""
+
+
+class _BoundTypedIn(BoundIn):
+    def __new__(cls, *_args: Any, **_fields: Any) -> Any:
+        return object.__new__(cls)
+
+
+class _BoundTypedNotIn(BoundNotIn):
+    def __new__(cls, *_args: Any, **_fields: Any) -> Any:
+        return object.__new__(cls)
+
+
+_BOUND: dict[type, type[BoundSetPredicate]] = {TypedIn: _BoundTypedIn, TypedNotIn: _BoundTypedNotIn}
+
+
+def typed_set(predicate: SetPredicate, kind: IcebergType) -> TypedSet | None:
+    """Returns an equal predicate that is bound at once, if its column is of integers or strings, and so are all values.
+
+    Args:
+        predicate: IN or NOT IN of `LongLiteral` or `StringLiteral`, at least two.
+        kind: the type of its column.
+    """
+    literals = predicate.literals
+    values: list[Any] = [literal.value for literal in literals]
+    of = {*map(type, values)}
+    if isinstance(kind, IntegerType | LongType):
+        high = LongType.max if isinstance(kind, LongType) else IntegerType.max
+        if of != {int} or not -high - 1 <= min(values) <= max(values) <= high:
+            return None
+    elif isinstance(kind, StringType) and of == {str}:
+        "".join(values).encode()  # half of a surrogate pair is a ValueError, as in other literals
+    else:
+        return None
+    made = TypedIn if isinstance(predicate, In) else TypedNotIn
+    return _with_values(made, predicate.term, literals, kind, SetValues(values))
+
+
+def _with_values(
+    made: type[TypedSet], term: Any, literals: set[Any], kind: IcebergType, values: SetValues
+) -> TypedSet:
+    found = made.model_construct(term=term, literals=literals)
+    vars(found).update(kind=kind, values=values)
+    return found
+
+
 class SetVisitor(BoundBooleanExpressionVisitor[Any]):
     """A visitor that is given `SetValues` for IN and NOT IN: the same object in each visit of a predicate."""
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> Any:
-        if isinstance(predicate, BoundSetPredicate) and not isinstance(predicate.value_set, SetValues):
-            vars(predicate)["value_set"] = SetValues(predicate.value_set)  # a cached property
+        if isinstance(predicate, BoundSetPredicate):
+            set_values(predicate)
         return super().visit_bound_predicate(predicate)
+
+
+def set_values(predicate: BoundSetPredicate) -> SetValues:
+    """Returns the values of a predicate: the same object each time, also as its ``value_set``."""
+    found = predicate.value_set
+    if isinstance(found, SetValues):
+        return found
+    made = vars(predicate)["value_set"] = SetValues(found)  # a cached property
+    return made

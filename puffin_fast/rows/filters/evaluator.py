@@ -27,7 +27,7 @@ from pyiceberg.expressions.literals import Literal
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
-from puffin_fast._pyiceberg.set_values import SetVisitor
+from puffin_fast._pyiceberg.set_values import SetValues, SetVisitor, set_values
 from puffin_fast.rows.filters.bounds import as_integers
 from puffin_fast.rows.filters.like import BoundLike, match_like
 from puffin_fast.rows.filters.remainder import BoundRemainder
@@ -94,9 +94,7 @@ class ArrowEvaluator(SetVisitor):
         return self._compare("less_equal", term, literal)
 
     def visit_in(self, term: BoundTerm, literals: Any) -> Any:
-        if literals.prepared is None:
-            literals.prepared = _Members(_array(literals, term.ref().field.field_type))
-        return literals.prepared.contains(self.column(term))
+        return _members(literals, term.ref().field.field_type).contains(self.column(term))
 
     def visit_not_in(self, term: BoundTerm, literals: Any) -> Any:
         return pc.and_(pc.invert(self.visit_in(term, literals)), pc.is_valid(self.column(term)))
@@ -159,8 +157,16 @@ def equal_values(condition: BooleanExpression) -> tuple[int, pa.Array] | None:
     field = condition.term.ref().field
     if isinstance(field.field_type, FloatType | DoubleType):
         return None
-    literals = condition.literals if isinstance(condition, BoundIn) else [condition.literal]
-    return field.field_id, _array([literal.value for literal in literals], field.field_type)
+    if isinstance(condition, BoundIn):
+        return field.field_id, _members(set_values(condition), field.field_type).values
+    return field.field_id, _array([condition.literal.value], field.field_type)
+
+
+def _members(literals: SetValues, field_type: IcebergType) -> _Members:
+    if literals.prepared is None:
+        literals.prepared = _Members(_array(literals, field_type))
+    found: _Members = literals.prepared
+    return found
 
 
 def _storage(column: pa.Array) -> pa.Array:
@@ -172,26 +178,28 @@ def _array(values: Collection[Any], field_type: IcebergType) -> pa.Array:
     if isinstance(field_type, FloatType | DoubleType) and 0.0 in values:
         values = [*values, 0.0, -0.0]  # equal values with different hashes in Arrow
     plain = _plain_type(field_type)
-    return pa.array([_plain_value(value, plain) for value in values], plain)
+    if pa.types.is_fixed_size_binary(plain):
+        values = [_plain_value(value, plain) for value in values]
+    return pa.array([*values], plain)
 
 
 class _Members:
     """The values of IN as an Arrow array, and in Python's hash table for batches of few rows."""
 
     def __init__(self, values: pa.Array) -> None:
-        self._values = values
+        self.values = values
 
     def contains(self, column: pa.Array) -> pa.Array:
         """Which values of a column are among these."""
-        if len(column) * MEMBERS_PER_ROW < len(self._values) and self._hashed is not None:
+        if len(column) * MEMBERS_PER_ROW < len(self.values) and self._hashed is not None:
             hashed = self._hashed
             return pa.array([value in hashed for value in as_integers(column).to_pylist()], pa.bool_())
-        return pc.is_in(column, value_set=self._values)
+        return pc.is_in(column, value_set=self.values)
 
     @cached_property
     def _hashed(self) -> frozenset[Any] | None:
         """None if the values are compared in another way: Arrow finds NaN."""
-        found = as_integers(self._values).to_pylist()
+        found = as_integers(self.values).to_pylist()
         return None if any(value != value for value in found) else frozenset(found)
 
 

@@ -73,6 +73,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from puffin_fast._pyiceberg.set_values import typed_set
 from puffin_fast.columns.decimals import as_number
 from puffin_fast.rows.filters.like import Like
 
@@ -151,6 +152,9 @@ class TextLiteral(StringLiteral):
         return hash(self.root)
 
 
+_PLAIN = frozenset((LongLiteral, IntegerLiteral, StringLiteral, TextLiteral))
+
+
 def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression:
     """Converts the literals of a predicate to the type of its column, in the context of `exact_decimals`.
 
@@ -174,6 +178,8 @@ def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanE
         return type(predicate)(predicate.term, _convert_literal(predicate.literal, kind))
     if not isinstance(predicate, SetPredicate):
         return predicate
+    if _PLAIN.issuperset(map(type, predicate.literals)) and (typed := typed_set(predicate, kind)) is not None:
+        return typed
     within: list[Literal[Any]] = []
     low, high, _ = _INTEGERS[type(kind)] if isinstance(kind, IntegerType | LongType) else (0, -1, None)
     for literal in predicate.literals:

@@ -25,6 +25,7 @@ from pyiceberg.expressions.visitors import BooleanExpressionVisitor
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, TimestampNanoType, TimestamptzNanoType
 
+from puffin_fast._pyiceberg.set_values import TypedSet
 from puffin_fast._pyiceberg.v3_types import VariantType
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.rows.filters.bounds import TRUNCATED
@@ -124,11 +125,12 @@ class LiteralConverter(BooleanExpressionVisitor[_Pair]):
             raise UnsupportedError(f"filter {predicate}: not supported on {predicate.term.name}, a variant")
         if self._is_text:
             check_date_literals(predicate, kind)
-        negated = convert_literals(~predicate, kind)
+        converted = convert_literals(predicate, kind)
+        negated = ~converted if isinstance(converted, TypedSet) else convert_literals(~predicate, kind)
         ordered = isinstance(predicate, LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual)
         if ordered and isinstance(kind, FloatType | DoubleType):
             negated = Or(negated, IsNaN(term=predicate.term))
-        return convert_literals(predicate, kind), negated
+        return converted, negated
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> _Pair:
         raise TypeError(f"bound already: {predicate}")

@@ -25,6 +25,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 
+from puffin_fast._pyiceberg.set_values import TypedIn, TypedNotIn
 from puffin_fast._text import MOST_SHOWN
 
 SHOWN_VALUES = 5
@@ -39,6 +40,8 @@ _SYMBOLS: dict[type, str] = {
     GreaterThanOrEqual: ">=",
     In: "IN",
     NotIn: "NOT IN",
+    TypedIn: "IN",
+    TypedNotIn: "NOT IN",
     IsNull: "IS NULL",
     NotNull: "IS NOT NULL",
     IsNaN: "IS NAN",

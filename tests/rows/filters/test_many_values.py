@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.conversions import to_bytes
-from pyiceberg.expressions import In, NotIn
+from pyiceberg.expressions import In, Not, NotIn
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -31,7 +32,9 @@ from pyiceberg.types import (
 )
 
 from puffin_fast._pyiceberg.metrics import metrics_evaluator, proves_all_rows
+from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.filters.shown import filter_text
 
 DAY = datetime(2020, 1, 1)
 VALUES: list[tuple[IcebergType, pa.DataType, Any]] = [
@@ -97,3 +100,37 @@ def test_a_file_is_pruned_unless_a_value_is_within_its_bounds(kind: Any) -> None
         expected = any((low is None or low <= n) and (high is None or n <= high) for n in values)
         assert may_match(file) is expected, (low, high)
         assert proves(file) is (not expected), (low, high)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "other"),
+    [(LongType(), [3, 5, -(2**63)], 4), (IntegerType(), [3, 5], 4), (StringType(), ["ä", "b", ""], "c")],
+)
+@pytest.mark.parametrize("of", [In, NotIn])
+def test_integers_and_texts_are_prepared_once_for_all_bindings(
+    of: Any, kind: IcebergType, values: list[Any], other: Any
+) -> None:
+    schema = Schema(NestedField(1, "x", kind))
+    row_filter = RowFilter.bind(of("x", values), schema)
+    bound = [row_filter.expression.bind(schema) for _ in range(2)]  # type: ignore[attr-defined]
+    assert bound[0].value_set is bound[1].value_set
+    assert bound[0].value_set == set(values)
+    longer = Schema(NestedField(1, "x", LongType() if kind == IntegerType() else kind))
+    assert row_filter.expression.bind(longer).value_set == set(values)  # type: ignore[attr-defined]
+    column = {1: pa.array([*values, other, None])}
+    expected = [of is In] * len(values) + [of is NotIn, False]
+    for some in (row_filter, pickle.loads(pickle.dumps(row_filter))):
+        assert some.mask(column, len(expected)).tolist() == expected
+        opposite = RowFilter.bind(Not(some.expression), schema).mask(column, len(expected)).tolist()
+        assert opposite == [not one for one in expected[:-1]] + [False]
+        assert filter_text(some.expression).startswith(f"x {'IN' if of is In else 'NOT IN'} (")
+        assert (~some.expression).bind(schema).value_set == set(values)
+
+
+def test_values_that_are_not_of_the_type_are_converted_or_refused() -> None:
+    small, text = Schema(NestedField(1, "x", IntegerType())), Schema(NestedField(1, "x", StringType()))
+    beyond = RowFilter.bind(In("x", [1, 2, 2**40]), small)
+    assert beyond.mask({1: pa.array([1, 2, 3], pa.int32())}, 3).tolist() == [True, True, False]
+    for schema, values in ((text, ["a", "\ud800"]), (small, [1, "b"]), (text, ["a", 5])):
+        with pytest.raises(InvalidInputError):
+            RowFilter.bind(In("x", values), schema)
