@@ -11,6 +11,9 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.spark.table import saved_rows
+from puffin_fast.spark.table.delete_jobs import start
 from tests.iceberg.conftest import racing
 from tests.spark.tables import N, made
 
@@ -91,3 +94,34 @@ def test_timestamps_change_their_kind_in_the_zone_of_the_session(
     assert stored(table)[2] == (NOON.replace(hour=13), in_utc)
     ps.update(spark, table, "id + 0 = 2", {"plain": f.col("zoned")})
     assert stored(table)[2] == (NOON, in_utc)
+
+
+def test_few_rows_are_the_same_from_the_jvm_and_from_workers(
+    in_zurich: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = in_zurich
+    job = start(spark, made(racing, "n"), Request(verb="delete_keys", branch="main"))
+    values = (
+        "true a, 1Y b, 2S c, 3 d, 4L e, 1.5F f, 2.5D g, date'2024-01-01' h, timestamp'2024-01-01 10:00' i, "
+        "timestamp_ntz'2024-01-01 10:00' j, 1.25BD k, 'text' l, X'00ff' m"
+    )
+    rows = spark.sql(f"SELECT {values} FROM range(2) UNION ALL SELECT {', '.join(['NULL'] * 13)}")
+    for few in (rows, rows.limit(0)):
+        assert saved_rows._sent_by_jvm(few) is not None
+        found = []
+        for by_workers in (False, True):
+            if by_workers:
+                monkeypatch.setattr(saved_rows, "_sent_by_jvm", lambda rows: None)
+            with saved_rows.saved(few, job.part(dry_run=False)) as kept:
+                sent = kept.few()
+                assert sent is not None
+                found += [sent, kept.frame().toArrow()]
+        monkeypatch.undo()
+        kinds = {str(table.schema.types).replace("Europe/Zurich", "UTC") for table in found}
+        assert len(kinds) == 1
+        rows_of = [sorted(map(str, table.cast(found[0].schema).to_pylist())) for table in found]
+        assert all(one == rows_of[0] for one in rows_of)
+    large = spark.range(5).selectExpr("repeat('x', id * 200) AS text")
+    assert saved_rows._sent_by_jvm(large) is None
+    assert saved_rows._sent_by_jvm(spark.range(1 << 30)) is None
+    assert saved_rows._sent_by_jvm(spark.range(3).selectExpr("array(id) AS ids")) is None

@@ -1,0 +1,59 @@
+"""Tasks of a job are of similar size, and start without reading the archives of PySpark again."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module, invalidate_caches
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+
+from puffin_fast.spark.session.executor_calls import forget_archives
+from puffin_fast.spark.table.job import TASK_BYTES, bins_of_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([MB] * 195, [98, 97]),
+        ([100 * MB] * 3, [1, 1, 1]),
+        ([80 * MB] * 3, [1, 1, 1]),
+        ([MB] * 127, [127]),
+        ([500 * MB, MB, MB], [1, 2]),
+        ([0, 0], [2]),
+        ([], []),
+    ],
+)
+def test_tasks_are_of_similar_size(sizes: Sequence[int], expected: Sequence[int]) -> None:
+    numbered = [*enumerate(sizes)]
+    groups = bins_of_tasks(numbered, lambda item: (), lambda item: item[1])
+    assert [item for group in groups for item in group] == numbered
+    assert [len(group) for group in groups] == expected
+    assert all(len(group) == 1 or sum(size for _, size in group) <= TASK_BYTES for group in groups)
+
+
+def test_importers_of_sparks_archives_are_forgotten_and_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pyspark.zip", "py4j-9-src.zip", "users.zip"):
+        package = f"in_{name.partition('.')[0].replace('-', '_')}"
+        with ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr(f"{package}/__init__.py", "")
+            archive.writestr(f"{package}/more.py", "value = 5")
+        monkeypatch.syspath_prepend(str(tmp_path / name))
+        import_module(package)
+    ours = {path for path in sys.path_importer_cache if path.startswith(str(tmp_path))}
+    assert len(ours) >= 3
+    forget_archives()
+    left = ours & sys.path_importer_cache.keys()
+    assert left
+    assert all("users.zip" in path for path in left)
+    invalidate_caches()
+    assert import_module("in_pyspark.more").value == 5
