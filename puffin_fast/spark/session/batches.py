@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 from puffin_fast.spark.session.sessions import own_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Spark's setting, 64 MB by default. To apply it, Spark sums the sizes of a batch's buffers after each row, which takes
@@ -50,8 +52,16 @@ def collected(df: DataFrame) -> pa.Table:
         return df.toArrow()
 
 
-def no_rows(df: DataFrame) -> pa.Table:
-    """Returns a table with the columns of a DataFrame and without rows; Spark computes nothing."""
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow types in which Spark sends and takes columns; timestamps have the time zone UTC."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(df.schema).empty_table()
+    needs_zone = "timezone" in signature(to_arrow_schema).parameters  # PySpark 4.2 and later
+    zone: Any = {"timezone": "UTC"} if needs_zone else {}
+    found: pa.Schema = to_arrow_schema(schema, **zone)
+    return found
+
+
+def no_rows(df: DataFrame) -> pa.Table:
+    """Returns a table with the columns of a DataFrame and without rows; Spark computes nothing."""
+    return arrow_schema(df.schema).empty_table()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from puffin_fast.errors import InvalidInputError
@@ -36,12 +37,14 @@ def of_session(
         InvalidInputError: no session is given, and none is active.
     """
 
+    known = signature(function)
+
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if "spark" in kwargs or (args and _is_of_session(args[0])):
+        if "spark" in kwargs or (args and (args[0] is None or _is_of_session(args[0]))):
             return function(*args, **kwargs)
-        if args and args[0] is None:
-            raise InvalidInputError("spark: expected a SparkSession, found NoneType")
+        if not _fits(known, None, *args, **kwargs) and _fits(known, *args, **kwargs):
+            return function(*args, **kwargs)  # which says that the first argument is no session
         return function(_active(function.__name__), *args, **kwargs)
 
     return call
@@ -57,6 +60,14 @@ def of_dataframe(function: Callable[Arguments, Result]) -> WithOrWithout[Argumen
         return function(*args, **kwargs)
 
     return call
+
+
+def _fits(known: Signature, *args: Any, **kwargs: Any) -> bool:
+    try:
+        known.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def _is_of_session(value: Any) -> bool:

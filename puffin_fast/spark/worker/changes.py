@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from puffin_fast.spark.session.batches import arrow_schema
 from puffin_fast.spark.worker.column_types import converter
 from puffin_fast.spark.worker.tasks import items_of, unpack
 
@@ -37,11 +37,7 @@ def batches_of(
         changes, reader: as `lines_of`.
         schema: the schema of the data source.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    has_zone = "timezone" in signature(to_arrow_schema).parameters
-    zone: Any = {"timezone": "UTC"} if has_zone else {}
-    wanted = to_arrow_schema(schema, **zone)
+    wanted = arrow_schema(schema)
     for batch in lines_of(changes, reader):
         yield from _cast(batch, wanted)
 
