@@ -18,7 +18,7 @@ from puffin_fast.iceberg.index.properties import KEY_INDEXES
 from puffin_fast.key_index import Segment
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.rows.files.reader import DataFiles
-from puffin_fast.spark.table import convert, indexed_keys, search, upsert
+from puffin_fast.spark.table import convert, indexed_keys, on_executors, search, upsert
 from puffin_fast.spark.table.delete_keys import delete_keys
 from puffin_fast.spark.table.index_keys import index_keys
 from puffin_fast.spark.table.job import Job
@@ -261,13 +261,13 @@ def test_an_upsert_reads_only_rows_that_may_have_a_key(
     iceberg.index_keys(table, "n")
     given = spark.createDataFrame(rows(501, 504).select(["n", "i"]))
     sent: list[Any] = []
-    inner = upsert._Upsert._report
+    inner = on_executors._OnExecutors.located
 
-    def watched(self: Any, rows: Any, part: Any, tasks: Any, *rest: Any) -> Any:
+    def watched(self: Any, matcher: Any, tasks: Any) -> Any:
         sent.extend(tasks)
-        return inner(self, rows, part, tasks, *rest)
+        return inner(self, matcher, tasks)
 
-    monkeypatch.setattr(upsert._Upsert, "_report", watched)
+    monkeypatch.setattr(on_executors._OnExecutors, "located", watched)
     done = ps.upsert(
         given.withColumn("i", given["i"] + 1),
         table,
