@@ -100,7 +100,7 @@ def _plain(field: pa.Field) -> pa.Field:
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the table below a heading, without its header row."""
-    section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = re.split(r"\n##+ ", PAGE.split(f"## {heading}\n")[1])[0]
     lines = [line for line in section.splitlines() if line.startswith("|")][2:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
@@ -156,3 +156,42 @@ def test_nan_is_compared_as_the_page_says(racing: RacingCatalog, row: list[str])
         connection.execute("create table t as select * from arrow")
         theirs = f"select 1 from t where isnan(x) and {texts(row[2])[0] if '`' in row[2] else text}"
         assert bool(connection.execute(theirs).fetchall()) == row[2].startswith("yes")
+
+
+@pytest.mark.parametrize(
+    ("row", "values"),
+    [
+        *zip(
+            rows("Rows that engines treat differently"),
+            [
+                {"x": [float("nan"), 1.0]},
+                {"x": [float("nan"), 1e31]},
+                {"name": [None, "hr"]},
+                {"name": ["it", "hr"]},
+            ],
+            strict=True,
+        )
+    ],
+    ids=["nan, low bounds", "nan, high bounds", "null", "null in a list"],
+)
+def test_rows_of_engines_are_as_the_page_says(
+    racing: RacingCatalog, row: list[str], values: dict[str, list[object]]
+) -> None:
+    """The first of two rows is that of the page."""
+    (text,) = texts(row[0])
+    data = pa.table(values)
+    made = iceberg.create_table(racing, "n.t", data.schema)
+    iceberg.append(made, data)
+    if row[2] == "refused":
+        with pytest.raises(PuffinFastError, match="found NULL"):
+            iceberg.delete(made, text)
+    else:
+        iceberg.delete(made, text)
+        left = iceberg.scan(made).to_arrow().column(0).to_pylist()
+        assert (str(data.column(0)[0].as_py()) not in map(str, left)) == (row[2] == "yes")
+    with duckdb.connect() as connection:
+        connection.register("arrow", data)
+        connection.execute("create table t as select * from arrow")
+        connection.execute(f"delete from t where {text}")
+        left = [value for (value,) in connection.execute("select * from t").fetchall()]
+        assert (str(data.column(0)[0].as_py()) not in map(str, left)) == (row[5] == "yes")
