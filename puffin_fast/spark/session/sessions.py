@@ -120,7 +120,8 @@ def check_dataframe(df: object) -> DataFrame:
 
 def is_session(value: object) -> bool:
     """Whether an object is a session, classic or Connect."""
-    return hasattr(value, "dataSource") and hasattr(value, "range")
+    kind = type(value)  # a DataFrame of Connect has a Column for each name
+    return hasattr(kind, "dataSource") and hasattr(kind, "range")
 
 
 def session_of(spark: object) -> SparkSession:
