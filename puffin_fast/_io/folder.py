@@ -65,7 +65,7 @@ def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any
 
 
 def missing_folder(folder: str, *, filesystem: Any = None) -> str | None:
-    """Says that a folder does not exist, or that its bucket does not; None if it exists, or if that is unknown.
+    """Says that nothing is at a path, or that its bucket does not exist; None if something is, or if that is unknown.
 
     Args:
         folder: a local path, a URI, or a path on `filesystem`.
@@ -74,7 +74,7 @@ def missing_folder(folder: str, *, filesystem: Any = None) -> str | None:
     kind, handle, key = resolve(folder, filesystem)
     with errors_of(folder):
         if kind == "local":
-            return None if os.path.isdir(key) else "there is no such folder"
+            return None if os.path.exists(key) else "there is no such folder"
         if kind == "arrow":
             from pyarrow.fs import FileType
 

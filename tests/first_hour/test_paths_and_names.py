@@ -69,6 +69,8 @@ def test_verbs_refuse_paths_and_say_why(table: Table) -> None:
     ):
         with pytest.raises(pf.InvalidInputError, match=r"found .*read only; changes need its catalog"):
             verb(str(folder))
+        with pytest.raises(pf.InvalidInputError, match=r"found .*read only; changes need its catalog"):
+            verb(table.metadata_location)
         with pytest.raises(pf.InvalidInputError, match=r"see catalog\.load_table\), found 'shop\.orders'$"):
             verb("shop.orders")
     static = StaticTable.from_metadata(table.metadata_location)
