@@ -43,6 +43,11 @@ TARGET_FILE_SIZE = 128 << 20
 CHANGES_FOLDER = "_change_data"
 
 
+def new_name() -> str:
+    """Returns a name of a data file that no other has."""
+    return f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+
+
 @dataclass(frozen=True)
 class DataFile:
     """A file that was written.
@@ -192,7 +197,7 @@ class DataFileWriter:
         storage = self._snapshot.storage
         if self.name is None:
             folder += "" if self._is_mapped else partition_folder(partition)
-            path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+            path = folder + new_name()
         else:
             path = self.name()
         buffer = pa.BufferOutputStream()

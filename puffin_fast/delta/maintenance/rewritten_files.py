@@ -17,7 +17,7 @@ from puffin_fast._io.folder import remove_empty
 from puffin_fast._run.threads import on_threads
 from puffin_fast._run.workers import each_on
 from puffin_fast.delta.dml.changes import remove_action
-from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
+from puffin_fast.delta.dml.data_files import DataFileWriter, new_name, row_tracking_columns
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.delta.scans.schema import ROW_TRACKING
 from puffin_fast.delta.scans.tasks import DeltaTask
@@ -140,7 +140,7 @@ class _NamesIn:
     folder: str
 
     def __call__(self) -> str:
-        return f"{self.folder}/part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        return f"{self.folder}/{new_name()}"
 
 
 def _live_bytes(group: Sequence[DeltaTask]) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from puffin_fast._run.arguments import check_flags, check_integer, check_share
-from puffin_fast._run.groups import split_by_size
+from puffin_fast._run.groups import bins_of
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.rows.tasks import DataFile, DeleteFile, Task, TaskOf, Vector
@@ -157,7 +157,7 @@ class GroupLimits:
                 partitions[_partition(task)].append(task)
         found = []
         for some in partitions.values():
-            bins = [some] if self.order else map(list, split_by_size(some, self.target_file_size, live_bytes))
+            bins = [some] if self.order else bins_of(some, self.target_file_size, live_bytes)
             for files in bins:
                 if len(files) < self.min_input_files:
                     files = [task for task in files if self._is_needed(task)]
