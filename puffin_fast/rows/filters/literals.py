@@ -38,6 +38,7 @@ from pyiceberg.expressions import (
     LessThanOrEqual,
     LiteralPredicate,
     NotEqualTo,
+    NotIn,
     NotNull,
     SetPredicate,
     UnboundPredicate,
@@ -194,7 +195,9 @@ def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanE
             found = _convert_literal(literal, kind)
             within += [] if _is_out_of_range(found.to(kind)) else [found]
     if within:
-        return type(predicate)(predicate.term, within)
+        made: Any = In if isinstance(predicate, In) else NotIn
+        among: BooleanExpression = made(predicate.term, within)
+        return among
     return AlwaysFalse() if isinstance(predicate, In) else NotNull(term=predicate.term)
 
 

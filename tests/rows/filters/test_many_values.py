@@ -134,3 +134,10 @@ def test_values_that_are_not_of_the_type_are_converted_or_refused() -> None:
     for schema, values in ((text, ["a", "\ud800"]), (small, [1, "b"]), (text, ["a", 5])):
         with pytest.raises(InvalidInputError):
             RowFilter.bind(In("x", values), schema)
+
+
+@pytest.mark.parametrize("made", [In, NotIn])
+def test_a_bound_filter_is_bound_again_to_a_column_of_another_type(made: type[In] | type[NotIn]) -> None:
+    integers, floats = (Schema(NestedField(1, "a", kind)) for kind in (LongType(), DoubleType()))
+    bound = RowFilter.bind(made("a", {1, 2, 3}), integers)  # type: ignore[arg-type]
+    assert RowFilter.bind(bound.expression, floats).expression == made("a", {1.0, 2.0, 3.0})  # type: ignore[arg-type]
