@@ -16,7 +16,7 @@ A differential test compares each of them with PyArrow to the bit (tests/parquet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,26 @@ class Layout:
     conversion: int
     level: int
     structs: tuple[tuple[pa.DataType, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListLayout:
+    """How a column of lists or maps is stored.
+
+    Attributes:
+        type: the plain type of the column.
+        level: the definition level from which on a list is not null; items have higher ones.
+        leaves: the leaf of each value in the file's schema: of the items, or of the fields of their structs; of a map
+            of the keys first.
+        layouts: how each of them is decoded.
+        structs: the structs around the lists, as in `Layout`.
+    """
+
+    type: pa.DataType
+    level: int
+    leaves: tuple[int, ...]
+    layouts: tuple[Layout, ...]
+    structs: tuple[tuple[pa.DataType, int], ...]
 
 
 def _fixed(column: pq.ColumnSchema, kind: pa.DataType) -> tuple[int, int, int] | None:
@@ -138,3 +158,24 @@ def layout_of(
         return Layout(kind, 0, 1, 0, *rest)
     found = _fixed(column, kind)
     return None if found is None else Layout(kind, *found, *rest)
+
+
+def items_of(kind: pa.DataType) -> list[tuple[pa.Field, ...]] | None:
+    """Returns the fields from an item of a list or map down to each value; None if there are lists inside them."""
+    if pa.types.is_map(kind):
+        items = [kind.key_field, kind.item_field]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        items = [kind.value_field]
+    else:
+        return None
+    fields = [path for item in items for path in values_below(item)]
+    return None if any(pa.types.is_nested(path[-1].type) for path in fields) else fields
+
+
+def values_below(field: pa.Field) -> Iterator[tuple[pa.Field, ...]]:
+    """Yields the fields from a field down to each value of its structs; a struct without fields stands for itself."""
+    if not pa.types.is_struct(field.type) or field.type.num_fields == 0:
+        yield (field,)
+        return
+    for child in field.type:
+        yield from ((field, *path) for path in values_below(child))

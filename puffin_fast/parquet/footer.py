@@ -32,9 +32,10 @@ from puffin_fast.parquet.column_layout import (
     IN_DICTIONARY,
     WITHOUT_VALUES,
     Layout,
+    ListLayout,
+    items_of,
     layout_of,
 )
-from puffin_fast.parquet.list_pages import ListLayout, items_of
 from puffin_fast.parquet.page_codecs import CODECS
 
 if TYPE_CHECKING:

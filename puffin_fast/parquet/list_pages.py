@@ -12,60 +12,18 @@ Source: Parquet format specification, "Nested Encoding", and "LogicalTypes", "Ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast.columns.plain_types import null_mask
-from puffin_fast.parquet.column_layout import Layout
+from puffin_fast.parquet.column_layout import ListLayout, values_below
 from puffin_fast.parquet.column_pages import ColumnPages, Rows
 from puffin_fast.parquet.page_codecs import PageError
 
 Levels = npt.NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True)
-class ListLayout:
-    """How a column of lists or maps is stored.
-
-    Attributes:
-        type: the plain type of the column.
-        level: the definition level from which on a list is not null; items have higher ones.
-        leaves: the leaf of each value in the file's schema: of the items, or of the fields of their structs; of a map
-            of the keys first.
-        layouts: how each of them is decoded.
-        structs: the structs around the lists, as in `Layout`.
-    """
-
-    type: pa.DataType
-    level: int
-    leaves: tuple[int, ...]
-    layouts: tuple[Layout, ...]
-    structs: tuple[tuple[pa.DataType, int], ...]
-
-
-def items_of(kind: pa.DataType) -> list[tuple[pa.Field, ...]] | None:
-    """Returns the fields from an item of a list or map down to each value; None if there are lists inside them."""
-    if pa.types.is_map(kind):
-        items = [kind.key_field, kind.item_field]
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        items = [kind.value_field]
-    else:
-        return None
-    fields = [path for item in items for path in _values_below(item)]
-    return None if any(pa.types.is_nested(path[-1].type) for path in fields) else fields
-
-
-def _values_below(field: pa.Field) -> Iterator[tuple[pa.Field, ...]]:
-    """Yields the fields from a field down to each value of its structs; a struct without fields stands for itself."""
-    if not pa.types.is_struct(field.type) or field.type.num_fields == 0:
-        yield (field,)
-        return
-    for child in field.type:
-        yield from ((field, *path) for path in _values_below(child))
 
 
 class ListPages:
@@ -138,7 +96,7 @@ def _together(kind: pa.DataType, arrays: Sequence[pa.Array]) -> pa.Array:
         return arrays[0]
     children, at = [], 0
     for field in kind:
-        stop = at + sum(1 for _ in _values_below(field))
+        stop = at + sum(1 for _ in values_below(field))
         children.append(_together(field.type, [array.field(0) for array in arrays[at:stop]]))
         at = stop
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=null_mask(arrays[0]))

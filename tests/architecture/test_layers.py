@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from tests.architecture.layers import FOLDERS, LAYERS
@@ -106,6 +107,33 @@ def test_imports_between_folders_only_go_down() -> None:
             if parts[1:2] != [package] or parts[2:3] in ([], [here]):
                 continue
             assert order.get(parts[2], -1) < order.get(here, 0), f"{identify(path)} imports {target}"
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def module_imports(path: Path, modules: Set[str]) -> set[str]:
+    """Returns which modules a module imports at module level or for types; an ``__init__.py`` without its own."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        for inner in node.body if isinstance(node, ast.If) else [node]:
+            if isinstance(inner, ast.ImportFrom):
+                full = [f"{inner.module}.{alias.name}" for alias in inner.names]
+                found |= {name if name in modules else inner.module or "" for name in full}
+            elif isinstance(inner, ast.Import):
+                found |= {alias.name for alias in inner.names}
+    here = module_name(path)
+    own = {name for name in found if path.name == "__init__.py" and name.startswith(f"{here}.")}
+    return found & modules - own - {here}
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    """Imports of types count too, so that each module can be read after those that it uses."""
+    paths = {module_name(path): path for path in MODULES}
+    graph = {name: module_imports(path, paths.keys()) for name, path in paths.items()}
+    assert "puffin_fast.parquet.column_layout" in graph["puffin_fast.parquet.footer"]
+    TopologicalSorter(graph).prepare()  # a CycleError names the modules
 
 
 def test_no_folder_imports_the_private_modules_of_another() -> None:

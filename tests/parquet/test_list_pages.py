@@ -15,7 +15,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.parquet import column_pages
-from puffin_fast.parquet.list_pages import ListLayout, ListPages
+from puffin_fast.parquet.column_layout import ListLayout
+from puffin_fast.parquet.list_pages import ListPages
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests.seeds import seeds

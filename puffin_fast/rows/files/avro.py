@@ -21,6 +21,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import (
@@ -45,10 +47,11 @@ from puffin_fast.avro.schema import PlainSchema
 from puffin_fast.columns.plain_types import plain_schema
 from puffin_fast.columns.uuid_text import UuidText
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
-from puffin_fast.limits import MAX_SCHEMA_TYPES
+from puffin_fast.limits import MAX_SCHEMA_TYPES, most_inflated
 from puffin_fast.rows.files.avro_rows import (
     LEAST_ALLOWED,
-    AvroColumns,
+    FieldDecoder,
+    HeldRows,
     NotDecodedError,
     SharedBlocks,
     null_bytes,
@@ -56,13 +59,14 @@ from puffin_fast.rows.files.avro_rows import (
     too_wide,
     value_bytes,
 )
-from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, Columns, reading
+from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, Columns, reading, wrong_count
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
+    from puffin_fast.parquet.column_pages import Rows
     from puffin_fast.rows.files.projection import FileSchema
 
 
@@ -228,6 +232,85 @@ class AvroReader:
             if "need to install" in str(error) or "nrecognized codec" in str(error):
                 raise UnsupportedError(f"{self.location}: AVRO; {error}") from error
             raise CorruptDataError(f"{what} of an Avro file: {error!r}", path=self.location) from error
+
+
+class AvroColumns:
+    """Columns of an Avro file, read in order; see `Columns`.
+
+    Args:
+        reader: the file.
+        names: names of its columns.
+        shared: the blocks, for all columns of one read.
+        others: reads the columns with fastavro.
+
+    Raises:
+        NotDecodedError: the kernel does not know the schema.
+    """
+
+    def __init__(
+        self, reader: AvroReader, names: Sequence[str], shared: SharedBlocks, others: Callable[[], Columns]
+    ) -> None:
+        fields = [reader.schema.field(name) for name in names]
+        self._decoder = FieldDecoder(reader.stored, list(plain_schema(pa.schema(fields))))
+        self._reader, self._shared, self._others = reader, shared, others
+        self._walker: FieldDecoder | None = None
+        self._by_fastavro: Columns | None = None
+
+    def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
+        """Returns wanted rows of each column; see `Columns`.
+
+        Raises:
+            CorruptDataError: the blocks have more or fewer rows than declared, or are damaged.
+            LimitExceededError: the values take more bytes than allowed for the bytes of the blocks.
+        """
+        if self._by_fastavro is None:
+            try:
+                return self._read(first, n_rows, rows)
+            except PuffinFastError:
+                raise
+            except OverflowError as error:
+                held = self._shared.of(first, n_rows)
+                raise too_wide(self._reader.location, n_rows, self._most(held)) from error
+            except (ValueError, pa.ArrowException):
+                self._by_fastavro = self._others()
+        return self._by_fastavro.read(first, n_rows, rows)
+
+    def _read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
+        stop, expected = first + n_rows, self._reader.n_rows
+        blocks = self._shared.of(first, n_rows)
+        most = self._most(blocks)
+        if self._shared.n_rows < stop:
+            raise wrong_count(self._reader.location, 0, expected, self._shared.n_rows)
+        for block in blocks:
+            low, high = max(first - block.first, 0), min(stop - block.first, block.n_rows)
+            if rows is not None:
+                at = rows.searchsorted(np.array([low, high], np.int64) + (block.first - first))
+                here = rows[at[0] : at[1]].astype(np.int64) + (first - block.first)
+                if len(here):
+                    self._decoder.pick(block.data, self._starts(block)[here], most)
+            elif block.starts is None and high - low == block.n_rows:
+                starts = np.empty(block.n_rows, np.int64)
+                self._decoder.scan(block.data, starts, most)
+                block.starts = starts
+            else:
+                self._decoder.pick(block.data, self._starts(block)[low:high], most)
+        if stop == expected and (found := self._shared.count_all()) != expected:
+            raise wrong_count(self._reader.location, 0, expected, found)
+        return self._decoder.arrays()
+
+    def _most(self, blocks: Sequence[HeldRows]) -> int:
+        """The maximum number of bytes of the values of some blocks."""
+        return max(LEAST_ALLOWED, most_inflated(sum(len(block.data) for block in blocks), self._reader.io))
+
+    def _starts(self, block: HeldRows) -> npt.NDArray[np.int64]:
+        """The offsets of the records of a block."""
+        if block.starts is None:
+            if self._walker is None:
+                self._walker = FieldDecoder(self._reader.stored, [])
+            starts = np.empty(block.n_rows, np.int64)
+            self._walker.scan(block.data, starts)
+            block.starts = starts
+        return block.starts
 
 
 class _SchemaConversion(AvroSchemaConversion):

@@ -13,7 +13,7 @@ if all are null, and values that take more than a limit are refused.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +24,10 @@ import pyarrow.compute as pc
 
 from puffin_fast._kernels.avro import rows as kernel
 from puffin_fast.avro.blocks import Block
-from puffin_fast.columns.plain_types import plain_schema
-from puffin_fast.errors import LimitExceededError, PuffinFastError
-from puffin_fast.limits import most_inflated
-from puffin_fast.rows.files.files import Columns, wrong_count
+from puffin_fast.errors import LimitExceededError
 
 if TYPE_CHECKING:
-    from puffin_fast.parquet.column_pages import Rows
-    from puffin_fast.rows.files.avro import AvroReader
+    pass
 
 _MOST_FIXED = 1 << 12
 """Bytes of a fixed: a null, which takes a byte in the file, has as many in an array."""
@@ -315,7 +311,7 @@ def _offsets(ends: bytes, kind: type[np.int32]) -> npt.NDArray[np.int32]:
 
 
 @dataclass
-class _Rows:
+class HeldRows:
     """A block in memory: its first row, number of rows, bytes, and the offset of each record, if they are known."""
 
     first: int
@@ -332,9 +328,9 @@ class SharedBlocks:
     """
 
     def __init__(self, blocks: Iterator[Block]) -> None:
-        self._blocks, self._held, self._forgotten, self.n_rows = blocks, list[_Rows](), 0, 0
+        self._blocks, self._held, self._forgotten, self.n_rows = blocks, list[HeldRows](), 0, 0
 
-    def of(self, first: int, n_rows: int, most: int | None = None) -> list[_Rows]:
+    def of(self, first: int, n_rows: int, most: int | None = None) -> list[HeldRows]:
         """Returns the blocks of some rows. Those before them are forgotten.
 
         Args:
@@ -353,7 +349,7 @@ class SharedBlocks:
             block = next(self._blocks, None)
             if block is None:
                 break
-            rows = _Rows(self.n_rows, block.n_records, block.data)
+            rows = HeldRows(self.n_rows, block.n_records, block.data)
             self.n_rows += block.n_records
             if self.n_rows > first:
                 self._held.append(rows)
@@ -377,82 +373,3 @@ class SharedBlocks:
         for block in self._blocks:
             self.n_rows += block.n_records
         return self.n_rows
-
-
-class AvroColumns:
-    """Columns of an Avro file, read in order; see `Columns`.
-
-    Args:
-        reader: the file.
-        names: names of its columns.
-        shared: the blocks, for all columns of one read.
-        others: reads the columns with fastavro.
-
-    Raises:
-        NotDecodedError: the kernel does not know the schema.
-    """
-
-    def __init__(
-        self, reader: AvroReader, names: Sequence[str], shared: SharedBlocks, others: Callable[[], Columns]
-    ) -> None:
-        fields = [reader.schema.field(name) for name in names]
-        self._decoder = FieldDecoder(reader.stored, list(plain_schema(pa.schema(fields))))
-        self._reader, self._shared, self._others = reader, shared, others
-        self._walker: FieldDecoder | None = None
-        self._by_fastavro: Columns | None = None
-
-    def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
-        """Returns wanted rows of each column; see `Columns`.
-
-        Raises:
-            CorruptDataError: the blocks have more or fewer rows than declared, or are damaged.
-            LimitExceededError: the values take more bytes than allowed for the bytes of the blocks.
-        """
-        if self._by_fastavro is None:
-            try:
-                return self._read(first, n_rows, rows)
-            except PuffinFastError:
-                raise
-            except OverflowError as error:
-                held = self._shared.of(first, n_rows)
-                raise too_wide(self._reader.location, n_rows, self._most(held)) from error
-            except (ValueError, pa.ArrowException):
-                self._by_fastavro = self._others()
-        return self._by_fastavro.read(first, n_rows, rows)
-
-    def _read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
-        stop, expected = first + n_rows, self._reader.n_rows
-        blocks = self._shared.of(first, n_rows)
-        most = self._most(blocks)
-        if self._shared.n_rows < stop:
-            raise wrong_count(self._reader.location, 0, expected, self._shared.n_rows)
-        for block in blocks:
-            low, high = max(first - block.first, 0), min(stop - block.first, block.n_rows)
-            if rows is not None:
-                at = rows.searchsorted(np.array([low, high], np.int64) + (block.first - first))
-                here = rows[at[0] : at[1]].astype(np.int64) + (first - block.first)
-                if len(here):
-                    self._decoder.pick(block.data, self._starts(block)[here], most)
-            elif block.starts is None and high - low == block.n_rows:
-                starts = np.empty(block.n_rows, np.int64)
-                self._decoder.scan(block.data, starts, most)
-                block.starts = starts
-            else:
-                self._decoder.pick(block.data, self._starts(block)[low:high], most)
-        if stop == expected and (found := self._shared.count_all()) != expected:
-            raise wrong_count(self._reader.location, 0, expected, found)
-        return self._decoder.arrays()
-
-    def _most(self, blocks: Sequence[_Rows]) -> int:
-        """The maximum number of bytes of the values of some blocks."""
-        return max(LEAST_ALLOWED, most_inflated(sum(len(block.data) for block in blocks), self._reader.io))
-
-    def _starts(self, block: _Rows) -> npt.NDArray[np.int64]:
-        """The offsets of the records of a block."""
-        if block.starts is None:
-            if self._walker is None:
-                self._walker = FieldDecoder(self._reader.stored, [])
-            starts = np.empty(block.n_rows, np.int64)
-            self._walker.scan(block.data, starts)
-            block.starts = starts
-        return block.starts

@@ -24,8 +24,7 @@ from puffin_fast.parquet.page_index import Spans
 from puffin_fast.rows.files.conversion import stored
 from puffin_fast.rows.files.equal_values import EqualValues
 from puffin_fast.rows.files.files import BATCH_ROWS, Columns, FormatReader, reading
-from puffin_fast.rows.files.group_columns import GroupColumns
-from puffin_fast.rows.files.parquet import PLAIN_ROWS, ParquetReader
+from puffin_fast.rows.files.parquet import PLAIN_ROWS, GroupColumns, ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
 
 if TYPE_CHECKING:

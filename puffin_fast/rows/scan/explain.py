@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ from puffin_fast._run.threads import on_threads
 from puffin_fast._show.html import html_table
 
 if TYPE_CHECKING:
-    from puffin_fast.rows.scan.file_reader import FileReader
     from puffin_fast.rows.tasks import Task
 
 STEPS = PLAN, KEY_INDEX, DELETES, STATISTICS, BLOOM, DICTIONARIES, PAGES, COLUMNS = (
@@ -137,7 +136,7 @@ def explained(
     table: Part,
     planned: Sequence[Task],
     tasks: Sequence[Task],
-    reader: FileReader,
+    parts_of: Callable[[Task], Iterable[Part]],
     threads: int | None,
     notes: Sequence[str] = (),
 ) -> Explanation:
@@ -148,7 +147,7 @@ def explained(
         table: the whole table.
         planned: the data files that partitions and bounds leave.
         tasks: those that the scan reads, after the index of keys.
-        reader: the reader of the scan.
+        parts_of: returns what the steps leave out of a data file, and what is read of it.
         threads: number of threads; None: one for each processor.
         notes: the notes of the explanation.
     """
@@ -162,7 +161,7 @@ def explained(
     left[KEY_INDEX] = Part(
         KEY_INDEX, by_index.data_files, None, (by_index.rows or 0) + narrowed, by_index.n_bytes
     )
-    for parts in on_threads(reader.parts_of, tasks, threads):
+    for parts in on_threads(parts_of, tasks, threads):
         for part in parts:
             _add(left, part)
     read = left.pop(READ)

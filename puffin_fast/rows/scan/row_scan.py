@@ -141,7 +141,9 @@ class RowScan:
         """What the scan reads; `planned` are the data files that partitions and bounds leave."""
         row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
         name = f"{self._state()}{row_filter}"
-        return explained(name, table, planned, self.tasks(), self.file_reader(), self._threads, notes)
+        return explained(
+            name, table, planned, self.tasks(), self.file_reader().parts_of, self._threads, notes
+        )
 
     def count(self) -> int:
         """Returns the number of rows.

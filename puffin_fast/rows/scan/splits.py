@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from puffin_fast.bitmap import PositionBitmap
-    from puffin_fast.rows.scan.file_reader import OpenedDataFile
     from puffin_fast.rows.tasks import DataFile, Task
+
+_Opened = TypeVar("_Opened")
 
 LARGE_FILE = 256 << 20
 """Size in bytes from which on a data file is split, however many other files there are."""
@@ -73,16 +74,16 @@ class _Shared:
     def __init__(self, task: Task, count: int) -> None:
         self.task = task
         self._lock = threading.Lock()
-        self._opened: OpenedDataFile | None = None
+        self._opened: Any = None
         self._is_opened = False
         self._left = count
 
-    def opened(self, make: Callable[[Task], OpenedDataFile | None]) -> OpenedDataFile | None:
+    def opened(self, make: Callable[[Task], _Opened]) -> _Opened:
         with self._lock:
             if not self._is_opened:
                 self._opened = make(self.task)
                 self._is_opened = True
-            opened = self._opened
+            opened: _Opened = self._opened
             self._left -= 1
             if self._left == 0:
                 self._opened = None

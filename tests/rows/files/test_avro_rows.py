@@ -14,8 +14,8 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.rows.files.avro import AvroReader
-from puffin_fast.rows.files.avro_rows import AvroColumns, NotDecodedError, SharedBlocks
+from puffin_fast.rows.files.avro import AvroColumns, AvroReader
+from puffin_fast.rows.files.avro_rows import NotDecodedError, SharedBlocks
 from puffin_fast.rows.files.files import BatchColumns
 from tests.seeds import seeds
 
