@@ -46,8 +46,6 @@ CUSTOMERS = 1_000_000
 KEYS = 10_000
 UPSERTED = 100_000
 BATCH = 50
-WARM_UP = 4
-"""Rounds after which the JVM has compiled most of what a job runs."""
 
 
 def rows_of(number: int) -> pa.Table:
@@ -259,7 +257,7 @@ def jobs_so_far(spark: SparkSession) -> int:
     return int(context.dagScheduler().nextJobId())
 
 
-def measure(spark: SparkSession, orders: Orders, name: str, rounds: int) -> dict[str, Any]:
+def measure(spark: SparkSession, orders: Orders, name: str, rounds: int, warm_up: int) -> dict[str, Any]:
     job = JOBS[name]
     states = set()
 
@@ -279,7 +277,7 @@ def measure(spark: SparkSession, orders: Orders, name: str, rounds: int) -> dict
     samples = take_turns(
         {who: partial(once, who) for who in (OURS, JAVA)},
         rounds=rounds,
-        warm_up=WARM_UP,
+        warm_up=warm_up,
         log=lambda who, found: print(
             f"{name:<20} {who:<22} {found['seconds']:6.2f} s, CPU {found['cpu']:6.2f} s, {found['jobs']:.0f} jobs",
             file=sys.stderr,
@@ -314,6 +312,9 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
+        "--warm-up", type=int, default=4, help="rounds before them: the JVM compiles what a job runs"
+    )
+    parser.add_argument(
         "--master", default="local[2]", help="of the session; with others, names of jobs end with it"
     )
     parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
@@ -324,7 +325,9 @@ def main() -> None:
     with spark_with_iceberg(orders, options.master) as spark:
         found = {f"{name}{where}": one for name, one in first_calls(spark, orders).items()}
         found |= {
-            f"{job} on Spark, {orders.n_rows:,} rows{where}": measure(spark, orders, job, options.rounds)
+            f"{job} on Spark, {orders.n_rows:,} rows{where}": measure(
+                spark, orders, job, options.rounds, options.warm_up
+            )
             for job in options.jobs
         }
     report(found, options.into)
