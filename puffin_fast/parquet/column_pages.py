@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._kernels.parquet import pages
+from puffin_fast._kernels.parquet import pages, text_views
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError, part_of
@@ -175,7 +175,7 @@ class ColumnPages:
             values = pa.py_buffer(np.packbits(np.frombuffer(values, np.uint8), bitorder="little"))
         if self._layout.stored or self._layout.width == 1:
             return pa.Array.from_buffers(kind, n, [validity, values])
-        n_bytes = pages.views_bytes(values, n)
+        n_bytes = text_views.views_bytes(values, n)
         if kind in (pa.string_view(), pa.binary_view()):
             held = sum(map(len, texts[1:]))
             array = pa.Array.from_buffers(kind, n, [validity, values, *map(pa.py_buffer, texts)])
@@ -193,7 +193,7 @@ class ColumnPages:
             raise PageError(f"{n_bytes} bytes of text in {n} rows")
         width = 4 if kind in (pa.string(), pa.binary()) else 8
         offsets, out = pa.allocate_buffer((n + 1) * width), pa.allocate_buffer(n_bytes + _SLACK)
-        pages.copy_views(views, n, texts, width, offsets, out)
+        text_views.copy_views(views, n, texts, width, offsets, out)
         return pa.Array.from_buffers(kind, n, [validity, offsets, out.slice(0, n_bytes)])
 
 

@@ -17,7 +17,6 @@ from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 from puffin_fast.errors import CorruptDataError
 
 cdef extern from "Python.h":
-    object PyUnicode_DecodeUTF8(const char* data, Py_ssize_t size, const char* errors)
     object PyBytes_FromStringAndSize(const char* data, Py_ssize_t size)
 
 cdef extern from "unistd.h" nogil:
@@ -115,13 +114,6 @@ cdef extern from "column_page.h" nogil:
                  size_t count, uint8_t* out)
     int pf_views(const uint8_t* data, size_t size, uint32_t buffer, const int32_t* rows, int64_t base, size_t count,
                  int64_t* place, uint8_t* out)
-    int64_t pf_views_bytes(const uint8_t* views, size_t count)
-    const uint8_t* pf_view_text(const uint8_t* view, const uint8_t* const* buffers, const size_t* sizes,
-                                size_t n_buffers, uint32_t* length)
-    int64_t pf_text_runs(const uint8_t* views, size_t count, const uint8_t* const* buffers, const size_t* sizes,
-                         size_t n_buffers, size_t most, int64_t* starts)
-    int64_t pf_views_copy(const uint8_t* views, size_t count, const uint8_t* const* buffers, const size_t* sizes,
-                          size_t n_buffers, int offset_bytes, uint8_t* offsets, uint8_t* out, size_t capacity)
     void pf_close_page(pf_page* page)
     int pf_open_page(const pf_column* column, pf_page* page, const int64_t* header, const uint8_t* levels,
                      const uint8_t* data, size_t size)
@@ -853,111 +845,6 @@ cdef class PageDecoder:
         self._texts = data[self._page.data - self._values.data:]
         self._is_loaded = True
         return 0
-
-
-def views_bytes(views, size_t count):
-    """The sum of the lengths of views."""
-    cdef Buffer source = buffer_of(views)
-    cdef int64_t total
-    if source.size // PF_VIEW_BYTES < count:
-        raise ValueError(f"{source.size // PF_VIEW_BYTES} views; expected {count}")
-    with nogil:
-        total = pf_views_bytes(source.data, count)
-    return total
-
-
-cdef class TextBuffers:
-    """The buffers that views refer to."""
-
-    cdef const uint8_t** data
-    cdef size_t* sizes
-    cdef size_t count
-    cdef list _held
-
-    def __cinit__(self, buffers):
-        cdef size_t i
-        self._held = [buffer_of(buffer) for buffer in buffers]
-        self.count = len(self._held)
-        self.data = <const uint8_t**>malloc((self.count + 1) * sizeof(uint8_t*))
-        self.sizes = <size_t*>malloc((self.count + 1) * sizeof(size_t))
-        if self.data == NULL or self.sizes == NULL:
-            raise MemoryError()
-        for i in range(self.count):
-            self.data[i] = (<Buffer>self._held[i]).data
-            self.sizes[i] = (<Buffer>self._held[i]).size
-
-    def __dealloc__(self):
-        free(self.data)
-        free(self.sizes)
-
-
-def text_runs(views, size_t count, buffers, size_t most):
-    """The runs of equal texts in a column.
-
-    Args:
-        views: of 16 bytes; none is null.
-        count: number of views.
-        buffers: a list of the buffers that they refer to.
-        most: maximum number of runs.
-
-    Returns:
-        the index of the first view of each run, and the text of each; None if there are more runs than `most`.
-    """
-    cdef Buffer source = buffer_of(views)
-    cdef TextBuffers texts = TextBuffers(buffers)
-    cdef int64_t* starts
-    cdef int64_t n
-    cdef const uint8_t* text
-    cdef uint32_t length = 0
-    if source.size // PF_VIEW_BYTES < count:
-        raise ValueError(f"{source.size // PF_VIEW_BYTES} views; expected {count}")
-    most = min(most, count)
-    starts = <int64_t*>malloc((most + 1) * sizeof(int64_t))
-    if starts == NULL:
-        raise MemoryError()
-    try:
-        with nogil:
-            n = pf_text_runs(source.data, count, texts.data, texts.sizes, texts.count, most, starts)
-        checked(-1 if n < 0 else 0)
-        if n > <int64_t>most:
-            return None
-        found, names = [], []
-        for i in range(n):
-            text = pf_view_text(source.data + starts[i] * PF_VIEW_BYTES, texts.data, texts.sizes, texts.count, &length)
-            checked(-1 if text == NULL else 0)
-            found.append(starts[i])
-            names.append(PyUnicode_DecodeUTF8(<const char*>text, length, NULL))
-        return found, names
-    finally:
-        free(starts)
-
-
-def copy_views(views, size_t count, buffers, int offset_bytes, offsets, out):
-    """Writes the bytes of views one after the other, and their offsets; returns the number of bytes.
-
-    Args:
-        views: of 16 bytes.
-        count: number of views.
-        buffers: a list of the buffers that they refer to.
-        offset_bytes: 4 or 8.
-        offsets: for `count` + 1 offsets.
-        out: for the bytes. Bytes after the last one may be overwritten, too.
-    """
-    cdef Buffer source = buffer_of(views), target = writable(out), ends
-    cdef TextBuffers texts = TextBuffers(buffers)
-    cdef int64_t n_bytes
-    if offset_bytes not in (4, 8):
-        raise ValueError(f"offsets of {offset_bytes} bytes; expected 4 or 8")
-    if source.size // PF_VIEW_BYTES < count:
-        raise ValueError(f"{source.size // PF_VIEW_BYTES} views; expected {count}")
-    if offset_bytes == 4 and target.size > <size_t>0x80000000:
-        raise ValueError(f"{target.size} bytes do not fit 32-bit offsets")
-    ends = output_of(offsets, count + 1, offset_bytes)
-    with nogil:
-        n_bytes = pf_views_copy(source.data, count, texts.data, texts.sizes, texts.count, offset_bytes, ends.data,
-                                target.data, target.size)
-    checked(-1 if n_bytes < 0 else 0)
-    return n_bytes
 
 
 pf_choose_level()

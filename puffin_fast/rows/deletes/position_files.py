@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast import arrow
-from puffin_fast._kernels.parquet.pages import text_runs
+from puffin_fast._kernels.parquet.text_views import text_runs
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError
