@@ -22,6 +22,7 @@ from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import name_of, verb
 from puffin_fast.cli._values import rows_of
 from puffin_fast.cli.table import case_option
+from puffin_fast.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -151,14 +152,20 @@ def _has_equality_deletes(table: Table | PathTable) -> bool:
 @click.command()
 @answers
 @_options.on_table
+@click.option(
+    "--file-path", multiple=True, help="Lists those of this data file only. May be given several times."
+)
 @_options.snapshot
-def deletes(table: Table | PathTable, **snapshot: Any) -> Answer:
+def deletes(table: Table | PathTable, file_path: tuple[str, ...], **snapshot: Any) -> Answer:
     """Lists the deletes of TABLE: one row for each data file and each of its deletion vectors and delete files.
 
     Example: puffin-fast deletes shop.orders --output json
     """
     name = name_of(table)
-    rows = verb(table, "deletes")(**snapshot).to_pylist()
+    if file_path and isinstance(table, PathTable):
+        raise UnsupportedError(f"{table.path}: tables of {table.format} have no --file-path")
+    some = {"file_paths": file_path} if file_path else {}
+    rows = verb(table, "deletes")(**some, **snapshot).to_pylist()
     root = table.root() if isinstance(table, PathTable) else table.metadata.location
     shown = without_zeros([{**row, "share": percent(row["share"])} for row in relative_to(root, rows)])
     title = f"{name}: {counted(len(rows), 'delete')}"

@@ -40,6 +40,7 @@ WRONG: dict[str, list[Any]] = {
     "duplicate_keys": [None, 5, "", "merge"],
     "incremental": ["yes", True, None, 5],
     "job_id": NAME,
+    "file_paths": NAMES,
     "filesystem": [5, {}],
     "join_cols": [5, True, [], [5], [None], b"id", {"id": 1}],
     "keep": [5, True, "x", ["x"], [None]],

@@ -6,7 +6,7 @@ includes both: second vectors, dangling deletes, and position-delete files that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -19,8 +19,9 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_manifests,
 )
+from puffin_fast.iceberg.manifest.columns import Paths
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask, unused
-from puffin_fast.rows.shared_deletes import NO_DELETES, DeleteFiles
+from puffin_fast.rows.shared_deletes import NO_DELETES, DeleteFiles, single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -136,13 +137,16 @@ class _Index(DeleteIndex):
         return result
 
 
-def take_inventory(table: Table, snapshot: Snapshot | None, *, metrics: bool = False) -> DeleteInventory:
+def take_inventory(
+    table: Table, snapshot: Snapshot | None, *, metrics: bool = False, only: Collection[str] | None = None
+) -> DeleteInventory:
     """Reads all manifests of a snapshot.
 
     Args:
         table: a table of format version 1 to 3.
         snapshot: None for an empty branch.
         metrics: whether the entries of data files have their metrics.
+        only: the paths of the only data files whose entries and deletes are wanted; others are not made.
 
     Raises:
         CorruptDataError, NotFoundError: a metadata file is damaged or missing.
@@ -152,13 +156,18 @@ def take_inventory(table: Table, snapshot: Snapshot | None, *, metrics: bool = F
         return result
     manifests = manifests_of(table.io, snapshot)
     index, specs = _Index(table.metadata), table.specs()
+    paths = None if only is None else Paths(only)
+    referenced, among = (None, None) if paths is None else (paths.referenced, paths.among)
     deletes = [manifest for manifest in manifests if manifest.content != DATA]
-    for _, entries in read_manifests(table.io, deletes, specs):
+    for _, entries in read_manifests(table.io, deletes, specs, select=referenced):
         index.add(entry for entry in entries if not _is_incomplete(entry, result.incomplete))
     data = [manifest for manifest in manifests if manifest.content == DATA]
-    found = read_manifests(table.io, data, specs, metrics=metrics)
+    found = read_manifests(table.io, data, specs, metrics=metrics, select=among)
     result.files = index.files([entry for _, entries in found for entry in entries])
     result.dangling = unused(index.entries, chain.from_iterable(file.groups for file in result.files))
+    if only is not None:  # of the others it is not known, because their data files were not read
+        result.dangling = [entry for entry in result.dangling if single_data_file(entry) in only]
+        result.incomplete = []
     return result
 
 
