@@ -4,7 +4,8 @@
     python -m benchmarks.bench_plan --files 1000
 
 The tables have metadata only. Vectors with path bounds as we and DuckDB write them, and without as Java writes
-them: then PyIceberg gives every vector to every data file of the partition, so that job is kept small.
+them: then PyIceberg gives every vector to every data file of the partition, so that job is kept small. The last data
+file has no vector, so that one can be committed.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def make(root: Path, n_files: int, *, bounds: bool) -> Any:
                 snapshot_id=1,
                 entries=[
                     _vector(root, n, bounds) if kind else _data(root, n)
-                    for n in range(start, min(n_files, start + PER_MANIFEST))
+                    for n in range(start, min(n_files - kind, start + PER_MANIFEST))
                 ],
             )
             for kind in (0, 1)
@@ -156,18 +157,24 @@ def _vector(root: Path, number: int, bounds: bool) -> Any:
     )
 
 
-def _vector_of(path: str) -> tuple[str, int]:
-    """The Puffin file and the offset where `make` says that the vector of a data file is."""
+def _vector_of(path: str, n_files: int) -> tuple[str, int] | None:
+    """The Puffin file and the offset where `make` says that the vector of a data file is; None of the last file."""
     number = int(path.rpartition("/")[2].split("-")[1])
+    if number == n_files - 1:
+        return None
     puffin = f"{path.rpartition('/')[0]}/{number // PER_PUFFIN}-deletes.puffin"
     return puffin, 4 + number % PER_PUFFIN * 5000
 
 
-def contenders(table: Any, n_files: int, where: str | None, *, bounds: bool = True) -> dict[str, Any]:
-    """Ours, PyIceberg, and PyIceberg while `accelerate` is on; `where` leaves a tenth of the files."""
+def contenders(
+    table: Any, n_files: int, n_wanted: int | None = None, *, bounds: bool = True
+) -> dict[str, Any]:
+    """Ours, PyIceberg, and PyIceberg while `accelerate` is on; a filter leaves `n_wanted` neighboring files."""
     from puffin_fast import iceberg
 
-    wanted = n_files if where is None else n_files // 10
+    wanted = n_files if n_wanted is None else n_wanted
+    first = (n_files - wanted) // 2 * ROWS_PER_FILE
+    where = None if n_wanted is None else f"id >= {first} and id < {first + wanted * ROWS_PER_FILE}"
 
     def checked(found: list[Any], is_right: Callable[[Any], bool]) -> Callable[[], None]:
         def check() -> None:
@@ -185,19 +192,50 @@ def contenders(table: Any, n_files: int, where: str | None, *, bounds: bool = Tr
         return checked(list(scan.plan_files()), has_its_puffin_file)
 
     def has_its_vector(task: Any) -> bool:
-        return (task.vector.file_path, task.vector.content_offset) == _vector_of(task.data.file_path)
+        vector = task.vector and (task.vector.file_path, task.vector.content_offset)
+        return bool(vector == _vector_of(task.data.file_path, n_files))
 
     def has_its_puffin_file(task: Any) -> bool:
         """PyIceberg's entries know no offset; without bounds it gives every Puffin file to every data file."""
         puffins = {entry.file_path for entry in task.delete_files}
-        wanted = _vector_of(task.file.file_path)[0]
-        return puffins == {wanted} if bounds else wanted in puffins
+        vector = _vector_of(task.file.file_path, n_files)
+        if vector is None or not bounds:
+            return vector is None or vector[0] in puffins
+        return puffins == {vector[0]}
 
     def accelerated() -> Callable[[], None]:
         with iceberg.accelerate():
             return theirs()
 
     return {OURS: ours, PYICEBERG: theirs, ACCELERATED: accelerated}
+
+
+def committed(table: Any, n_files: int) -> dict[str, Any]:
+    """Ours deletes one row of one data file; no other library commits deletion vectors by position."""
+    from pyiceberg.catalog.memory import InMemoryCatalog
+
+    from puffin_fast import iceberg
+
+    root = Path(table.metadata_location.removeprefix("file://")).parents[1]
+    rows = {"file_path": [_path(root, n_files - 1)], "pos": [7]}
+
+    def files() -> set[Path]:
+        return {path for path in root.rglob("*") if path.is_file()}
+
+    def ours() -> Callable[[], None]:
+        before = files()
+        catalog = InMemoryCatalog("bench")
+        catalog.create_namespace("n")
+        found = iceberg.delete_positions(catalog.register_table("n.t", table.metadata_location), rows)
+
+        def check() -> None:
+            for path in files() - before:
+                path.unlink()
+            assert (found.rows_deleted, found.vectors_written, found.attempts) == (1, 1, 1), found
+
+        return check
+
+    return {OURS: ours}
 
 
 def main() -> None:
@@ -210,16 +248,20 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
     n, few, folder = options.files, min(options.files, FILES_WITHOUT_BOUNDS), options.folder.resolve()
-    bounded = make(folder / f"bounds-{n}", n, bounds=True)
-    unbounded = make(folder / f"none-{few}", few, bounds=False)
-    where = f"id < {n // 10 * ROWS_PER_FILE}"
+    bounded = make(folder / f"paths-{n}", n, bounds=True)
+    unbounded = make(folder / f"no-paths-{few}", few, bounds=False)
     jobs = {
-        f"plan {n} files with as many vectors": contenders(bounded, n, None),
-        f"plan a tenth of {n} files": contenders(bounded, n, where),
-        f"plan {few} files with vectors without bounds": contenders(unbounded, few, None, bounds=False),
+        f"plan {n} files with as many vectors": contenders(bounded, n),
+        f"plan a tenth of {n} files": contenders(bounded, n, n // 10),
+        f"plan 10 of {n} files": contenders(bounded, n, 10),
+        f"delete a row of one of {n} files": committed(bounded, n),
+        f"plan {few} files with vectors without bounds": contenders(unbounded, few, bounds=False),
     }
     report(
-        {job: measure_job(job, those, options.rounds, {PYICEBERG: BAR}) for job, those in jobs.items()},
+        {
+            job: measure_job(job, those, options.rounds, {PYICEBERG: BAR} if PYICEBERG in those else {})
+            for job, those in jobs.items()
+        },
         options.into,
     )
 
