@@ -9,7 +9,7 @@ import click
 
 from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid, shown_warnings, tracked
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid, grid, shown_warnings, tracked
 from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._paimon_path import PaimonPath
 from puffin_fast.cli._path_table import PathTable
@@ -45,6 +45,9 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
     """The text for the result of a job on rows."""
     name = name_of(table)
     counts: dict[str, object] = {"table": name, **facts, **asdict(result)}
+    found = getattr(result, "explanation", None)
+    if found is not None:
+        counts["explanation"] = found.rows()
     committed = counts.get("snapshot_id", counts.get("version"))
     if counts.get("repeated"):
         found = "the log" if committed is None else f"snapshot {committed}"
@@ -53,11 +56,14 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
         text = f"{name}: nothing done: no rows to change"
     else:
         shown = {
-            name: round(value, 3) if isinstance(value, float) else value for name, value in counts.items()
+            name: round(value, 3) if isinstance(value, float) else value
+            for name, value in counts.items()
+            if name != "explanation"
         }
         job = click.get_current_context().info_name or ""
         text = fields_grid(job, shown, title=DRY_RUN if dry_run else None)
-    return Answer([counts], [text])
+    steps = [] if found is None else [grid(found.rows(), one_line=True)]
+    return Answer([counts], [text, *steps])
 
 
 @click.command()

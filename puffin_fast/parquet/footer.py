@@ -357,6 +357,15 @@ class Footer:
             )
         )
 
+    def n_bytes(self, group: int, leaves: Iterable[int] | None = None) -> int | None:
+        """Returns the bytes of a row group's column chunks, or of some leaves; None if they contradict the schema."""
+        if self.status:
+            return None
+        found = self._words[
+            group * self._step + 1 + _N_BYTES : (group + 1) * self._step : footers.CHUNK_WORDS
+        ]
+        return sum(found.tolist() if leaves is None else [found[leaf] for leaf in {*leaves}])
+
     def chunk(self, group: int, leaf: int) -> Chunk:
         """Returns a column chunk; the status must be 0.
 

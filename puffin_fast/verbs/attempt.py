@@ -24,6 +24,7 @@ from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.threads import check_threads
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.match.matching import Matches, Source, find_matches
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.verbs.counts import Counts, result_of
 from puffin_fast.verbs.options import Options
@@ -123,6 +124,7 @@ class Attempt(ABC):
         options: the options of the commit.
         threads: the number of threads of the current action.
         workers: reads the data files instead of threads.
+        reads: counts what the current action reads; None if this is done in other processes.
         created: the files that were created; they are removed if nothing is committed.
         changes: what the actions add and remove; None or false if they change nothing.
         counts: the counts of the actions, in their order.
@@ -142,6 +144,7 @@ class Attempt(ABC):
         self.dry_run = options.dry_run
         self.threads = options.threads
         self.workers = options.workers
+        self.reads: Reads | None = None
         self.counts: list[Counts] = []
         self._actions: list[tuple[Action, int | None]] = []
         self._held = ExitStack()
@@ -307,7 +310,10 @@ class Attempt(ABC):
     def _run(self, action: Action, threads: int | None) -> Counts:
         check_threads(threads)
         started, self.threads = time.perf_counter(), threads
-        return replace(action.on(self), seconds=time.perf_counter() - started)
+        self.reads = Reads() if self.workers is None else None
+        counts = action.on(self)
+        explanation = None if self.reads is None else self.reads.explanation(f"{self.name}, {self.head}")
+        return replace(counts, seconds=time.perf_counter() - started, explanation=explanation)
 
     def run(self, action: Action, kind: type[Result]) -> Result:
         """Runs one action and commits; returns a result of the given class."""

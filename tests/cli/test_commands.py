@@ -197,6 +197,18 @@ def test_scan_explains_what_it_reads_and_what_not(run: Run, catalog_options: Opt
     assert run("scan", "ns.t", "--explain", "--count", *catalog_options).exit_code == 2
 
 
+def test_results_of_verbs_print_what_was_read(run: Run, catalog_options: Options) -> None:
+    arguments = ("delete", "ns.t", "--row-filter", "id = 7", "--dry-run", *catalog_options)
+    steps = [line.split()[1] for line in run(*arguments).stdout.splitlines() if line.startswith("│")]
+    assert "table" in steps
+    assert steps[-1] == "read"
+    (found,) = json.loads(run(*arguments, "--output", "json").stdout)
+    assert [row["step"] for row in found["explanation"]][:: len(found["explanation"]) - 1] == [
+        "table",
+        "read",
+    ]
+
+
 @pytest.mark.parametrize(
     ("given", "meant"), [("select", "scan"), ("merge", "upsert"), ("optimize", "rewrite")]
 )

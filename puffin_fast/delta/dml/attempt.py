@@ -145,7 +145,10 @@ class DeltaAttempt(Attempt):
         return ["_row_id"] if self._staged.tracks_rows else []
 
     def plan(self, matcher: Matcher) -> Sequence[DeltaTask]:
-        return plan_files(self.table, matcher, metrics=True)
+        tasks = plan_files(self.table, matcher, metrics=True)
+        if self.reads is not None:
+            self.reads.plan(tasks.whole, tasks, tasks)
+        return tasks
 
     def find(self, paths: Collection[str]) -> Callable[[str], DeltaTask | None]:
         storage, tasks = self.storage, plan_files(self.table)
@@ -160,10 +163,10 @@ class DeltaAttempt(Attempt):
         return task_of
 
     def finder(self, matcher: Matcher) -> Finder:
-        return self.table.finder(matcher)
+        return self.table.finder(matcher, self.reads)
 
     def reader(self, matcher: Matcher) -> ReaderFactory:
-        return self.table.reader_factory(matcher)
+        return self.table.reader_factory(matcher, self.reads)
 
     def loader(self) -> DeleteLoader:
         return self._staged.loader()

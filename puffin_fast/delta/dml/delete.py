@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from puffin_fast._run.arguments import check_texts
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.rows.scan.explain import Explanation
 from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions
 from puffin_fast.verbs.options import OnConflict, Options
 
@@ -30,6 +31,8 @@ class DeleteResult(HtmlFields):
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the log already, and nothing was done.
+        explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
+            Spark did so.
     """
 
     version: int | None
@@ -42,6 +45,7 @@ class DeleteResult(HtmlFields):
     seconds: float = 0.0
     attempts: int = 0
     repeated: bool = False
+    explanation: Explanation | None = field(default=None, repr=False, compare=False)
 
 
 def delete(

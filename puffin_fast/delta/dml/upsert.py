@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from puffin_fast._run.arguments import check_texts
@@ -12,6 +12,7 @@ from puffin_fast._show.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_reader
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
+from puffin_fast.rows.scan.explain import Explanation
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.upsert import Upsert
 
@@ -35,6 +36,8 @@ class UpsertResult(HtmlFields):
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the log already, and nothing was done.
+        explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
+            Spark did so.
     """
 
     version: int | None
@@ -50,6 +53,7 @@ class UpsertResult(HtmlFields):
     seconds: float = 0.0
     attempts: int = 0
     repeated: bool = False
+    explanation: Explanation | None = field(default=None, repr=False, compare=False)
 
 
 def upsert(

@@ -30,6 +30,7 @@ from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.files.metadata_columns import MetadataColumn
 from puffin_fast.rows.filters.filters import Matcher, RowFilter
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.file_reader import FileReader, ReaderFactory
 from puffin_fast.rows.scan.finder import Finder
 
@@ -81,6 +82,7 @@ class DeltaTable:
         extra: Sequence[MetadataColumn],
         matcher: Matcher,
         arrow: pa.Schema,
+        reads: Reads | None = None,
     ) -> FileReader:
         """Returns the reader of the data files for columns, metadata columns, a filter and the Arrow schema of the
         result."""
@@ -95,13 +97,14 @@ class DeltaTable:
             by_name=self.schema.by_name,
             cast=widened,
             decode=codec.decode,
+            reads=reads,
         )
 
-    def reader_factory(self, matcher: Matcher) -> ReaderFactory:
+    def reader_factory(self, matcher: Matcher, reads: Reads | None = None) -> ReaderFactory:
         """Makes readers of the data files for one filter."""
-        return lambda fields, extra, arrow: self.reader(fields, extra, matcher, arrow)
+        return lambda fields, extra, arrow: self.reader(fields, extra, matcher, arrow, reads)
 
-    def finder(self, matcher: Matcher) -> Finder:
+    def finder(self, matcher: Matcher, reads: Reads | None = None) -> Finder:
         """Returns the object that finds the matching rows of data files."""
         return Finder(
             self.snapshot.storage,
@@ -110,6 +113,7 @@ class DeltaTable:
             by_name=self.schema.by_name,
             cast=widened,
             decode=codec.decode,
+            reads=reads,
         )
 
 

@@ -21,7 +21,7 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import column_names
 from puffin_fast.rows.filters.shown import filter_text
-from puffin_fast.rows.scan.explain import Explanation, Part
+from puffin_fast.rows.scan.explain import Explanation
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.row_scan import TableScan
 from puffin_fast.rows.tasks import Task
@@ -127,10 +127,7 @@ class DeltaScan(TableScan):
         Raises:
             CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
         """
-        tasks, files = self._tasks, self.snapshot.files
-        n_rows = tasks.all_rows
-        n_bytes = pc.sum(files["size"]).as_py() or 0
-        return self._explained(Part("table", files.num_rows, None, n_rows, n_bytes), tasks)
+        return self._explained(self._tasks.whole, self._tasks)
 
     def count(self) -> int:
         """Returns the number of rows; as `puffin_fast.iceberg.Scan.count`."""

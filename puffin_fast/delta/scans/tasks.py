@@ -28,6 +28,7 @@ from puffin_fast.delta.scans.vector_columns import VectorColumns
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.parquet import open_parquet
 from puffin_fast.rows.filters.bounds import literal_values
+from puffin_fast.rows.scan.explain import TABLE, Part
 from puffin_fast.rows.tasks import DeleteFile, TaskOf
 
 FILES = pa.schema(
@@ -142,10 +143,11 @@ class DeltaTasks(Sequence[DeltaTask]):
         self._lock = threading.Lock()
 
     @property
-    def all_rows(self) -> int | None:
-        """The number of rows of all data files of the version; None if the log does not have it."""
-        n_rows = self._statistics.n_rows
-        return None if (n_rows == UNKNOWN).any() else int(n_rows.sum())
+    def whole(self) -> Part:
+        """All data files of the version; the number of rows is None if the log does not have it."""
+        files, n_rows = self._snapshot.files, self._statistics.n_rows
+        known = None if (n_rows == UNKNOWN).any() else int(n_rows.sum())
+        return Part(TABLE, files.num_rows, None, known, pc.sum(files["size"]).as_py() or 0)
 
     @cached_property
     def locations(self) -> pa.Array:

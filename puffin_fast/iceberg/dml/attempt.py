@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms
 from puffin_fast.iceberg.manifest.columns import Paths
 from puffin_fast.iceberg.manifest.reader import Select
 from puffin_fast.iceberg.plan.delete_index import FileTask
-from puffin_fast.iceberg.plan.files import plan_snapshot
+from puffin_fast.iceberg.plan.files import Plan, plan_snapshot
 from puffin_fast.iceberg.plan.staged import StagedSnapshot
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
@@ -102,40 +101,41 @@ class IcebergAttempt(Attempt):
         return [ROW_ID.name] if self.metadata.format_version > 2 else []
 
     def plan(self, matcher: Matcher) -> Sequence[FileTask]:
-        plan, exact = partial(self._tasks, matcher, metrics=True), isinstance(matcher, Keys)
-        return planned(
-            self.io,
-            self.metadata,
-            self._base,
-            matcher.equalities(),
-            lambda select: plan(select=select),
-            exact=exact,
-        )
+        made: list[tuple[Plan, Select | None]] = []
+
+        def plan(select: Select | None) -> Sequence[FileTask]:
+            made.append((self._plan(matcher, metrics=True, select=select), select))
+            return made[-1][0].tasks
+
+        exact = isinstance(matcher, Keys)
+        tasks = planned(self.io, self.metadata, self._base, matcher.equalities(), plan, exact=exact)
+        if self.reads is not None:
+            found, select = made[-1]
+            self.reads.plan(found.whole, tasks, found.tasks if select is None else None)
+        return tasks
 
     def find(self, paths: Collection[str]) -> Callable[[str], Task | None]:
         every = RowFilter.bind(AlwaysTrue(), self.schema)
-        tasks = self._tasks(every, metrics=False, select=Paths(paths).among, most=len({*paths}))
-        return {task.data.file_path: task for task in tasks}.get
+        plan = self._plan(every, metrics=False, select=Paths(paths).among, most=len({*paths}))
+        return {task.data.file_path: task for task in plan.tasks}.get
 
-    def _tasks(
+    def _plan(
         self, matcher: Matcher, *, metrics: bool, select: Select | None = None, most: int | None = None
-    ) -> Sequence[FileTask]:
+    ) -> Plan:
         head = self._base
         if self.changes:
             head = StagedSnapshot.on(self._base, self.metadata, self.changes.added, self.changes.removed)
-        if head is None:
-            return []
         plan = plan_snapshot(
             self.table, head, self.schema, matcher, metrics=metrics, select=select, most=most
         )
         self._manifests |= plan.manifests
-        return plan.tasks
+        return plan
 
     def finder(self, matcher: Matcher) -> Finder:
-        return Finder(self.io, self.metadata, matcher)
+        return Finder(self.io, self.metadata, matcher, reads=self.reads)
 
     def reader(self, matcher: Matcher) -> ReaderFactory:
-        return reader_factory(self.table, matcher)
+        return reader_factory(self.table, matcher, self.reads)
 
     def loader(self) -> DeleteLoader:
         return DeleteLoader(self.io)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from pyiceberg.table import Table
+
+    from puffin_fast.rows.scan.explain import Explanation
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class DeleteResult(HtmlFields):
         repeated: True if the job id was in the branch's history already, and nothing was done.
         rows_dangling: number of given rows that were skipped because their path is not a data file of the branch.
         warning: on Spark, whether rows were deleted that other engines do not delete; else None.
+        explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
+            Spark did so.
     """
 
     snapshot_id: int | None
@@ -54,6 +58,7 @@ class DeleteResult(HtmlFields):
     repeated: bool = False
     rows_dangling: int = 0
     warning: str | None = None
+    explanation: Explanation | None = field(default=None, repr=False, compare=False)
 
 
 def delete(

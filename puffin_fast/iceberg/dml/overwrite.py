@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from pyiceberg.table import Table
+
+    from puffin_fast.rows.scan.explain import Explanation
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class OverwriteResult(HtmlFields):
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the branch's history already, and nothing was done.
+        explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
+            Spark did so.
     """
 
     snapshot_id: int | None
@@ -51,6 +55,7 @@ class OverwriteResult(HtmlFields):
     seconds: float = 0.0
     attempts: int = 0
     repeated: bool = False
+    explanation: Explanation | None = field(default=None, repr=False, compare=False)
 
 
 def overwrite(

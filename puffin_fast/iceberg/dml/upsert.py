@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from pyiceberg.table import Table
+
+    from puffin_fast.rows.scan.explain import Explanation
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class UpsertResult(HtmlFields):
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the branch's history already, and nothing was done.
+        explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
+            Spark did so.
     """
 
     snapshot_id: int | None
@@ -55,6 +59,7 @@ class UpsertResult(HtmlFields):
     seconds: float = 0.0
     attempts: int = 0
     repeated: bool = False
+    explanation: Explanation | None = field(default=None, repr=False, compare=False)
 
 
 def upsert(

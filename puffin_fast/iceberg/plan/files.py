@@ -34,9 +34,10 @@ from puffin_fast.iceberg.manifest import DATA, ManifestEntry, ManifestFile
 from puffin_fast.iceberg.manifest.reader import Select
 from puffin_fast.iceberg.plan.delete_index import FileTask, unused
 from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
-from puffin_fast.iceberg.plan.staged import files_of
+from puffin_fast.iceberg.plan.staged import StagedSnapshot, files_of
 from puffin_fast.iceberg.plan.tasks import Files, tasks_of
 from puffin_fast.rows.filters.filters import Matcher, RowFilter
+from puffin_fast.rows.scan.explain import TABLE, Part
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -76,9 +77,25 @@ class Plan:
         )
 
     @property
+    def whole(self) -> Part:
+        """All data files of the snapshot, as the manifest list counts them; nothing is known of staged changes."""
+        if self.snapshot is not None and isinstance(self.snapshot, StagedSnapshot):
+            return Part(TABLE, None, None, None, None)
+        n_files = _sum(self.data_manifests, "added_files_count", "existing_files_count")
+        return Part(
+            "table", n_files, None, _sum(self.data_manifests, "added_rows_count", "existing_rows_count"), None
+        )
+
+    @property
     def unused(self) -> list[ManifestEntry]:
         """The delete files that apply to no task. Without a row filter these are the dangling deletes."""
         return unused(self.delete_files, chain.from_iterable(task.groups for task in self.tasks))
+
+
+def _sum(manifests: Sequence[ManifestFile], *names: str) -> int | None:
+    """The sum of counts of manifests; None if one has none."""
+    counts = [getattr(manifest, name) for manifest in manifests for name in names]
+    return None if None in counts else sum(counts)
 
 
 def metadata_of(table: Table) -> TableMetadata:

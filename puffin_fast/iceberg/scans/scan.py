@@ -20,7 +20,7 @@ from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.index.lookup import planned
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
-from puffin_fast.rows.scan.explain import Explanation, Part
+from puffin_fast.rows.scan.explain import Explanation
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.row_scan import TableScan
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from puffin_fast.iceberg.index.lookup import Select
-    from puffin_fast.iceberg.manifest import ManifestFile
 
 
 @named_methods("count", "to_arrow")
@@ -152,11 +151,7 @@ class Scan(TableScan):
             >>> found.table.rows, found.read.data_files
             (100, 1)
         """
-        manifests = self.plan.data_manifests
-        n_files = _sum(manifests, "added_files_count", "existing_files_count")
-        n_rows = _sum(manifests, "added_rows_count", "existing_rows_count")
-        whole = self._plan_of(None).tasks
-        return self._explained(Part("table", n_files, None, n_rows, None), whole, self._notes)
+        return self._explained(self.plan.whole, self._plan_of(None).tasks, self._notes)
 
     def reader(self, metadata: TableMetadata) -> Callable[..., FileReader]:
         """`reader_of` with the table's FileIO."""
@@ -188,12 +183,6 @@ class Scan(TableScan):
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid):  # text as views in one file only; PyIceberg raises this
             return pa.concat_tables([_in_schema(table, self.schema) for table in tables])
-
-
-def _sum(manifests: Sequence[ManifestFile], *names: str) -> int | None:
-    """The sum of counts of manifests; None if one has none."""
-    counts = [getattr(manifest, name) for manifest in manifests for name in names]
-    return None if None in counts else sum(counts)
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

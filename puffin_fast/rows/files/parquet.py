@@ -244,14 +244,11 @@ class ParquetReader:
             names: the columns.
             wanted: the only rows whose pages count, where these are known; by default all.
         """
-        footer = self._footer
-        if footer.places is None:
-            return None
         leaves = None
         if names is not None:
-            leaves = [leaf for name in names for leaf in footer.layout.leaves_of(name)]
-        n_bytes = sum(n_bytes for _, n_bytes in footer.places.ranges([group], leaves))
-        if wanted is None:
+            leaves = [leaf for name in names for leaf in self._footer.layout.leaves_of(name)]
+        n_bytes = self._footer.n_bytes(group, leaves)
+        if wanted is None or n_bytes is None:
             return n_bytes
         chunks = self.chunks.of(group, names or ())
         places = self.chunks.places_of(chunks, self.group_rows[group])

@@ -1,20 +1,22 @@
-"""What a scan reads of a table, and what each of its steps leaves out."""
+"""What a scan or a verb reads of a table, and what each of its steps leaves out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from puffin_fast._run.threads import on_threads
 from puffin_fast._show.html import html_table
 
 if TYPE_CHECKING:
+    from puffin_fast.rows.files.reader import OpenedFile
     from puffin_fast.rows.tasks import Task
 
-STEPS = PLAN, KEY_INDEX, DELETES, STATISTICS, BLOOM, DICTIONARIES, PAGES, COLUMNS = (
+STEPS = PLAN, KEY_INDEX, PROVED, DELETES, STATISTICS, BLOOM, DICTIONARIES, PAGES, COLUMNS = (
     "partitions and bounds",
     "key index",
+    "bounds of all rows",
     "deletes",
     "row group statistics",
     "Bloom filters",
@@ -22,7 +24,7 @@ STEPS = PLAN, KEY_INDEX, DELETES, STATISTICS, BLOOM, DICTIONARIES, PAGES, COLUMN
     "page index",
     "columns",
 )
-READ = "read"
+TABLE, READ = "table", "read"
 
 _NAMES = ("data_files", "row_groups", "rows", "n_bytes")
 
@@ -70,15 +72,18 @@ def _difference(whole: int | None, part: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a scan reads of a table, and what each step leaves out; made by `Scan.explain`.
+    """What a scan or a verb reads of a table, and what each step leaves out.
+
+    `Scan.explain` makes it, and results of verbs that search rows have it.
 
     Attributes:
-        name: the scan.
+        name: the scan; or the table and the head that a verb read.
         table: the whole table; its row groups are not known.
         left_out: what the steps leave out, in their order:
 
             - ``partitions and bounds``: data files whose partition or column bounds exclude a match;
             - ``key index``: data files and rows that have no key that the filter asks for;
+            - ``bounds of all rows``: data files whose partition or column bounds prove that a verb changes all rows;
             - ``deletes``: rows that position deletes and deletion vectors delete, and row groups without other rows;
             - ``row group statistics``: row groups whose statistics exclude a match;
             - ``Bloom filters``: row groups whose Bloom filters have none of the values that the filter asks for;
@@ -87,7 +92,8 @@ class Explanation:
             - ``columns``: the bytes of columns that are not needed, in row groups that are read.
 
         read: what is left: row groups that are read, their live rows, and the maximum of bytes, because a column that
-            the filter does not need is read only where a row matches.
+            the filter does not need is read only where a row matches. Of a verb: the columns by which rows are
+            selected; others are read, too, where rows are replaced. Deletes search deleted rows, too.
         notes: why an index of keys was not used.
     """
 
@@ -131,47 +137,109 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
     return {name.removeprefix("n_"): row[name] for name in _NAMES}
 
 
-def explained(
-    name: str,
-    table: Part,
-    planned: Sequence[Task],
-    tasks: Sequence[Task],
-    parts_of: Callable[[Task], Iterable[Part]],
-    threads: int | None,
-    notes: Sequence[str] = (),
-) -> Explanation:
-    """Opens data files as a scan does, and counts what it would read.
-
-    Args:
-        name: the name of the scan.
-        table: the whole table.
-        planned: the data files that partitions and bounds leave.
-        tasks: those that the scan reads, after the index of keys.
-        parts_of: returns what the steps leave out of a data file, and what is read of it.
-        threads: number of threads; None: one for each processor.
-        notes: the notes of the explanation.
-    """
-    left = {step: Part(step) for step in (*STEPS, READ)}
-    files = Part.files(PLAN, planned)
-    left[PLAN] = table.less(PLAN, files)
-    by_index = files.less(KEY_INDEX, Part.files(READ, tasks))
-    narrowed = sum(
-        task.data.record_count - len(task.candidates) for task in tasks if task.candidates is not None
-    )
-    left[KEY_INDEX] = Part(
-        KEY_INDEX, by_index.data_files, None, (by_index.rows or 0) + narrowed, by_index.n_bytes
-    )
-    for parts in on_threads(parts_of, tasks, threads):
-        for part in parts:
-            _add(left, part)
-    read = left.pop(READ)
-    kept = (part for part in left.values() if any(part.row()[name] for name in _NAMES))
-    return Explanation(name, table, tuple(kept), read, tuple(notes))
+_Numbers: TypeAlias = "tuple[str, int | None, int | None, int | None, int | None]"
+"""The attributes of a `Part`."""
 
 
-def _add(parts: dict[str, Part], part: Part) -> None:
-    before, numbers = parts[part.step], []
-    for name in _NAMES:
-        both = [value for value in (getattr(before, name), getattr(part, name)) if value is not None]
-        numbers.append(sum(both) if both else None)
-    parts[part.step] = Part(part.step, *numbers)
+class Reads:
+    """Counts what a scan or a verb reads. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, list[int | None]] = {}
+        self._unopened: dict[int, Task] = {}
+        self._lock = threading.Lock()
+
+    def plan(self, table: Part, tasks: Sequence[Task], before_index: Sequence[Task] | None) -> None:
+        """Counts what a plan leaves out. A verb that divides its keys makes several plans.
+
+        Args:
+            table: the whole table.
+            tasks: the data files to read.
+            before_index: those that partitions and bounds leave; None if an index of keys was asked before them.
+        """
+        self._close_plan()
+        files = Part.files(READ, tasks)
+        left_out = [table]
+        if before_index is None:
+            left_out.append(table.less(KEY_INDEX, files))
+        else:
+            known = files if before_index is tasks else Part.files(READ, before_index)
+            left_out += table.less(PLAN, known), known.less(KEY_INDEX, files)
+        for part in left_out:
+            self._add(part.step, *(getattr(part, name) for name in _NAMES))
+        narrowed = (
+            task.data.record_count - len(task.candidates) for task in tasks if task.candidates is not None
+        )
+        self._add(KEY_INDEX, 0, 0, sum(narrowed), 0)
+        self._unopened = {id(task): task for task in tasks}
+
+    def opened(self, task: Task, file: OpenedFile | None, columns: Sequence[str] = ()) -> None:
+        """Counts what of an opened data file is read, once for each plan.
+
+        Args:
+            task: the data file.
+            file: the data file; None if all its rows are deleted.
+            columns: the columns that are read beside those that select rows.
+        """
+        with self._lock:
+            if self._unopened.pop(id(task), None) is not None:
+                for numbers in _numbers_of(task, file, columns):
+                    self._add(*numbers)
+
+    def explanation(self, name: str, notes: Sequence[str] = ()) -> Explanation | None:
+        """Returns what was counted; None if nothing was planned."""
+        self._close_plan()
+        parts = {step: Part(step, *numbers) for step, numbers in self._numbers.items()}
+        if TABLE not in parts:
+            return None
+        kept = tuple(parts[step] for step in STEPS if any(self._numbers.get(step, ())))
+        return Explanation(name, parts[TABLE], kept, parts.get(READ, Part(READ)), tuple(notes))
+
+    def _close_plan(self) -> None:
+        """Data files that were not opened: their bounds, or an index of keys, say which rows match."""
+        for task in self._unopened.values():
+            n_rows = task.data.record_count if task.candidates is None else len(task.candidates)
+            step = PROVED if task.candidates is None else KEY_INDEX
+            self._add(step, 1, None, n_rows, task.data.file_size_in_bytes)
+        self._unopened = {}
+
+    def _add(self, step: str, *numbers: int | None) -> None:
+        before = self._numbers.get(step)
+        if before is None:
+            self._numbers[step] = [*numbers]
+            return
+        for at, number in enumerate(numbers):
+            if number is not None:
+                before[at] = number + (before[at] or 0)
+
+
+def _numbers_of(task: Task, file: OpenedFile | None, columns: Sequence[str]) -> Iterator[_Numbers]:
+    """What of a data file is read, and what each step leaves out."""
+    data, left = task.data, task.data.record_count if task.candidates is None else len(task.candidates)
+    if file is None:
+        yield DELETES, 1, None, left, data.file_size_in_bytes
+        return
+    chosen, n_live = {number for number, *_ in file.row_groups}, 0
+    by_rows = KEY_INDEX if task.candidates is not None else DELETES
+    by_values = DICTIONARIES if any(file.without.values()) else BLOOM
+    by_pages = PAGES if file.spans else by_rows
+    alone = by_values if file.without else STATISTICS if file.excluded else by_pages
+    yield READ if chosen else alone, 1, 0, 0, 0
+    for number, n_rows, needed, whole in file.groups_of(columns):
+        n_live += n_rows
+        if number in file.spans:
+            n_left, some = file.of_pages(number, columns)
+            unread = None if needed is None or some is None else needed - some
+            yield PAGES, 0, int(number not in chosen), n_rows - n_left, unread
+            n_rows = n_left
+            if unread is not None and whole is not None and needed is not None:
+                needed, whole = needed - unread, whole - unread
+        if number in chosen:
+            yield READ, 0, 1, n_rows, data.file_size_in_bytes if needed is None else needed
+            if needed is not None and whole is not None:
+                yield COLUMNS, 0, 0, 0, whole - needed
+        elif number not in file.spans:
+            by_values = DICTIONARIES if file.without.get(number) else BLOOM
+            step = STATISTICS if number in file.excluded else by_values if number in file.without else by_rows
+            yield step, 0, 1, n_rows, whole
+    yield DELETES, 0, 0, left - n_live, 0

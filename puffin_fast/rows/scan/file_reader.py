@@ -26,17 +26,6 @@ from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
 from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
-from puffin_fast.rows.scan.explain import (
-    BLOOM,
-    COLUMNS,
-    DELETES,
-    DICTIONARIES,
-    KEY_INDEX,
-    PAGES,
-    READ,
-    STATISTICS,
-    Part,
-)
 from puffin_fast.rows.scan.splits import Split, data_bytes, threads_of
 
 if TYPE_CHECKING:
@@ -49,6 +38,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.rows.filters.filters import Matcher
+    from puffin_fast.rows.scan.explain import Reads
     from puffin_fast.rows.tasks import Task
 
 ReaderFactory: TypeAlias = (
@@ -130,6 +120,7 @@ class FileReader:
         by_name: find columns by the name mapping even in files with field ids.
         cast: the conversion of primitive types to the schema's.
         decode: the codec of deletion vectors; Iceberg's by default.
+        reads: counts the data files that are opened in this process.
     """
 
     def __init__(
@@ -146,8 +137,9 @@ class FileReader:
         by_name: bool = False,
         cast: Cast = stored,
         decode: Decode = codec.decode,
+        reads: Reads | None = None,
     ) -> None:
-        self.io, self._decode = io, decode
+        self.io, self._decode, self._reads = io, decode, reads
         self._made_by: tuple[Any, ...] = (
             partial(FileReader, file_types=file_types, by_name=by_name, cast=cast, decode=decode),
             (io, metadata, schema, fields, extra, row_filter, arrow_schema),
@@ -204,45 +196,13 @@ class FileReader:
             return len(task.chosen)
         return task.data.record_count - len(self._deletes.of(task))
 
-    def parts_of(self, task: Task) -> list[Part]:
-        """Opens a data file as `read` does; returns what of it is read, and what is left out by each step."""
-        data, left = task.data, task.data.record_count if task.candidates is None else len(task.candidates)
+    def count_in(self, reads: Reads, task: Task) -> None:
+        """Opens a data file as `read` does, and counts what would be read."""
         opened = self._open(task, None)
         if opened is None:
-            return [Part(DELETES, 1, None, left, data.file_size_in_bytes)]
-        file, chosen = opened.file, {number for number, *_ in opened.file.row_groups}
-        parts = [Part(READ, int(bool(chosen)))]
-        by_rows = KEY_INDEX if task.candidates is not None else DELETES
-        n_live = 0
-        for number, n_rows, needed, whole in file.groups_of(opened.output.columns):
-            n_live += n_rows
-            if number in file.spans:
-                n_left, some = file.of_pages(number, opened.output.columns)
-                unread = None if needed is None or some is None else needed - some
-                parts.append(Part(PAGES, 0, int(number not in chosen), n_rows - n_left, unread))
-                n_rows = n_left
-                if unread is not None and whole is not None and needed is not None:
-                    needed, whole = needed - unread, whole - unread
-            if number in chosen:
-                parts.append(Part(READ, 0, 1, n_rows, data.file_size_in_bytes if needed is None else needed))
-                if needed is not None and whole is not None:
-                    parts.append(Part(COLUMNS, 0, 0, 0, whole - needed))
-            elif number not in file.spans:
-                by_values = DICTIONARIES if file.without.get(number) else BLOOM
-                step = (
-                    STATISTICS
-                    if number in file.excluded
-                    else by_values
-                    if number in file.without
-                    else by_rows
-                )
-                parts.append(Part(step, 0, 1, n_rows, whole))
-        parts.append(Part(DELETES, 0, 0, left - n_live, 0))
-        if not chosen:
-            by_pages = PAGES if file.spans else by_rows
-            by_values = DICTIONARIES if any(file.without.values()) else BLOOM
-            parts.append(Part(by_values if file.without else STATISTICS if file.excluded else by_pages, 1))
-        return parts
+            reads.opened(task, None)
+        else:
+            reads.opened(task, opened.file, opened.output.columns)
 
     def inherited_positions(self, task: Task) -> PositionBitmap | None:
         """Returns the positions of the live rows of a data file that stores no metadata column; no row is read.
@@ -322,10 +282,14 @@ class FileReader:
     def _open(self, task: Task, vectors: ReadAhead | None) -> OpenedDataFile | None:
         data = task.data
         if self._is_deleted(task, vectors):
+            if self._reads is not None:
+                self._reads.opened(task, None)
             return None
         keys = tuple(self._equality.of(task.equality_deletes) if task.equality_deletes else ())
         fields = [field for key in keys for field in key.fields]
         file = self._files.open(data, fields, self._live(task, vectors), task.candidate_pages)
+        if self._reads is not None:
+            self._reads.opened(task, file)
         output = self._output_of(file)
         return OpenedDataFile(file, output, keys)
 
@@ -366,11 +330,11 @@ class FileReader:
         return _record_batch(arrays, output.schema, rows.n_rows)
 
 
-def reader_factory(table: Table, row_filter: Matcher) -> ReaderFactory:
+def reader_factory(table: Table, row_filter: Matcher, reads: Reads | None = None) -> ReaderFactory:
     """Returns what makes readers of a table's data files for one filter, which is bound to its current schema."""
     metadata = table.metadata
     return lambda fields, extra, arrow: FileReader(
-        table.io, metadata, metadata.schema(), fields, extra, row_filter, arrow
+        table.io, metadata, metadata.schema(), fields, extra, row_filter, arrow, reads=reads
     )
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from puffin_fast.rows.filters.filters import Matcher
+    from puffin_fast.rows.scan.explain import Reads
 
 
 class Finder:
@@ -52,9 +53,10 @@ class Finder:
         by_name: bool = False,
         cast: Cast = stored,
         decode: Decode = codec.decode,
+        reads: Reads | None = None,
     ) -> None:
         schema = metadata.schema()
-        self.matcher = row_filter
+        self.matcher, self._reads = row_filter, reads
         self._made_by: tuple[Any, ...] = (
             partial(Finder, by_name=by_name, cast=cast, decode=decode),
             (io, metadata, row_filter),
@@ -168,6 +170,8 @@ class _Search:
                     some = task.candidates if self._before is None else task.candidates - self._before
                     live = LiveRows(some, n_rows, chosen=True)
                 file = finder._files.open(task.data, fields, live, task.candidate_pages)
+                if finder._reads is not None:
+                    finder._reads.opened(task, file)
                 self._opened = file, keys, np.zeros(0 if task.candidates is not None else n_rows, np.bool_)
             return self._opened
 

@@ -25,7 +25,7 @@ from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataCo
 from puffin_fast.rows.filters.filters import RowFilter, both_filters
 from puffin_fast.rows.filters.rewriters import check_names
 from puffin_fast.rows.filters.shown import filter_text
-from puffin_fast.rows.scan.explain import Explanation, Part, explained
+from puffin_fast.rows.scan.explain import Explanation, Part, Reads
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import jobs_of
 from puffin_fast.rows.tasks import Task
@@ -140,10 +140,13 @@ class RowScan:
     def _explained(self, table: Part, planned: Sequence[Task], notes: Sequence[str] = ()) -> Explanation:
         """What the scan reads; `planned` are the data files that partitions and bounds leave."""
         row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
-        name = f"{self._state()}{row_filter}"
-        return explained(
-            name, table, planned, self.tasks(), self.file_reader().parts_of, self._threads, notes
-        )
+        reads, tasks, reader = Reads(), self.tasks(), self.file_reader()
+        reads.plan(table, tasks, planned)
+        for _ in on_threads(partial(reader.count_in, reads), tasks, self._threads):
+            pass
+        found = reads.explanation(f"{self._state()}{row_filter}", notes)
+        assert found is not None
+        return found
 
     def count(self) -> int:
         """Returns the number of rows.

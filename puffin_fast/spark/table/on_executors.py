@@ -61,7 +61,7 @@ class _OnExecutors(Attempt):
     def located(self, matcher: Matcher, tasks: Sequence[Task]) -> LocatedRows:
         if is_small(tasks):
             return super().located(matcher, tasks)
-        view = self.view()
+        view, self.reads = self.view(), None
         body = over_batches(
             "puffin_fast.spark.worker.located",
             "packed",
@@ -82,6 +82,7 @@ class _OnExecutors(Attempt):
     def matches(self, source: Source, tasks: Sequence[Task], *, compared: bool) -> Matches:
         if is_small(tasks):
             return super().matches(source, tasks, compared=compared)
+        self.reads = None
         numbered = [(number, without_metrics(task)) for number, task in enumerate(tasks)]
         body = over_batches(
             "puffin_fast.spark.worker.matches",

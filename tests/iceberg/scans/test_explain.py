@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -159,3 +160,69 @@ def test_delta_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert sum(part.data_files or 0 for part in parts) == found.table.data_files == N
         assert sum(part.rows or 0 for part in parts) == found.table.rows == N * EACH
         assert found.table.n_bytes is not None
+    verbs: list[Callable[[], Any]] = [
+        lambda: delta.delete(path, "id < 170"),
+        lambda: delta.delete_keys(path, pa.table({"id": [7, 705]}), "id"),
+        lambda: delta.update(path, "part = 1 and id < 1000", {"s": "new"}),
+        lambda: delta.upsert(path, rows(2700, 2705, 1), "id"),
+    ]
+    for verb in verbs:
+        before, done = delta.scan(path).explain().table, list[Any]()
+        groups = read_by(lambda done=done, verb=verb: done.append(verb()), monkeypatch)  # type: ignore[misc]
+        of_verb = done[0].explanation
+        assert (of_verb.read.row_groups, of_verb.table) == (len(groups), before)
+        parts = (*of_verb.left_out, of_verb.read)
+        assert sum(part.rows or 0 for part in parts) == of_verb.table.rows
+
+
+KEYS = pa.table({"s": [f"x{at * 7919 % 3000}" for at in (3, 705, 2999)] + ["nobody"]})
+
+VERBS: dict[str, Callable[[Table], Any]] = {
+    "delete_keys": lambda table: iceberg.delete_keys(table, KEYS, "s"),
+    "delete_keys of ids": lambda table: iceberg.delete_keys(table, pa.table({"id": [7, 705, 2999]}), "id"),
+    "update": lambda table: iceberg.update(table, "id < 170", {"s": "new"}),
+    "upsert": lambda table: iceberg.upsert(table, rows(2700, 2705, 1), "id"),
+    "upsert by index": lambda table: iceberg.upsert(table, rows(2700, 2705, 1), "s", skip_unchanged=False),
+    "overwrite": lambda table: iceberg.overwrite(table, rows(0, 5, 0), "id = 705 or part = 1"),
+    **{f"delete {text}": lambda table, text=text: iceberg.delete(table, text) for text in FILTERS},  # type: ignore[misc]
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_results_count_what_their_verb_reads(
+    table: Table, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    data = {task.data.file_path for task in iceberg.plan_files(table).tasks}
+    done: list[Any] = []
+    groups = read_by(lambda: done.append(VERBS[verb](table)), monkeypatch)
+    groups = {(path, group) for path, group in groups if path in data}
+    found = done[0].explanation
+    assert (found.read.row_groups, found.read.data_files) == (len(groups), len({path for path, _ in groups}))
+    parts = (*found.left_out, found.read)
+    assert sum(part.data_files or 0 for part in parts) == found.table.data_files == N
+    assert sum(part.rows or 0 for part in parts) == found.table.rows == N * EACH
+
+
+def test_results_name_the_step_that_decides(table: Table) -> None:
+    assert iceberg.delete(table, "part = 1", dry_run=True).explanation["bounds of all rows"].data_files == 3  # type: ignore[index]
+    found = iceberg.delete_keys(table, KEYS, "s", dry_run=True).explanation
+    assert found is not None
+    assert (found["key index"].data_files, found.read.data_files) == (3, 3)
+    assert found.name.endswith("branch 'main'")
+
+
+def test_without_a_search_there_is_no_explanation(table: Table) -> None:
+    path = next(iter(iceberg.plan_files(table).tasks)).data.file_path
+    positions = pa.table({"file_path": [path], "pos": [400]})
+    assert iceberg.delete_positions(table, positions, dry_run=True).explanation is None
+    with ThreadPoolExecutor(1) as workers:
+        assert iceberg.delete(table, "id = 705", workers=workers, dry_run=True).explanation is None
+
+
+def test_each_verb_of_a_transaction_has_its_own(table: Table) -> None:
+    with iceberg.transaction(table) as transaction:
+        transaction.delete("id < 170")
+        transaction.update("id = 2999", {"s": "new"})
+    first, second = (result.explanation for result in transaction.results)
+    assert (first.table.data_files, first.read.rows) == (N, 2 * GROUP)  # a delete searches deleted rows, too
+    assert (second.table.data_files, second.read.rows) == (None, GROUP)  # staged files are not counted
