@@ -30,6 +30,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -56,14 +57,11 @@ SUM_BYTES = 4
 MAX_BLOCK_BITS = 30
 EXACT_BITS = (32, 40, 48, 64)
 MAX_ROWS = (1 << 32) - 1
-CHECKED_BYTES = 16 << 20
-"""Approximate bytes of the blocks that are checked at a time."""
-
 _WHOLE = 16
 """If at least one in this number of blocks has a key, all blocks are read, in pieces."""
 
 PIECE_BYTES = 1 << 20
-"""Approximate bytes of such a piece."""
+"""Approximate bytes of such a piece, and of the blocks that are checked at a time."""
 
 PART_BITS = 12
 PARTS = 1 << PART_BITS
@@ -336,8 +334,7 @@ class Segment:
         if t + r < 64:
             numbers = (wanted >> np.uint64(t + r)).astype(np.int64)
         if len(wanted) * _WHOLE >= 1 << b:
-            ends = np.arange(0, int(self._starts[-1]), PIECE_BYTES, dtype=np.uint64)
-            groups = np.append(np.searchsorted(self._starts, ends), 1 << b)
+            groups = self._pieces()
         else:
             groups = np.unique(np.concatenate([numbers, numbers + 1]))
         cuts = np.searchsorted(numbers, groups)
@@ -406,13 +403,19 @@ class Segment:
         Raises:
             CorruptDataError: a block is damaged.
         """
-        step = max(1, CHECKED_BYTES * self.n_blocks // max(1, self.n_bytes))
-        for first in range(0, self.n_blocks, step):
-            last = min(first + step, self.n_blocks)
-            data, start = self._bytes_of(read, first, last)
-            wrong = kernel.check(data, start, self._before, first, last, self._form)
+        groups = self._pieces()
+        starts = self._starts[groups].tolist()
+        ranges = [(self._blocks_at + start, end - start) for start, end in pairwise(starts)]
+        for at, data in read(ranges):
+            first, last = int(groups[at]), int(groups[at + 1])
+            wrong = kernel.check(data, starts[at], self._before, first, last, self._form)
             if wrong >= 0:
                 raise self.damaged(wrong)
+
+    def _pieces(self) -> npt.NDArray[np.int64]:
+        """The numbers of the first blocks of pieces that all blocks are read in, and the number of blocks."""
+        ends = np.arange(0, int(self._starts[-1]), PIECE_BYTES, dtype=np.uint64)
+        return np.append(np.searchsorted(self._starts, ends), self.n_blocks)
 
     def entries(self, read: Read, first: int, last: int) -> tuple[Words, Ordinals]:
         """Reads and checks the entries of consecutive blocks: hashes in their order, and ordinals.

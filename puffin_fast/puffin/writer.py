@@ -8,7 +8,7 @@ Specification, "File structure". Only the metadata of a written blob stays in me
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -121,11 +121,12 @@ class PuffinWriter:
         self._blobs.append(blob)
         return blob
 
-    def add_stored(self, data: Buffer, blob: BlobMetadata) -> BlobMetadata:
+    def add_stored(self, data: Buffer | Iterator[Buffer], blob: BlobMetadata) -> BlobMetadata:
         """Appends a blob of another file as it is stored there.
 
         Args:
-            data: its stored bytes, as `PuffinReader.stored` returns them.
+            data: its stored bytes, as `PuffinReader.stored` returns them; or an iterator of their parts, so that a
+                large blob need not be in memory. If the iterator raises an exception, the writer is aborted.
             blob: its metadata in the other file.
 
         Returns:
@@ -135,11 +136,20 @@ class PuffinWriter:
             InvalidInputError: the bytes have another length; or the writer is closed.
         """
         self._check_open()
-        view = _bytes_of(data)
-        if len(view) != blob.length:
-            raise InvalidInputError(f"data: expected {blob.length} bytes, found {len(view)}")
         added = replace(blob, offset=self._offset)
-        self._write(view)
+        if not isinstance(data, Iterator):
+            view = _bytes_of(data)
+            _check_length(len(view), blob)
+            self._write(view)
+        else:
+            try:
+                for part in data:
+                    self._write(_bytes_of(part))
+                _check_length(self._offset - added.offset, blob)
+            except BaseException:
+                self._failed = True
+                self.abort()
+                raise
         self._blobs.append(added)
         return added
 
@@ -211,6 +221,11 @@ class PuffinWriter:
 
 def _compress(data: memoryview, codec: str) -> bytes:
     return compression.compress(data, codec)
+
+
+def _check_length(n_bytes: int, blob: BlobMetadata) -> None:
+    if n_bytes != blob.length:
+        raise InvalidInputError(f"data: expected {blob.length} bytes, found {n_bytes}")
 
 
 def _bytes_of(data: Buffer) -> memoryview:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from puffin_fast import __version__
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.puffin import PuffinReader, PuffinWriter
+from puffin_fast.puffin import BlobMetadata, PuffinReader, PuffinWriter
 
 
 class Pipe(io.RawIOBase):
@@ -59,6 +59,35 @@ blobs = st.lists(
     ),
     max_size=5,
 )
+
+
+def test_stored_blobs_are_copied_whole_or_in_parts() -> None:
+    first, sink = io.BytesIO(), io.BytesIO()
+    with PuffinWriter(first) as writer:
+        writer.add(bytes(1000), type="t", fields=[1], properties={"a": "b"}, compression="zstd")
+        writer.add(b"abcdef", type="u")
+    with PuffinReader(first) as reader, PuffinWriter(sink) as writer:
+        for blob in reader.blobs:
+            data = reader.stored(blob)
+            writer.add_stored(data, blob)
+            writer.add_stored(iter([data[:2], b"", memoryview(data)[2:]]), blob)
+        with pytest.raises(InvalidInputError, match="expected 6 bytes, found 5"):
+            writer.add_stored(b"abcde", reader.blobs[1])
+    with PuffinReader(sink) as copies:
+        assert [copies.read(i) for i in range(4)] == [bytes(1000)] * 2 + [b"abcdef"] * 2
+        assert [(blob.type, blob.fields, blob.properties) for blob in copies.blobs[::2]] == [
+            (blob.type, blob.fields, blob.properties) for blob in reader.blobs
+        ]
+
+
+@pytest.mark.parametrize("parts", [[b"abcde"], [b"abcdef", b"g"], [b"abc", None]])
+def test_parts_that_are_not_a_blob_leave_no_file(tmp_path: Path, parts: list[Any]) -> None:
+    blob = BlobMetadata("t", (), -1, -1, 4, 6)
+    with pytest.raises(InvalidInputError, match="data: expected"), PuffinWriter(tmp_path / "x") as writer:
+        writer.add_stored(iter(parts), blob)
+    with pytest.raises(InvalidInputError, match="aborted"):
+        writer.finish()
+    assert list(tmp_path.iterdir()) == []
 
 
 @given(blobs, st.booleans())

@@ -2,63 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
+from puffin_fast.key_index import Read
 from puffin_fast.puffin import BlobMetadata, PuffinReader, PuffinWriter
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+PART_BYTES = 1 << 20
+"""Bytes of a blob that are copied at a time."""
 
-def copy_blobs(
-    writer: PuffinWriter,
+
+class _UnreadError(Exception):
+    """The earlier file cannot be read."""
+
+
+def parts_of(read: Read, n_bytes: int) -> Iterator[bytes]:
+    """Yields the bytes of a blob, some at a time.
+
+    Args:
+        read: reads ranges of the blob.
+        n_bytes: its size.
+    """
+    ranges = [(at, min(PART_BYTES, n_bytes - at)) for at in range(0, n_bytes, PART_BYTES)]
+    return (part for _, part in read(ranges))
+
+
+def write_statistics(
     io: FileIO,
-    earlier: StatisticsFile,
+    path: str,
+    snapshot_id: int,
+    add: Callable[[PuffinWriter], Sequence[Any]],
+    *,
+    earlier: StatisticsFile | None,
     wanted: Callable[[BlobMetadata], bool],
     notes: list[str],
-) -> list[BlobMetadata]:
-    """Copies blobs of an earlier statistics file as they are stored.
-
-    Args:
-        writer: the writer of the new file.
-        io: PyIceberg's file access.
-        earlier: the entry of the file in the table's metadata.
-        wanted: whether a blob is copied.
-        notes: the reason is added to these if the file cannot be read; nothing is then copied.
-
-    Returns:
-        The metadata of the copied blobs, in the earlier file.
-    """
-    path = earlier.statistics_path
-    try:
-        with PuffinReader(path, filesystem=io, file_size=earlier.file_size_in_bytes) as reader:
-            blobs = [(blob, reader.stored(blob)) for blob in reader.blobs if wanted(blob)]
-    except (PuffinFastError, OSError) as error:
-        if is_from_outside(error):
-            raise
-        notes.append(f"{path}: its other blobs are not kept: {error}")
-        return []
-    for blob, data in blobs:
-        writer.add_stored(data, blob)
-    return [blob for blob, _ in blobs]
-
-
-def statistics_file(
-    path: str, snapshot_id: int, writer: PuffinWriter, blobs: Sequence[Any]
 ) -> StatisticsFile:
-    """Returns the entry of a statistics file in a table's metadata.
+    """Writes a statistics file, with blobs of an earlier one as they are stored there.
 
     Args:
+        io: PyIceberg's file access.
         path: the path of the file.
         snapshot_id: the id of its snapshot.
-        writer: that wrote it.
-        blobs: what the metadata says of its blobs.
+        add: adds the new blobs; returns what the metadata says of them.
+        earlier: the entry of the earlier file in the table's metadata.
+        wanted: whether a blob of the earlier file is copied.
+        notes: the reason is added to these if the earlier file cannot be read; nothing of it is then copied.
+
+    Returns:
+        The entry of the file in the table's metadata.
+
+    Raises:
+        PuffinFastError: the file cannot be written.
     """
+    try:
+        with PuffinWriter(path, filesystem=io) as writer:
+            copied = [] if earlier is None else _copied(writer, io, earlier, wanted)
+            blobs = [*add(writer), *copied]
+            writer.finish()
+    except _UnreadError as error:
+        notes.append(str(error))
+        return write_statistics(io, path, snapshot_id, add, earlier=None, wanted=wanted, notes=notes)
+    except OSError as error:
+        if is_from_outside(error):
+            raise
+        raise PuffinFastError(f"{path}: the statistics file could not be written: {error}") from error
     return StatisticsFile.model_validate(
         {
             "snapshot-id": snapshot_id,
@@ -68,3 +83,33 @@ def statistics_file(
             "blob-metadata": blobs,
         }
     )
+
+
+def _copied(
+    writer: PuffinWriter, io: FileIO, earlier: StatisticsFile, wanted: Callable[[BlobMetadata], bool]
+) -> list[Any]:
+    """Copies blobs of an earlier file; returns what the metadata says of them."""
+    path, copied = earlier.statistics_path, set()
+    with _reading(path):
+        reader = PuffinReader(path, filesystem=io, file_size=earlier.file_size_in_bytes)
+    with reader:
+        for blob in filter(wanted, reader.blobs):
+            writer.add_stored(_stored(reader, blob, path), blob)
+            copied.add((blob.type, blob.fields))
+    return [blob for blob in earlier.blob_metadata if (blob.type, tuple(blob.fields)) in copied]
+
+
+def _stored(reader: PuffinReader, blob: BlobMetadata, path: str) -> Iterator[bytes]:
+    with _reading(path):
+        yield from parts_of(reader.ranges_of(blob), blob.length)
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Tells errors of the earlier file from those of the new one."""
+    try:
+        yield
+    except (PuffinFastError, OSError) as error:
+        if is_from_outside(error):
+            raise
+        raise _UnreadError(f"{path}: its other blobs are not kept: {error}") from error

@@ -1,9 +1,10 @@
 """Builds the key index of a table, and commits it as blobs of the statistics file of a snapshot.
 
-data file   a sound segment covers it      -> taken as it is
+data file   a segment covers it            -> taken as it is
             no segment does                -> its key columns are read, a new segment covers it
 segment     no live data file              -> left out
             many of them, or mostly rows of dead files -> merged
+            damaged, found by its merge or before the commit -> left out; its data files are read
 file        written beside the metadata: the segments, and all other blobs of the snapshot's statistics file
 commit      lost to another commit         -> file removed, table loaded again, written and tried again
             the snapshot no longer exists  -> file removed, NotFoundError
@@ -15,7 +16,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING, Literal
@@ -34,10 +35,10 @@ from puffin_fast.errors import InvalidInputError, JobInterruptedError, NotFoundE
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
 from puffin_fast.iceberg.compat.working_table import WorkingTable, with_history
-from puffin_fast.iceberg.index.blobs import copy_blobs, statistics_file
+from puffin_fast.iceberg.index.blobs import parts_of, write_statistics
 from puffin_fast.iceberg.index.properties import named_indexes
 from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker, covered
-from puffin_fast.iceberg.index.stored import NAME_END, StoredSegment, indexed, is_segment, opened
+from puffin_fast.iceberg.index.stored import NAME_END, indexed, is_segment, opened
 from puffin_fast.iceberg.plan.files import metadata_of, plan_snapshot, resolve
 from puffin_fast.iceberg.plan.statistics_files import statistics_of
 from puffin_fast.key_index import (
@@ -49,7 +50,7 @@ from puffin_fast.key_index import (
     merge_into,
 )
 from puffin_fast.limits import KEY_INDEX_BYTES
-from puffin_fast.puffin import PuffinWriter
+from puffin_fast.puffin import BlobMetadata, PuffinWriter
 from puffin_fast.rows.files.conversion import storage_type
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
@@ -236,10 +237,26 @@ def _extended(
 
 @dataclass(frozen=True)
 class _Part:
-    """A segment of the new index, which is stored or in a temporary file."""
+    """A segment of the new index, which is stored in an earlier file or is in a temporary one."""
 
     segment: Segment
     read: Read
+    is_stored: bool
+
+
+class _SpoolError(PuffinFastError):
+    """A temporary file could not be written or read."""
+
+
+@contextmanager
+def _spooling() -> Iterator[None]:
+    """Tells errors of temporary files from those of the storage, which `StoredSegment.read` raises by its path."""
+    try:
+        yield
+    except OSError as error:
+        if is_from_outside(error):
+            raise
+        raise _SpoolError(f"a temporary file could not be written or read: {error}") from error
 
 
 def _written(blob: bytes, out: IO[bytes]) -> int:
@@ -266,6 +283,7 @@ class _Build:
         tasks = plan_snapshot(table, snapshot, table.schema(), every).tasks
         self._files: dict[str, ManifestEntry] = {task.data.file_path: task.data for task in tasks}
         self._parts: list[_Part] = []
+        self._unchecked: list[_Part] = []
         self._own = False
         self.notes: list[str] = []
 
@@ -277,7 +295,7 @@ class _Build:
     # segments that exist ------------------------------------------------------------------------------------
 
     def keep_segments(self) -> bool:
-        """Takes the sound segments of the nearest index that cover live data files; returns whether there is one."""
+        """Takes the segments of the nearest index that cover live data files; returns whether there is one."""
         for snapshot, statistics in indexed(self._metadata, self._snapshot):
             found = self._held.enter_context(opened(self._table.io, statistics, self.notes))
             if self._ids not in found:
@@ -285,12 +303,11 @@ class _Build:
             taken: set[str] = set()
             for stored in found[self._ids]:
                 live = {file.location for file in stored.segment.files if self._is_live(file)}
-                if not live - taken or not stored.segment.may_hold(self._kinds):
-                    continue
-                if live & taken or not self._is_sound(stored):
+                if not live or live & taken or not stored.segment.may_hold(self._kinds):
                     continue
                 taken |= live
-                self._parts.append(_Part(stored.segment, stored.read))
+                self._parts.append(_Part(stored.segment, stored.read, True))
+            self._unchecked = [*self._parts]
             self._own = snapshot.snapshot_id == self._snapshot.snapshot_id
             self._own = self._own and len(self._parts) == len(found[self._ids])
             return True
@@ -300,32 +317,55 @@ class _Build:
         data = self._files.get(file.location)
         return data is not None and file == covered(data)
 
-    def _is_sound(self, stored: StoredSegment) -> bool:
-        try:
-            stored.segment.check(stored.read)
-        except (PuffinFastError, OSError) as error:
-            if is_from_outside(error):
-                raise
-            self.notes.append(str(error))
-            return False
-        return True
+    def _leave_damaged(self, parts: Sequence[_Part]) -> bool:
+        """Leaves out those of some stored parts that are damaged; returns whether there are any."""
+        damaged = []
+        for part in parts:
+            try:
+                part.segment.check(part.read)
+            except PuffinFastError as error:
+                self.notes.append(str(error))
+                damaged.append(part)
+        self._unchecked = [part for part in self._unchecked if part not in parts]
+        self._leave(damaged)
+        return bool(damaged)
+
+    def _leave(self, parts: Sequence[_Part]) -> None:
+        """Leaves out parts."""
+        self._parts = [part for part in self._parts if part not in parts]
+        self._unchecked = [part for part in self._unchecked if part not in parts]
+        self._own = self._own and not parts
 
     # segments that are made ---------------------------------------------------------------------------------
 
     def run(self, encode: Encode, *, dry_run: bool, only: Collection[str] | None = None) -> KeyIndexResult:
         """Reads the data files that no segment covers, or `only` those of these, and commits."""
-        known = {file.location for part in self._parts for file in part.segment.files if self._is_live(file)}
-        new = [
-            data for path, data in self._files.items() if path not in known and (only is None or path in only)
-        ]
         if dry_run:
-            return self._result(None, len(new), committed=False, dry_run=True)
-        for blob in self._encoded(new, encode):
-            self._add(partial(_written, blob))
-        merged = self._merge()
-        if self._own and not new and not merged:
+            self._leave_damaged(self._unchecked)
+            return self._result(None, len(self._left(only)), committed=False, dry_run=True)
+        read: set[str] = set()
+        merged = False
+        while True:
+            new = [data for path, data in self._left(only).items() if path not in read]
+            read |= {data.file_path for data in new}
+            for blob in self._encoded(new, encode):
+                self._add(partial(_written, blob))
+            merged |= self._merge()
+            self._leave_damaged(self._unchecked)
+            if self._left(only).keys() <= read:
+                break
+        if self._own and not read and not merged:
             return self._result(self._own_path(), 0, committed=False)
-        return self._result(self._commit(), len(new), committed=True)
+        return self._result(self._commit(), len(read), committed=True)
+
+    def _left(self, only: Collection[str] | None) -> dict[str, ManifestEntry]:
+        """The data files that no segment covers, by their path; or `only` those of these."""
+        known = {file.location for part in self._parts for file in part.segment.files if self._is_live(file)}
+        return {
+            path: data
+            for path, data in self._files.items()
+            if path not in known and (only is None or path in only)
+        }
 
     def _own_path(self) -> str | None:
         known = statistics_of(self._metadata, self._snapshot.snapshot_id)
@@ -356,18 +396,18 @@ class _Build:
         Args:
             write: writes the segment, and returns the number of its bytes.
         """
-        try:
+        with _spooling():
             spool = self._held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
             n_bytes = write(spool)
-        except OSError as error:
-            raise PuffinFastError(f"a temporary file could not be written: {error}") from error
 
         def read(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
             for index, (offset, length) in enumerate(ranges):
-                spool.seek(offset)
-                yield index, spool.read(length)
+                with _spooling():
+                    spool.seek(offset)
+                    data = spool.read(length)
+                yield index, data
 
-        self._parts.append(_Part(Segment(read, n_bytes), read))
+        self._parts.append(_Part(Segment(read, n_bytes), read, False))
 
     def _encoded(self, new: Sequence[ManifestEntry], encode: Encode) -> Iterator[bytes]:
         """The segments of data files, each of at most about as many rows as memory may have."""
@@ -404,8 +444,19 @@ class _Build:
             # entries of the first segment stay in their order, others are inserted
             largest_first = sorted(group, key=lambda part: part.segment.n_entries, reverse=True)
             segments = [(part.segment, part.read) for part in largest_first]
-            self._add(partial(merge_into, segments=segments, keep=self._is_live))
-            self._parts = [part for part in self._parts if part not in group]
+            try:
+                self._add(partial(merge_into, segments=segments, keep=self._is_live))
+            except _SpoolError:
+                raise
+            except PuffinFastError as error:
+                stored = [part for part in group if part.is_stored]
+                if not stored:
+                    raise
+                if not self._leave_damaged(stored):  # checksums are right, or it can be read now
+                    self.notes.append(str(error))
+                    self._leave(stored)
+                continue
+            self._leave(group)
             merged = True
         return merged
 
@@ -454,34 +505,21 @@ class _Build:
         return retried(working, send)
 
     def _write(self, path: str, earlier: StatisticsFile | None) -> StatisticsFile:
-        snapshot = self._snapshot
-        try:
-            with PuffinWriter(path, filesystem=self._table.io) as writer:
-                if earlier is not None:
-                    self._copy_others(writer, earlier)
-                for part in self._parts:
-                    ((_, blob),) = part.read([(0, part.segment.n_bytes)])
-                    writer.add(
-                        blob,
-                        type=BLOB_TYPE,
-                        fields=self._ids,
-                        snapshot_id=snapshot.snapshot_id,
-                        sequence_number=snapshot.sequence_number or 0,
-                    )
-                writer.finish()
-        except OSError as error:
-            if is_from_outside(error):
-                raise
-            raise PuffinFastError(f"{path}: the statistics file could not be written: {error}") from error
-        return statistics_file(
-            path, snapshot.snapshot_id, writer, [] if earlier is None else earlier.blob_metadata
+        return write_statistics(
+            self._table.io,
+            path,
+            self._snapshot.snapshot_id,
+            self._add_segments,
+            earlier=earlier,
+            wanted=lambda blob: not (is_segment(blob) and blob.fields == self._ids),
+            notes=self.notes,
         )
 
-    def _copy_others(self, writer: PuffinWriter, earlier: StatisticsFile) -> None:
-        copy_blobs(
-            writer,
-            self._table.io,
-            earlier,
-            lambda blob: not (is_segment(blob) and blob.fields == self._ids),
-            self.notes,
-        )
+    def _add_segments(self, writer: PuffinWriter) -> tuple[()]:
+        """Adds the segments; the metadata does not name them."""
+        snapshot = self._snapshot
+        about = BLOB_TYPE, self._ids, snapshot.snapshot_id, snapshot.sequence_number or 0
+        for part in self._parts:
+            n_bytes = part.segment.n_bytes
+            writer.add_stored(parts_of(part.read, n_bytes), BlobMetadata(*about, 0, n_bytes))
+        return ()

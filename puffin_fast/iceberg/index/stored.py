@@ -43,7 +43,7 @@ class StoredSegment:
     Attributes:
         blob: its metadata in the footer; the fields are the key columns.
         segment: the same, checked but for its blocks.
-        read: reads ranges of it.
+        read: reads ranges of it; errors name the file.
     """
 
     blob: BlobMetadata
@@ -91,7 +91,7 @@ def opened(
         for blob in reader.blobs:
             if not is_segment(blob):
                 continue
-            read = reader.ranges_of(blob)
+            read = _naming(reader.ranges_of(blob), path)
             try:
                 segment = _segment(read, path, size, blob)
             except (PuffinFastError, OSError) as error:
@@ -101,6 +101,20 @@ def opened(
                 continue
             found.setdefault(blob.fields, []).append(StoredSegment(blob, segment, read))
         yield found
+
+
+def _naming(read: Read, path: str) -> Read:
+    """Reads ranges of a file; an error of its storage names it."""
+
+    def named(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+        try:
+            yield from read(ranges)
+        except OSError as error:
+            if is_from_outside(error):
+                raise
+            raise PuffinFastError(f"{path}: the key index could not be read: {error}") from error
+
+    return named
 
 
 def new_segment(read: Read, path: str, blob: BlobMetadata) -> Segment:

@@ -25,7 +25,6 @@ import pyarrow as pa
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.threads import check_threads
 from puffin_fast._run.workers import check_workers
 from puffin_fast._show.html import HtmlFields
@@ -33,12 +32,11 @@ from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
     InvalidInputError,
     NotFoundError,
-    PuffinFastError,
 )
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.index.blobs import copy_blobs, statistics_file
+from puffin_fast.iceberg.index.blobs import write_statistics
 from puffin_fast.iceberg.index.stored import NAME_END, has_segments
 from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve
 from puffin_fast.iceberg.plan.statistics_files import statistics_of
@@ -307,40 +305,41 @@ def _write(
     Returns:
         its entry for the table's metadata.
     """
-    blobs: list[Any] = []
-    try:
-        with PuffinWriter(path, filesystem=table.io) as writer:
-            for field_id, stored in sorted(sketches.items()):
-                properties = {**stored.properties, NDV: str(int(stored.sketch.estimate))}
-                if stored.upper_bound:
-                    properties[UPPER_BOUND] = "true"
-                if not stored.writer.startswith(OWN_WRITER):
-                    properties[WRITER] = stored.writer
-                blob = writer.add(
-                    stored.sketch.to_bytes(),
-                    type=BLOB_TYPE,
-                    fields=[field_id],
-                    snapshot_id=stored.snapshot_id,
-                    sequence_number=stored.sequence_number,
-                    properties=properties,
-                    compression="zstd",
-                )
-                blobs.append(
-                    {
-                        "type": BLOB_TYPE,
-                        "snapshot-id": blob.snapshot_id,
-                        "sequence-number": blob.sequence_number,
-                        "fields": [field_id],
-                        "properties": properties,
-                    }
-                )
-            if earlier is not None:
-                copied = copy_blobs(writer, table.io, earlier, lambda blob: blob.type != BLOB_TYPE, notes)
-                named = {(blob.type, blob.fields) for blob in copied}
-                blobs += [b for b in earlier.blob_metadata if (b.type, tuple(b.fields)) in named]
-            writer.finish()
-    except OSError as error:
-        if is_from_outside(error):
-            raise
-        raise PuffinFastError(f"{path}: the statistics file could not be written: {error}") from error
-    return statistics_file(path, snapshot.snapshot_id, writer, blobs)
+
+    def add(writer: PuffinWriter) -> list[Any]:
+        blobs: list[Any] = []
+        for field_id, stored in sorted(sketches.items()):
+            properties = {**stored.properties, NDV: str(int(stored.sketch.estimate))}
+            if stored.upper_bound:
+                properties[UPPER_BOUND] = "true"
+            if not stored.writer.startswith(OWN_WRITER):
+                properties[WRITER] = stored.writer
+            blob = writer.add(
+                stored.sketch.to_bytes(),
+                type=BLOB_TYPE,
+                fields=[field_id],
+                snapshot_id=stored.snapshot_id,
+                sequence_number=stored.sequence_number,
+                properties=properties,
+                compression="zstd",
+            )
+            blobs.append(
+                {
+                    "type": BLOB_TYPE,
+                    "snapshot-id": blob.snapshot_id,
+                    "sequence-number": blob.sequence_number,
+                    "fields": [field_id],
+                    "properties": properties,
+                }
+            )
+        return blobs
+
+    return write_statistics(
+        table.io,
+        path,
+        snapshot.snapshot_id,
+        add,
+        earlier=earlier,
+        wanted=lambda blob: blob.type != BLOB_TYPE,
+        notes=notes,
+    )
