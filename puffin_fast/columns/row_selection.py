@@ -84,17 +84,20 @@ def mask_of(flags: npt.NDArray[np.bool_]) -> pa.BooleanArray:
 class LiveRows:
     """The rows of a data file that are read, its live rows or chosen ones, as masks of ranges of rows.
 
+    Attributes:
+        chosen: whether only rows at the positions are read, instead of all others.
+
     For a file of up to `WHOLE_ROWS` rows the mask is made once. For a larger file a mask is made for each
     range: memory then depends on the rows that are read, not on the row count that a footer declares.
 
     Args:
         positions: the deleted positions, below `n_rows`, or the chosen ones.
         n_rows: number of rows of the data file.
-        chosen: whether only rows at the positions are read, instead of all others.
+        chosen: as the attribute.
     """
 
     def __init__(self, positions: PositionBitmap, n_rows: int, *, chosen: bool = False) -> None:
-        self._positions, self._n_rows, self._chosen = positions, n_rows, chosen
+        self._positions, self._n_rows, self.chosen = positions, n_rows, chosen
         self._whole = self._live_mask(0, n_rows) if n_rows <= WHOLE_ROWS else None
 
     def __len__(self) -> int:
@@ -113,17 +116,17 @@ class LiveRows:
         if self._whole is not None:
             return int(self._whole.slice(first, n_rows).true_count)
         found = self._positions.rank(first + n_rows - 1) - self._positions.rank(first - 1)
-        return found if self._chosen else n_rows - found
+        return found if self.chosen else n_rows - found
 
     def few(self, first: int, n_rows: int) -> npt.NDArray[np.int32] | None:
         """Returns the rows that are read, from row `first` on, if they are at most `FEW_ROWS` chosen ones."""
-        if not self._chosen or not 0 < self.count(first, n_rows) <= FEW_ROWS:
+        if not self.chosen or not 0 < self.count(first, n_rows) <= FEW_ROWS:
             return None
         found = (self._positions & PositionBitmap.from_range(first, first + n_rows)).to_numpy()
         return (found - np.uint64(first)).astype(np.int32)
 
     def _live_mask(self, start: int, n_rows: int) -> pa.BooleanArray:
         bits = self._positions.mask_packed(n_rows, start=start)
-        if not self._chosen:
+        if not self.chosen:
             np.bitwise_not(bits, out=bits)
         return pa.BooleanArray.from_buffers(pa.bool_(), n_rows, [None, pa.py_buffer(bits)])

@@ -182,7 +182,9 @@ class Pages:
         found = start, dictionary + int(sizes.sum()), int(counts.sum())
         if found != (chunk.start, chunk.n_bytes, n_rows) or min(sizes.min(), counts.min()) <= 0:
             return None
-        return cls(np.ascontiguousarray(np.column_stack([starts, firsts, counts])), starts + sizes)
+        words = np.empty((len(sizes), 3), np.int64)
+        words[:, 0], words[:, 1], words[:, 2] = starts, firsts, counts
+        return cls(words, starts + sizes)
 
     def touched(self, spans: Spans) -> Flags:
         """Returns which pages have one of some rows."""

@@ -456,7 +456,7 @@ class DataFiles:
             known, filter = self._schema_of(file, path)
             keys = {field.field_id: known.leaf(field) for field in fields}
             groups, excluded, without = self._row_groups(file, known, entry, live)
-            spans = self._spans(file, known, groups)
+            spans = {} if live is not None and live.chosen else self._spans(file, known, groups)
         constants = self._constants(entry)
         left = tuple(group for group in groups if group[0] not in spans or len(spans[group[0]].starts))
         return OpenedFile(
@@ -527,6 +527,8 @@ class DataFiles:
             if n_rows and number not in excluded and (live is None or live.count(first, n_rows)):
                 found.append((number, first, n_rows))
             first += n_rows
+        if live is not None and live.chosen:  # an index has found them: these would exclude next to none
+            return tuple(found), excluded, {}
         without = dict(self._without(file, known, entry, [number for number, *_ in found]))
         return tuple(group for group in found if group[0] not in without), excluded, without
 

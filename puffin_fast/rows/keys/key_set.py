@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 MAX_HASH_TABLE_VALUES = 1 << 15
 """Up to this number of values, it costs little that Arrow builds its hash table again for each batch."""
+
+FEW_VALUES = 1 << 10
+"""Up to this number of texts are found in a set of Python's, which is made once: Arrow makes a table for each array."""
 
 MOST_HASHED_BYTES = 1 << 12
 """Up to this number of values of fixed bytes, Arrow's hash table for a batch of few rows costs less than strings do."""
@@ -55,8 +59,7 @@ class _Values:
         if is_integral(values.type) and len(values) - values.null_count > max(most_hashed, 1):
             return _Integers(values)
         distinct = pc.unique(values)
-        is_text = pa.types.is_large_string(distinct.type) or pa.types.is_large_binary(distinct.type)
-        if is_text and len(distinct) > max(most_hashed, 1):
+        if _is_text(distinct.type) and len(distinct) > max(most_hashed, 1):
             return _Strings.of_distinct(distinct) or _Values(distinct)
         if _has_fixed_bytes(distinct.type) and len(distinct) > max(most_hashed, MOST_HASHED_BYTES, 1):
             return _FixedBytes.of_distinct(distinct) or _Values(distinct)
@@ -72,7 +75,20 @@ class _Values:
 
     def contains(self, values: pa.Array, *, nulls: bool = True) -> Bools:
         """Which values are in the set."""
+        if (
+            len(values) <= FEW_VALUES
+            and values.type == self.distinct.type
+            and (known := self._texts) is not None
+        ):
+            found = (value in known and (nulls or value is not None) for value in _bytes_of(values))
+            return np.fromiter(found, np.bool_, len(values))
         return flags_of(pc.is_in(values, value_set=self.distinct, skip_nulls=not nulls))
+
+    @cached_property
+    def _texts(self) -> frozenset[bytes | None] | None:
+        """The values if they are texts or bytes, and not too many: few are found among them."""
+        is_small = len(self.distinct) <= MAX_HASH_TABLE_VALUES and _is_text(self.distinct.type)
+        return frozenset(_bytes_of(self.distinct)) if is_small else None
 
     def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
         """The number of each value; null for a value that is not in the set."""
@@ -81,6 +97,17 @@ class _Values:
     def sorted(self) -> Sorted:
         """The values but null in ascending order."""
         return Sorted.of(self.distinct.drop_null())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
+
+
+def _bytes_of(texts: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    found: list[bytes | None] = texts.view(pa.large_binary()).to_pylist()
+    return found
 
 
 class _Integers(_Values):

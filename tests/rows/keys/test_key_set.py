@@ -28,16 +28,19 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
         [None, *(datetime(1970, 1, 1) + timedelta(i) for i in range(90))],
     ),
     "string": (pa.large_string(), [None, "", *(f"w{i}" for i in range(90))]),
+    "binary": (pa.large_binary(), [None, b"", b"\xff", *(bytes([i]) * 3 for i in range(90))]),
     "uuid": (pa.binary(16), [None, bytes(16), *(i.to_bytes(16, "little") for i in range(1, 90))]),
     "decimal": (pa.decimal128(10, 2), [None, *(Decimal(i) / 100 for i in range(-40, 40))]),
 }
 
 
-@pytest.fixture(params=["hash tables", "bitmaps"])
+@pytest.fixture(params=["hash tables", "Arrow's hash tables", "bitmaps"])
 def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small and large sets are stored in different ways: runs a test with both."""
     for name in ("MAX_HASH_TABLE_VALUES", "MOST_HASHED_BYTES"):
-        monkeypatch.setattr(key_set, name, 1 << 15 if request.param == "hash tables" else 0)
+        monkeypatch.setattr(key_set, name, 0 if request.param == "bitmaps" else 1 << 15)
+    if request.param != "hash tables":
+        monkeypatch.setattr(key_set, "FEW_VALUES", -1)
 
 
 @pytest.mark.usefixtures("storage")
@@ -59,6 +62,7 @@ def test_a_key_set_finds_the_keys_that_a_dictionary_finds(first: str, second: st
         assert made.index(values).to_pylist() == [known.get(row) for row in rows]
         sliced = {at: column.slice(5, 40) for at, column in values.items()}
         assert made.index(sliced).to_pylist() == [known.get(row) for row in rows[5:45]]
+        assert made.contains(sliced).tolist() == [row in known for row in rows[5:45]]
 
 
 @pytest.mark.parametrize(
