@@ -7,20 +7,14 @@ again is not in the commit. So a data file gets at most one vector, even if seve
 Row lineage: rows that were in the table before keep their row ids through any number of updates. A row that the
 transaction appended gets its id from the commit, also if the transaction updated it.
 
-```
-state    event                                                to
-open     a verb succeeds                                      open; its files are staged
-open     a verb fails, and the caller catches the error       open, as before the verb; its files are removed
-open     the block ends                                       ended; committed, conflicts may run all verbs again
-open     an exception or interrupt leaves the block           ended; all files are removed
-open     an interrupt while the commit is being made          ended; unknown, as for one verb: no file is removed
-```
+`TRANSITIONS` has what may happen in each state.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from threading import Lock
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -39,7 +33,32 @@ from puffin_fast.verbs.overwrite import Append, DynamicPartitionOverwrite, Overw
 from puffin_fast.verbs.update import Update
 from puffin_fast.verbs.upsert import Upsert
 
-ENDED = "transaction: expected a verb inside of its with block, found one outside of it"
+
+class State(Enum):
+    """The states of a transaction."""
+
+    NEW = "not begun"
+    OPEN = "open"
+    ENDED = "ended"
+
+
+class Event(Enum):
+    """The events of a transaction."""
+
+    BEGUN = "the with block begins"
+    VERB = "a verb is called; if it fails, its files are removed, and the changes of earlier verbs stay"
+    COMMIT = "the block ends; a conflict may run all verbs again"
+    LEFT = "an exception or interrupt leaves the block; all files are removed"
+
+
+TRANSITIONS: Mapping[tuple[State, Event], State] = {
+    (State.NEW, Event.BEGUN): State.OPEN,
+    (State.OPEN, Event.VERB): State.OPEN,
+    (State.OPEN, Event.COMMIT): State.ENDED,
+    (State.OPEN, Event.LEFT): State.ENDED,
+}
+"""The next state. An interrupt while the commit is being made ends it, too: if its outcome is unknown, no file is
+removed. Other events are refused."""
 
 Deleted = TypeVar("Deleted")
 Updated = TypeVar("Updated")
@@ -73,22 +92,23 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         results: the results of the verbs, in their order. If the verbs were run again, these are the final counts.
     """
 
+    _attempt: Attempt
+    """While the transaction is open."""
+
     _kinds: tuple[type[Deleted], type[Updated], type[Upserted], type[Overwritten]]
     """The results of deletes, updates, upserts and overwrites."""
 
     def __init__(self) -> None:
-        self._attempt: Attempt | None = None
+        self._state = State.NEW
         self._verbs: list[type[Any] | None] = []
         self._counts: list[Counts] = []
         self._facts: dict[str, Any] = {}
-        self._has_begun = False
         self._lock = Lock()
         self.committed: Any | None = None
 
     def __repr__(self) -> str:
-        state = "open" if self._attempt is not None else "ended" if self._has_begun else "not begun"
         verbs = "".join(f"\n- {result or 'append'}" for result in self.results)
-        return f"{type(self).__name__}({state}, {len(self._counts)} verbs){verbs}"
+        return f"{type(self).__name__}({self._state.value}, {len(self._counts)} verbs){verbs}"
 
     @abstractmethod
     def _begin(self) -> Attempt:
@@ -102,23 +122,22 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         ]
 
     def __enter__(self) -> Self:
-        if self._has_begun:
-            raise InvalidInputError("transaction: expected a new one, found one whose block has begun before")
+        following = self._after(Event.BEGUN)
         self._attempt = self._begin()
         self._attempt.dry_run = False
-        self._has_begun, self._facts = True, self._attempt.facts(self._attempt.repeated)
+        self._facts = self._attempt.facts(self._attempt.repeated)
+        self._state = following
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._attempt is None:  # ended by `commit_transaction`
+        if self._state is State.ENDED:  # by `commit_transaction`
             return
         if kind is None:
             self.commit_transaction()
             return
-        attempt, self._attempt = self._attempt, None
-        attempt.__exit__(kind, error, trace)
+        self._end(Event.LEFT).__exit__(kind, error, trace)
 
     def commit_transaction(self) -> None:
         """Commits and ends the transaction. Without this call, the end of the block does so.
@@ -127,19 +146,31 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
             ConflictError, CommitUnknownError: as `transaction`.
         """
         with self._lock:
-            attempt, self._attempt = self._attempt, None
-            if attempt is None:
-                raise InvalidInputError(ENDED)
+            attempt = self._end(Event.COMMIT)
             with attempt:
                 attempt.commit()
             self.committed = attempt.committed
             if attempt.repeated is None:
                 self._counts = attempt.counts
 
+    def _after(self, event: Event) -> State:
+        found = TRANSITIONS.get((self._state, event))
+        if found is None:
+            expected = "a verb inside of its with block, found one outside of it"
+            if event is Event.BEGUN:
+                expected = "a new one, found one whose block has begun before"
+            raise InvalidInputError(f"transaction: expected {expected}")
+        return found
+
+    def _end(self, event: Event) -> Attempt:
+        self._state = self._after(event)
+        attempt = self._attempt
+        del self._attempt
+        return attempt
+
     def _run(self, action: Action, kind: type[Any] | None, threads: int | None = None) -> Any:
         with self._lock:
-            if self._attempt is None:
-                raise InvalidInputError(ENDED)
+            self._state = self._after(Event.VERB)
             counts = Counts()
             if self._attempt.repeated is None:
                 counts = self._attempt.perform(action, threads)
