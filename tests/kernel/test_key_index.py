@@ -335,7 +335,7 @@ def answers(blob: bytes, keys: Sequence[pa.Array]) -> list[Any] | None:
         return None
 
 
-MUTATIONS = int(os.environ.get("PUFFIN_FAST_OPERATIONS", "1500"))
+MUTATIONS = int(os.environ.get("PUFFIN_FAST_OPERATIONS", "2500"))
 
 
 @pytest.mark.parametrize("text", [False, True])

@@ -87,6 +87,19 @@ REMOVING: dict[str, Callable[[Any], object]] = {
 }
 """Jobs that remove files and leave all rows as they are."""
 
+POLICY = iceberg.MaintenancePolicy(
+    ("convert", "rewrite", "compact", "index", "expire"),
+    min_input_files=2,
+    expire_older_than=timedelta(),
+    retain_last=1,
+)
+
+KEEPING: dict[str, Callable[[Any], object]] = {
+    "maintain": lambda table: iceberg.maintain(table, POLICY, threads=1),
+    "rewrite_and_index": lambda table: iceberg.rewrite_data_files(table, min_input_files=2, threads=1),
+}
+"""Jobs of several commits that keep key indexes and leave all rows as they are."""
+
 STEPS: list[str] = []
 LAST = 0
 """The step at which this process dies; 0: never."""
@@ -265,7 +278,7 @@ def run(folder: Path, job: str, at: int = 0) -> list[str]:
     event.listen(catalog.engine, "commit", lambda connection: step("commit"))
     STEPS.clear()
     LAST = at
-    (JOBS | REMOVING)[job](table)
+    (JOBS | REMOVING | KEEPING)[job](table)
     step("return")
     LAST = 0
     return list(STEPS)
@@ -276,6 +289,13 @@ def cleaned(folder: Path, job: str) -> tuple[State, State]:
     left = State.of(folder)
     run(folder, job)
     run(folder, "remove_orphan_files")
+    return left, State.of(folder)
+
+
+def repeated(folder: Path, job: str) -> tuple[State, State]:
+    """The state after a killed run, and the state after a repetition."""
+    left = State.of(folder)
+    run(folder, job)
     return left, State.of(folder)
 
 
@@ -366,6 +386,43 @@ def killed_while_removing(job: str, folder: Path) -> list[str]:
     return steps
 
 
+def killed_between_commits(job: str, folder: Path) -> list[str]:
+    """Kills a job of several commits at each of its steps.
+
+    Returns:
+        the steps.
+
+    Raises:
+        AssertionError: a lost row, a row that came back, a finding of `verify`, a snapshot that cannot be read, or an
+            index that a repetition leaves otherwise.
+    """
+    (folder / "kept").mkdir()
+    shutil.copytree(folder / "wh", folder / "kept" / "wh")
+    shutil.copy(folder / "catalog.db", folder / "kept" / "catalog.db")
+    before = forked(lambda: State.of(folder))
+    steps = forked(lambda: run(folder, job))
+    done = forked(lambda: repeated(folder, job)[1])
+    assert before is not None
+    assert done is not None
+    assert steps is not None
+    same = before.rows, before.found, []
+    assert (done.rows, done.found, done.findings) == same
+    indexes = {blob[1:3] for blob in done.statistics}
+    for at, what in enumerate(steps, start=1):
+        where = f"{job} killed at step {at}, {what}"
+        restore(folder)
+        assert forked(lambda at=at: run(folder, job, at)) is None, f"{where}: it lives"  # type: ignore[misc]
+        assert forked(lambda: is_whole(folder)), where
+        answer = forked(lambda: repeated(folder, job))
+        assert answer is not None
+        left, then = answer
+        assert (left.rows, left.found, left.findings) == same, f"{where}: {left}"
+        assert (then.rows, then.found, then.findings) == same, f"{where}: {then}"
+        assert then.kinds == done.kinds, f"{where}: {then}"
+        assert {blob[1:3] for blob in then.statistics} == indexes, f"{where}: {then.statistics}"
+    return steps
+
+
 def main() -> None:
     """Serves requests until standard input ends."""
     with (
@@ -386,6 +443,7 @@ def main() -> None:
         job, _, folder = line.strip().partition(" ")
         try:
             kill = killed_while_removing if job in REMOVING else killed_everywhere
+            kill = killed_between_commits if job in KEEPING else kill
             answer: object = kill(job, Path(folder))
         except Exception:
             answer = traceback.format_exc()

@@ -17,6 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index.build import MOST_SEGMENTS
+from puffin_fast.iceberg.index.properties import KEY_INDEXES
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.iceberg.maintenance.maintained import add_vector, tasks
@@ -102,6 +103,18 @@ def to_drop_segments(catalog: SqlCatalog) -> None:
     iceberg.delete(table, "id = 105")
 
 
+def to_keep_indexes(catalog: SqlCatalog) -> None:
+    """Two indexes that a property names, and data files to be rewritten, one of which they do not cover."""
+    table = to_write(catalog)
+    with v3_metadata(catalog), table.transaction() as transaction:
+        transaction.set_properties({KEY_INDEXES: "id; w"})
+    iceberg.index_keys(table, "id")
+    iceberg.index_keys(table, "w")
+    iceberg.append(table, pa.table({"id": [300, 301], "w": ["w", "x"]}))
+    iceberg.delete(table, "id = 301")
+    iceberg.remove_orphan_files(table, older_than=timedelta(), dry_run=False)  # the replaced file
+
+
 def to_expire(catalog: SqlCatalog) -> None:
     """Files of every kind that only old snapshots need."""
     table = to_write(catalog)
@@ -185,6 +198,20 @@ def test_a_killed_build_of_an_index_changes_no_row_and_the_next_run_finishes_it(
     assert steps[-2:] == ["commit", "return"]
     assert steps.count("create") == steps.count("finish") == 2
     assert steps.count("merge") == steps.count("merged") == int(make is to_merge)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("job", "n_commits"), [("maintain", 4), ("rewrite_and_index", 3)])
+def test_a_killed_job_that_keeps_indexes_changes_no_row_and_the_next_run_finishes_it(
+    killed: Callable[[str, Path], list[str]], tmp_path: Path, job: str, n_commits: int
+) -> None:
+    catalog = SqlCatalog("killed", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    to_keep_indexes(catalog)
+    catalog.engine.dispose()
+    steps = [what.partition(" ")[0] for what in killed(job, tmp_path)]
+    assert steps.count("commit") == n_commits
+    assert steps[-1] == "return"
 
 
 @pytest.mark.slow
