@@ -188,10 +188,11 @@ PF_LEVELS(int, pf_key_find,
            uint64_t n_rows, pf_key_hits *hits),
           (form, block, size, n, rest, key, n_rows, hits))
 
-/* The number of some bits that begins at a bit of a block. */
-PF_BODY uint64_t pf_key_number(const uint8_t *block, size_t size, uint64_t bit, int bits) {
-    if (bits <= 57 && (bit >> 3) + 8 <= size) return pf_get64(block + (bit >> 3)) >> (bit & 7) & pf_low_bits(bits);
-    return pf_take_bits(block, size, bit, bits);
+/* How many of `n` numbers of some bits, one after another from a bit of a block on, are read by one word each. */
+PF_BODY uint64_t pf_key_n_near(size_t size, uint64_t bit, int bits, uint64_t n) {
+    if (bits == 0 || bits > 57 || size < 8 || (size - 7) * 8 <= bit) return 0;
+    const uint64_t near = ((size - 7) * 8 - 1 - bit) / (uint64_t)bits + 1;
+    return near < n ? near : n;
 }
 
 /* All entries of a block: hashes of p bits, with space for one more, and ordinals. */
@@ -212,12 +213,20 @@ PF_BODY int pf_key_unpack_body(const pf_key_form *form, const uint8_t *block, si
         }
     }
     if (i != n || slot != n_slots) return PF_KEY_DAMAGED;
-    for (i = 0; i < n; i++) {
-        const uint64_t low = pf_key_number(block, size, end + i * (uint64_t)r, r);
-        hashes[i] = upper | (r >= 64 ? 0 : hashes[i] << r) | low;
+    uint64_t near = pf_key_n_near(size, end, r, n), mask = pf_low_bits(r), bit = end;
+    for (i = 0; i < near; i++, bit += (uint64_t)r)
+        hashes[i] = upper | hashes[i] << r | (pf_get64(block + (bit >> 3)) >> (bit & 7) & mask);
+    for (; i < n; i++, bit += (uint64_t)r)
+        hashes[i] = upper | (r >= 64 ? 0 : hashes[i] << r) | pf_take_bits(block, size, bit, r);
+    near = pf_key_n_near(size, rows, o, n);
+    mask = pf_low_bits(o);
+    for (i = 0, bit = rows; i < near; i++, bit += (uint64_t)o) {
+        const uint64_t ordinal = pf_get64(block + (bit >> 3)) >> (bit & 7) & mask;
+        ordinals[i] = (uint32_t)ordinal;
+        most = most < ordinal ? ordinal : most;
     }
-    for (i = 0; i < n; i++) {
-        const uint64_t ordinal = pf_key_number(block, size, rows + i * (uint64_t)o, o);
+    for (; i < n; i++, bit += (uint64_t)o) {
+        const uint64_t ordinal = pf_take_bits(block, size, bit, o);
         ordinals[i] = (uint32_t)ordinal;
         most = most < ordinal ? ordinal : most;
     }

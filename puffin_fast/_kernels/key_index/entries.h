@@ -171,7 +171,15 @@ PF_BODY void pf_key_write_as(const pf_key_form *form, const uint8_t *data, size_
             pf_write_bits(&to, pf_low_bits(PF_MOST_BITS), PF_MOST_BITS);
         pf_write_bits(&to, pf_low_bits((int)count), (int)count + 1);
     }
-    for (i = 0; i < n; i++) {
+    i = 0;
+    if (3 * r <= PF_MOST_BITS)
+        for (; i + 2 < n; i += 3) {
+            uint64_t some = pf_key_rest(data, i, o, wide) & pf_low_bits(r);
+            some |= (pf_key_rest(data, i + 1, o, wide) & pf_low_bits(r)) << r;
+            some |= (pf_key_rest(data, i + 2, o, wide) & pf_low_bits(r)) << 2 * r;
+            pf_write_bits(&to, some, 3 * r);
+        }
+    for (; i < n; i++) {
         const uint64_t rest = pf_key_rest(data, i, o, wide);
         pf_write_bits(&to, rest & pf_low_bits(low), low);
         if (low < r) pf_write_bits(&to, rest >> low & pf_low_bits(r - low), r - low);
@@ -262,6 +270,17 @@ PF_BODY int64_t pf_key_take_body(const pf_key_entries *to, pf_key_source *source
     const uint64_t mask = pf_low_bits(bits);
     uint64_t most = 0;
     int64_t n = 0;
+    if (!to->wide && source->form.b >= to->form.b && source->at < source->n &&
+        pf_key_block(source->hashes[source->at], bits) == number) { /* all are of this block */
+        const uint64_t *hashes = source->hashes + source->at;
+        const uint32_t *ordinals = source->ordinals + source->at;
+        n = (int64_t)(source->n - source->at);
+        for (int64_t i = 0; i < n; i++) {
+            most |= ordinals[i];
+            pf_put64(data + 8 * i, (hashes[i] & mask) << o | ordinals[i]);
+        }
+        source->at = source->n;
+    }
     for (; source->at < source->n; source->at++) {
         const uint64_t hash = source->hashes[source->at], block = pf_key_block(hash, bits);
         const uint64_t ordinal = source->ordinals[source->at];
@@ -289,8 +308,9 @@ PF_BODY int pf_key_insert_body(const pf_key_entries *all, uint8_t *data, size_t 
                                uint32_t *ends) {
     const int slot_shift = all->form.r + all->form.o;
     if (all->wide || (n - sorted) * PF_KEY_FEW_INSERTED > n) return 0;
-    for (size_t i = 1; i < sorted; i++)
-        if (pf_get64(data + 8 * i) < pf_get64(data + 8 * (i - 1))) return 0;
+    uint64_t n_wrong = 0;
+    for (size_t i = 1; i < sorted; i++) n_wrong += pf_get64(data + 8 * i) < pf_get64(data + 8 * (i - 1));
+    if (n_wrong > 0) return 0;
     for (; sorted < n; sorted++) {
         const uint64_t entry = pf_get64(data + 8 * sorted);
         size_t first = 0, last = sorted;
