@@ -299,6 +299,20 @@ def repeated(folder: Path, job: str) -> tuple[State, State]:
     return left, State.of(folder)
 
 
+def not_killed(job: str, folder: Path, look: Callable[[Path], State]) -> tuple[State, list[str], State]:
+    """Keeps what a folder has and runs a job there; returns the state before, the steps, and what is seen after."""
+    (folder / "kept").mkdir()
+    shutil.copytree(folder / "wh", folder / "kept" / "wh")
+    shutil.copy(folder / "catalog.db", folder / "kept" / "catalog.db")
+    before = forked(lambda: State.of(folder))
+    steps = forked(lambda: run(folder, job))
+    done = forked(lambda: look(folder))
+    assert before is not None
+    assert done is not None
+    assert steps is not None
+    return before, steps, done
+
+
 def killed_everywhere(job: str, folder: Path) -> list[str]:
     """Kills a job at each of its steps.
 
@@ -308,15 +322,8 @@ def killed_everywhere(job: str, folder: Path) -> list[str]:
     Raises:
         AssertionError: an intermediate state, a lost delete, or a file that no metadata refers to.
     """
-    (folder / "kept").mkdir()
-    shutil.copytree(folder / "wh", folder / "kept" / "wh")
-    shutil.copy(folder / "catalog.db", folder / "kept" / "catalog.db")
-    before, there = forked(lambda: State.of(folder)), files(folder)
-    steps = forked(lambda: run(folder, job))
-    done = forked(lambda: State.of(folder))
-    assert before is not None
-    assert done is not None
-    assert steps is not None
+    there = files(folder)
+    before, steps, done = not_killed(job, folder, State.of)
     assert before.table != done.table, "the job does nothing"
     assert before.orphan_files == set()
     assert all(path in there and path.endswith(".stats") for path in done.orphan_files), "not only replaced"
@@ -361,15 +368,7 @@ def killed_while_removing(job: str, folder: Path) -> list[str]:
         AssertionError: an intermediate state, a lost row, a snapshot that cannot be read, or a file that a repetition
             does not remove.
     """
-    (folder / "kept").mkdir()
-    shutil.copytree(folder / "wh", folder / "kept" / "wh")
-    shutil.copy(folder / "catalog.db", folder / "kept" / "catalog.db")
-    before = forked(lambda: State.of(folder))
-    steps = forked(lambda: run(folder, job))
-    done = forked(lambda: State.of(folder))
-    assert before is not None
-    assert done is not None
-    assert steps is not None
+    before, steps, done = not_killed(job, folder, State.of)
     assert done.rows == before.rows
     assert (done.orphan_files, done.findings) == (set(), [])
     for at, what in enumerate(steps, start=1):
@@ -396,15 +395,7 @@ def killed_between_commits(job: str, folder: Path) -> list[str]:
         AssertionError: a lost row, a row that came back, a finding of `verify`, a snapshot that cannot be read, or an
             index that a repetition leaves otherwise.
     """
-    (folder / "kept").mkdir()
-    shutil.copytree(folder / "wh", folder / "kept" / "wh")
-    shutil.copy(folder / "catalog.db", folder / "kept" / "catalog.db")
-    before = forked(lambda: State.of(folder))
-    steps = forked(lambda: run(folder, job))
-    done = forked(lambda: repeated(folder, job)[1])
-    assert before is not None
-    assert done is not None
-    assert steps is not None
+    before, steps, done = not_killed(job, folder, lambda folder: repeated(folder, job)[1])
     same = before.rows, before.found, []
     assert (done.rows, done.found, done.findings) == same
     indexes = {blob[1:3] for blob in done.statistics}

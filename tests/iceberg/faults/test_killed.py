@@ -154,6 +154,14 @@ def killed() -> Iterator[Callable[[str, Path], list[str]]]:
         stdin.close()
 
 
+def made(folder: Path, make: Callable[[SqlCatalog], object]) -> None:
+    """A catalog in a folder, with a table."""
+    catalog = SqlCatalog("killed", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/wh")
+    catalog.create_namespace("n")
+    make(catalog)
+    catalog.engine.dispose()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "make"),
@@ -175,10 +183,7 @@ def killed() -> Iterator[Callable[[str, Path], list[str]]]:
 def test_a_killed_job_leaves_the_table_whole_and_the_next_run_finishes_it(
     killed: Callable[[str, Path], list[str]], tmp_path: Path, job: str, make: Callable[[SqlCatalog], object]
 ) -> None:
-    catalog = SqlCatalog("killed", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
-    make(catalog)
-    catalog.engine.dispose()
+    made(tmp_path, make)
     steps = [what.partition(" ")[0] for what in killed(job, tmp_path)]
     assert steps[-2:] == ["commit", "return"]
     n_files = 1 if job == "upgrade" else 4
@@ -190,10 +195,7 @@ def test_a_killed_job_leaves_the_table_whole_and_the_next_run_finishes_it(
 def test_a_killed_build_of_an_index_changes_no_row_and_the_next_run_finishes_it(
     killed: Callable[[str, Path], list[str]], tmp_path: Path, make: Callable[[SqlCatalog], object]
 ) -> None:
-    catalog = SqlCatalog("killed", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
-    make(catalog)
-    catalog.engine.dispose()
+    made(tmp_path, make)
     steps = [what.partition(" ")[0] for what in killed("index_keys", tmp_path)]
     assert steps[-2:] == ["commit", "return"]
     assert steps.count("create") == steps.count("finish") == 2
@@ -205,10 +207,7 @@ def test_a_killed_build_of_an_index_changes_no_row_and_the_next_run_finishes_it(
 def test_a_killed_job_that_keeps_indexes_changes_no_row_and_the_next_run_finishes_it(
     killed: Callable[[str, Path], list[str]], tmp_path: Path, job: str, n_commits: int
 ) -> None:
-    catalog = SqlCatalog("killed", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
-    to_keep_indexes(catalog)
-    catalog.engine.dispose()
+    made(tmp_path, to_keep_indexes)
     steps = [what.partition(" ")[0] for what in killed(job, tmp_path)]
     assert steps.count("commit") == n_commits
     assert steps[-1] == "return"
@@ -221,10 +220,7 @@ def test_a_killed_job_that_keeps_indexes_changes_no_row_and_the_next_run_finishe
 def test_a_killed_removal_loses_no_live_file_and_the_next_run_finishes_it(
     killed: Callable[[str, Path], list[str]], tmp_path: Path, job: str, make: Callable[[SqlCatalog], object]
 ) -> None:
-    catalog = SqlCatalog("killed", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
-    make(catalog)
-    catalog.engine.dispose()
+    made(tmp_path, make)
     steps = [what.partition(" ")[0] for what in killed(job, tmp_path)]
     assert (steps.count("commit"), steps[-1]) == (int(job == "expire_snapshots"), "return")
     assert steps.count("remove") >= 4
