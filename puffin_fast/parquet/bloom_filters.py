@@ -48,11 +48,13 @@ class Hashes:
         hashes: uint64, one for each value.
         fits: whether the column can store the value.
         is_null: whether it is null; filters have no nulls.
+        are_plain: whether all values fit, and none is null.
     """
 
     hashes: npt.NDArray[np.uint64]
     fits: Flags
     is_null: Flags
+    are_plain: bool
 
     @classmethod
     def of(cls, values: pa.Array, layout: Layout) -> Hashes | None:
@@ -76,7 +78,7 @@ class Hashes:
                 return None
             stored, fits = cells
             bloom.hash_fixed(np.ascontiguousarray(stored), layout.stored, hashes)
-        return cls(hashes, fits, is_null)
+        return cls(hashes, fits, is_null, bool((fits & ~is_null).all()))
 
 
 class BloomFilter:
@@ -138,6 +140,8 @@ class BloomFilter:
         numbers = np.empty(len(hashes), np.int64)
         bloom.blocks_of(hashes, self.n_bytes // bloom.BLOCK_BYTES, numbers)
         ranges = [(self._start + bloom.BLOCK_BYTES * at, bloom.BLOCK_BYTES) for at in numbers.tolist()]
+        if self._source.is_local or len(ranges) == 1:  # to find near ones takes longer than these reads
+            return b"".join([self._source.read_at(*block) for block in ranges])
         parts = dict(self._source.read_ranges(ranges))
         return b"".join(parts[at] for at in range(len(ranges)))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from puffin_fast.parquet.bloom_filters import Hashes, hash_of_bound
@@ -88,10 +89,10 @@ class EqualValues:
         """Whether a row group may have one of some rows."""
         flags: Flags | None = None
         for field_id in rows:
-            if flags is None or flags.any():
+            if flags is None or _any(flags):
                 found = self._flags(asked, at, field_id, find)
                 flags = found if flags is None else flags if found is None else flags & found
-        return flags is None or bool(flags.any())
+        return flags is None or _any(flags)
 
     def _flags(self, asked: _Asked, at: int, field_id: int, find: _Find) -> Flags | None:
         """Which of the values of a column a row group may have; None if that is not known."""
@@ -105,15 +106,28 @@ class EqualValues:
             return None
         bound = asked.bounds.get(field_id) if layout.stored else None
         there = None if bound is None else hash_of_bound(bound, layout)
-        if there is not None and not values.contains(there).all():
-            return None
-        return hashes.is_null | hashes.fits & values.contains(hashes.hashes)
+        if there is None:
+            found = values.contains(hashes.hashes)
+        else:
+            found = values.contains(np.concatenate((there, hashes.hashes)))
+            if not found[0]:
+                return None
+            found = found[1:]
+        return found if hashes.are_plain else hashes.is_null | hashes.fits & found
 
     def _hashes_of(self, at: int, field_id: int, layout: Layout) -> Hashes | None:
         key = at, field_id, layout
         if key not in self._hashes:
             self._hashes[key] = Hashes.of(self._asked[at][field_id], layout)
         return self._hashes[key]
+
+
+def _any(flags: Flags) -> bool:
+    """Whether one is true. For few flags NumPy takes longer, once for each file."""
+    return True in flags.tolist() if len(flags) <= _FEW else bool(flags.any())
+
+
+_FEW = 64
 
 
 class _Asked:

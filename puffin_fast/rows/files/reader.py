@@ -538,12 +538,12 @@ class DataFiles:
         """The row groups whose Bloom filters or dictionaries exclude a match; see `EqualValues.groups_without`."""
         if self._equal is None or not isinstance(file, ParquetReader):
             return ()
+        if len(file.group_rows) == 1:
+            return self._equal.groups_without(file, known, groups, lambda _: entry.lower_bounds or {})
         ids = [field.field_id for field in self._fields]
 
         @cache
         def metrics() -> Sequence[Mapping[int, bytes]]:
-            if len(file.group_rows) == 1:
-                return [entry.lower_bounds or {}]
             return [group.lower_bounds for group in file.metrics(known, self._schema, ids)]
 
         return self._equal.groups_without(file, known, groups, lambda number: metrics()[number])
