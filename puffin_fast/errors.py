@@ -108,7 +108,10 @@ class ConflictError(PuffinFastError):
 
 
 class JobInterruptedError(PuffinFastError):
-    """The work of a job was cancelled from outside. The message says what was committed, and what was removed."""
+    """The work of a job was cancelled from outside, or lost its executors.
+
+    The message says what was committed, and what was removed.
+    """
 
 
 class CommitUnknownError(PuffinFastError):

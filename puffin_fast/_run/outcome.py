@@ -33,18 +33,15 @@ def nothing_committed(n_removed: int) -> str:
 
 
 def note_earlier(error: BaseException, earlier: str) -> None:
-    """Adds to the outcome of the last part of a job that earlier parts are done.
+    """Adds to the outcome of the last part of a job, or to the error that ended it, that earlier parts are done.
 
     Args:
         error: the exception that ended the last part.
         earlier: says which parts were done before.
     """
     outcome = outcome_of(error)
-    if outcome is None:
-        note_outcome(error, earlier)
-    else:
-        setattr(error, _NOTED, f"{outcome}; {earlier}")
-        error.add_note(earlier)
+    setattr(error, _NOTED, earlier if outcome is None else f"{outcome}; {earlier}")
+    error.add_note(earlier)
 
 
 class until_commit(ContextDecorator):  # noqa: N801 - a block, as `suppressed`

@@ -83,7 +83,9 @@ class ErrorReportingGroup(click.Group):
             message = f"No such option {error.option_name!r}. Did you mean {options[right]!r}?"
             raise click.UsageError(message, ctx=error.ctx) from None
         except PuffinFastError as error:
-            message = str(error)
+            message = "; ".join(
+                [str(error), *getattr(error, "__notes__", ())]
+            )  # such as earlier parts of a job
         except OSError as error:
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         except Exception as error:

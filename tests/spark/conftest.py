@@ -39,14 +39,18 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def state_of(session: SparkSession) -> dict[str, Any]:
-    """What a job might change in a classic session: settings, properties of the thread, tags, Python and log levels."""
-    context: Any = session.sparkContext
+    """What a job might change in a session: settings, properties of the thread, tags, Python and log levels."""
+    context: Any = getattr(session, "_sc", None)  # Spark Connect has none
     loggers = [logging.getLogger(name) for name in ("", "puffin_fast", "pyspark", "py4j")]
+    of_context = (
+        {}
+        if context is None
+        else {"properties": dict(context._jsc.sc().getLocalProperties()), "python": context.pythonExec}
+    )
     return {
+        **of_context,
         "settings": {k: v for k, v in session.conf.getAll.items() if not k.startswith("spark.sql.catalog.")},
-        "properties": dict(context._jsc.sc().getLocalProperties()),
         "tags": session.getTags(),
-        "python": context.pythonExec,
         "levels": [(logger.level, len(logger.filters)) for logger in loggers],
         "catalog": (session.catalog.currentCatalog(), session.catalog.currentDatabase()),
     }

@@ -37,6 +37,7 @@ from puffin_fast.spark.session.sessions import own_errors, pyspark_version
 from puffin_fast.theta import ThetaSketch
 from tests import oracle
 from tests.conftest import QUICK
+from tests.spark.conftest import state_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -507,6 +508,69 @@ def tables_are_converted_packed_and_scanned(spark: SparkSession, folder: Path) -
         assert sorted(ps.scan(spark, table, "k < 9", ["id"]).toArrow()["id"].to_pylist()) == left
     assert ps.compact(spark, table, target_file_size=1 << 20).puffin_files_written == 1
     assert ps.scan(spark, table).count() == len(left) == catalog.load_table("n.t").scan().to_arrow().num_rows
+    catalog.engine.dispose()
+
+
+@law
+def no_function_changes_the_session(spark: SparkSession, folder: Path) -> None:
+    catalog = SqlCatalog("laws", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/wh")
+    catalog.create_namespace("n")
+    rows = pa.table({"id": range(90), "k": [i % 7 for i in range(90)]})
+    table: Any = iceberg.create_table(catalog, "n.t", rows.schema)
+    for start in (0, 30, 60):
+        iceberg.append(table, rows.slice(start, 30))
+    given = frame(spark, [(5, 1), (90, 2)], "id long, k long")
+    vectors = ps.encode_deletes(frame(spark, [("a", 1), ("b", 2)]))
+
+    def place() -> DataFrame:
+        return frame(spark, [(plan_files(table).tasks[0].data.file_path, 0)])
+
+    calls: dict[str, Callable[[], Any]] = {
+        "append": lambda: ps.append(given, table),
+        "changes": lambda: ps.changes(spark, table).toArrow(),
+        "collect_ndv": lambda: ps.collect_ndv(spark, table),
+        "compact": lambda: ps.compact(spark, table),
+        "convert_equality_deletes": lambda: ps.convert_equality_deletes(spark, table),
+        "convert_position_deletes": lambda: ps.convert_position_deletes(spark, table),
+        "decode_vectors": lambda: ps.decode_vectors(vectors).toArrow(),
+        "delete": lambda: (ps.delete(spark, table, "k = 3"), ps.delete(spark, table, "sqrt(id) = 3")),
+        "delete_keys": lambda: ps.delete_keys(given.selectExpr("id + 2 as id"), table, "id"),
+        "delete_positions": lambda: ps.delete_positions(place(), table),
+        "encode_deletes": lambda: vectors.toArrow(),
+        "expire_snapshots": lambda: ps.expire_snapshots(spark, table),
+        "functions": lambda: vectors.select(dv.cardinality("blob")).toArrow(),
+        "index_keys": lambda: ps.index_keys(spark, table, "id"),
+        "job_files": lambda: ps.job_files(table, "job"),
+        "load_table": lambda: ps.load_table(spark, f"delta.`{folder}/d`"),
+        "maintain": lambda: ps.maintain(spark, table),
+        "overwrite": lambda: ps.overwrite(given, table),
+        "register": lambda: ps.register(spark),
+        "remove_job_files": lambda: ps.remove_job_files(table, "job"),
+        "remove_orphan_files": lambda: ps.remove_orphan_files(spark, table),
+        "report": lambda: ps.report(spark, table),
+        "rewrite_data_files": lambda: ps.rewrite_data_files(spark, table, min_input_files=2),
+        "scan": lambda: ps.scan(spark, table, "sqrt(id) > 3 and k < 9").toArrow(),
+        "theta_sketches": lambda: ps.theta_sketches(given).toArrow(),
+        "union_vectors": lambda: ps.union_vectors(vectors).toArrow(),
+        "update": lambda: ps.update(spark, table, "id < 9", {"k": 4}),
+        "upsert": lambda: ps.upsert(given, table, "id"),
+        "verify": lambda: ps.verify(spark, table),
+        "write_deletion_vectors": lambda: ps.write_deletion_vectors(frame(spark, [("a", 1)]), folder / "out"),
+    }
+    assert sorted(calls) == dir(ps)
+    before = state_of(spark)
+    for name, call in calls.items():
+        call()
+        assert state_of(spark) == before, name
+    failing: tuple[Callable[[], Any], ...] = (
+        lambda: ps.delete(spark, table, "1 / (id - id) > 0"),
+        lambda: ps.update(spark, table, "nobody = 1", {"k": 1}),
+        lambda: ps.write_deletion_vectors(frame(spark, [("a", -1)]), folder / "out"),
+    )
+    for number, call in enumerate(failing):
+        with pytest.raises(InvalidInputError):
+            call()
+        assert state_of(spark) == before, number
     catalog.engine.dispose()
 
 

@@ -129,6 +129,22 @@ def test_deletes_by_a_condition(twins: Twins) -> None:
     assert twins.agree("all") == []
 
 
+def test_updates_by_a_condition_that_takes_nan_for_the_largest_number_say_so(twins: Twins) -> None:
+    from pyspark.sql import functions as f
+
+    twins.made(rows="(1, 'a', CAST('NaN' AS DOUBLE), NULL), (2, 'b', 1.0D, NULL), (3, 'c', 2e30D, NULL)")
+    table = twins.catalog.load_table(f"{twins.namespace}.ours")
+    for values in ({"dep": "new"}, {"dep": f.upper("dep")}, {"id": f.col("id") + 10, "dep": f.lit("x")}):
+        found: Any = ps.update(twins.spark, table, "x > 1e30", values, dry_run=True)
+        assert (found.rows_updated, found.warning[:32]) == (2, "1 updated rows have NaN in a col"), values
+        for condition in ("isnan(x)", "x < 1e30", "id = 1"):
+            assert ps.update(twins.spark, table, condition, values, dry_run=True).warning is None  # type: ignore[union-attr]
+    found = ps.update(twins.spark, twins.ours, "x > 1e30", {"dep": f.upper("dep")})
+    assert (found.rows_updated, found.warning[:32]) == (2, "1 updated rows have NaN in a col")
+    twins.spark.sql(f"UPDATE {twins.theirs} SET dep = upper(dep) WHERE x > 1e30")
+    twins.agree("x > 1e30")
+
+
 def test_a_condition_that_bounds_exclude_deletes_more_than_sparks_delete_and_says_so(twins: Twins) -> None:
     twins.made(rows="(1, 'a', CAST('NaN' AS DOUBLE), NULL), (2, 'b', 1.0D, NULL)")
     found: Any = ps.delete(twins.spark, twins.ours, "x > 1e30")

@@ -29,6 +29,7 @@ class UpdateResult(HtmlFields):
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the log already, and nothing was done.
+        warning: on Spark, whether rows were updated that other engines do not update; else None.
         explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
             Spark did so.
     """
@@ -42,6 +43,7 @@ class UpdateResult(HtmlFields):
     seconds: float = 0.0
     attempts: int = 0
     repeated: bool = False
+    warning: str | None = None
     explanation: Explanation | None = field(default=None, repr=False, compare=False)
 
 

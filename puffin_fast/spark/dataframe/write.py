@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_fast._io import split_location
 from puffin_fast._run.arguments import check_integer
+from puffin_fast._run.outcome import note_outcome
 from puffin_fast.errors import ConflictError, InvalidInputError, JobInterruptedError, PuffinFastError
 from puffin_fast.spark.dataframe.job_files import job_files, remove_run_files, run_name
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, partial_vectors
@@ -57,11 +58,15 @@ def collect_written(written: DataFrame, location: str, run: str, filesystem: Any
 def _collected(written: DataFrame, location: str, run: str) -> pa.Table:
     try:
         return collected(written)
-    except JobInterruptedError as error:
-        raise JobInterruptedError(
-            f"{error}; the files of run {run} in {location} are removed, and tasks that still run may leave others "
-            "there, which remove_job_files removes"
-        ) from error
+    except BaseException as error:
+        removed = (
+            f"the files of run {run} in {location} are removed, and tasks that still run may leave others there, which "
+            "remove_job_files removes"
+        )
+        if isinstance(error, JobInterruptedError):
+            raise JobInterruptedError(f"{error}; {removed}") from error
+        note_outcome(error, f"nothing was committed; {removed}")
+        raise
 
 
 def remove_unnamed(location: str, run: str, named: Collection[str], filesystem: Any) -> None:

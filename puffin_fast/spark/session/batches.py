@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast.spark.session.sessions import own_errors
+from puffin_fast.spark.session.sessions import own_errors, restoring
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,11 +39,13 @@ def split_by_rows_only(session: SparkSession) -> Iterator[None]:
         yield
         return
     session.conf.set(LIMIT, NO_LIMIT)
-    try:
+    with restoring(lambda: _unset(session)):
         yield
-    finally:
-        if session.conf.get(LIMIT, None) == NO_LIMIT:
-            session.conf.unset(LIMIT)
+
+
+def _unset(session: SparkSession) -> None:
+    if session.conf.get(LIMIT, None) == NO_LIMIT:
+        session.conf.unset(LIMIT)
 
 
 def collected(df: DataFrame) -> pa.Table:

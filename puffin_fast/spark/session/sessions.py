@@ -10,12 +10,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import errors
+from puffin_fast._run.interrupt import interruptible, suppressed
 from puffin_fast._run.packages import TABLE_PACKAGES
 from puffin_fast.errors import (
     InvalidInputError,
@@ -217,20 +218,45 @@ def tagged(session: SparkSession, tag: str, what: str) -> Iterator[None]:
     session.addTag(tag)
     if context is not None:
         context.setLocalProperty(_DESCRIPTION, f"{tag}: {what}")
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         session.removeTag(tag)
         if context is not None:
             context.setLocalProperty(_DESCRIPTION, before)
+
+    try:
+        with restoring(restore):
+            yield
+    finally:
         _LOG.info("%s: ended after %.1f s", tag, time.perf_counter() - started)
 
 
+@contextmanager
+def restoring(restore: Callable[[], object]) -> Iterator[None]:
+    """Restores the state of a session after the block.
+
+    A session that was stopped in the block has none: its errors do not replace the error of the block.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppressed(Exception):
+            restore()
+        raise
+    restore()
+
+
 _CANCELLED = re.compile(
-    r"\[(?:SPARK_JOB_CANCELLED|OPERATION_CANCELED|OPERATION_ABANDONED)\].*|"
-    r"(?<=SparkException: )Job (?:\d+ )?cancelled\b.*"
+    r"\[(?:SPARK_JOB_CANCELLED|OPERATION_CANCELED|OPERATION_ABANDONED|INVALID_HANDLE\.SESSION_CLOSED)\].*|"
+    r"(?<=SparkException: )Job (?:\d+ )?cancelled\b.*|Cannot invoke RPC.*closed.*|(?<=details = \")[^\"]*Channel closed"
 )
-"""Spark's message for a job that was cancelled, by itself or by its group, tag, session or context."""
+"""The message for a job that was cancelled, by itself or by its group, tag, session or context: Spark's, or gRPC's if a
+session of Spark Connect was stopped."""
+
+_LOST = re.compile(
+    r"Job aborted[^\n]*(?:ExecutorLostFailure|Python worker exited unexpectedly|Master removed our application).*"
+)
+"""Spark's message for a job whose executors or Python workers were lost as often as a task may fail."""
 
 
 def first_line(error: BaseException) -> str:
@@ -239,35 +265,41 @@ def first_line(error: BaseException) -> str:
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:
-    """The errors of Spark: those that PySpark knows, and Py4J's for all others, in classic sessions."""
+    """The errors of Spark: those that PySpark knows, Py4J's for all others, in classic sessions, and gRPC's for a
+    session of Spark Connect that was stopped."""
     from pyspark.errors import PySparkException
 
     try:
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     except ImportError:  # a client of Spark Connect
-        return (PySparkException,)
-    return PySparkException, Py4JJavaError
+        return PySparkException, ValueError
+    return PySparkException, Py4JJavaError, ValueError
 
 
 @contextmanager
 def own_errors() -> Iterator[None]:
     """Raises the `PuffinFastError` of an executor again on the driver, chained to Spark's error.
 
-    Other errors (a lost executor, a full disk) are raised unchanged.
+    Other errors (of a user's function, a full disk) are raised unchanged.
 
     Raises:
-        JobInterruptedError: the Spark job was cancelled. Jobs of this package commit only after their Spark jobs.
+        JobInterruptedError: the Spark job was cancelled, or lost its executors. Jobs of this package commit only after
+            their Spark jobs.
     """
     try:
-        with quiet_contexts():
+        with (
+            quiet_contexts(),
+            interruptible(),
+        ):  # PySpark replaces Ctrl-C by the error of the job that it cancels
             yield
     except _spark_errors() as error:
+        if isinstance(error, PuffinFastError):
+            raise
         text = str(error)
         own = _rebuild(text)
-        if own is None and (cancelled := _CANCELLED.search(text)):
-            own = JobInterruptedError(
-                f"Spark's job was cancelled, nothing was committed: {cancelled[0].strip()}"
-            )
+        for pattern, what in ((_CANCELLED, "was cancelled"), (_LOST, "lost its executors")):
+            if own is None and (found := pattern.search(text)):
+                own = JobInterruptedError(f"Spark's job {what}, nothing was committed: {found[0].strip()}")
         if own is None:
             raise
         raise own from error

@@ -5,6 +5,7 @@ A condition with the same meaning as a filter of Iceberg is not evaluated by Spa
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ from puffin_fast.spark.table.column_filters import filter_of, filter_of_text
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_LOG = logging.getLogger(__name__)
 
 PLACES = ("_file", "_pos")
 """The metadata columns of a row's data file and position."""
@@ -187,6 +190,23 @@ def is_nan(rows: DataFrame, schema: Schema, text: str) -> list[Column]:
         and re.search(rf"(?<!\w){re.escape(field.name)}(?!\w)", text, re.IGNORECASE)
     ]
     return [reduce(lambda a, b: a | b, found).alias("is_nan")] if found else []
+
+
+def nan_warning(job: str, n_rows: int, verb: str) -> str:
+    """Logs and returns the warning that rows with NaN were changed, which other engines leave as they are.
+
+    Args:
+        job: the name of the job.
+        n_rows: the number of changed rows with NaN in a column that `is_nan` names.
+        verb: delete or update.
+    """
+    warning = (
+        f"{n_rows} {verb}d rows have NaN in a column of the filter, which Spark's SQL takes for the largest number; "
+        f"pf.iceberg.{verb}, a PyIceberg expression here, and Spark's {verb.upper()} of data files whose bounds "
+        f"exclude the filter do not {verb} such rows"
+    )
+    _LOG.warning("%s: %s", job, warning)
+    return warning
 
 
 def selected_from(

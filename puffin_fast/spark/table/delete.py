@@ -29,6 +29,7 @@ from puffin_fast.spark.table.conditions import (
     PLACES,
     check_places,
     is_nan,
+    nan_warning,
     rows_where,
     sql_condition,
     sql_errors,
@@ -262,13 +263,7 @@ def _by_position(
 
     result = job.run(plan, on_conflict)
     if n_nan:
-        warning = (
-            f"{n_nan} deleted rows have NaN in a column of the filter, which Spark's SQL takes for the largest number; "
-            "pf.iceberg.delete, a PyIceberg expression here, and Spark's DELETE of data files whose bounds exclude the "
-            "filter do not delete such rows"
-        )
-        _LOG.warning("%s: %s", job.name, warning)
-        result = replace(result, warning=warning)
+        result = replace(result, warning=nan_warning(job.name, n_nan, "delete"))
     if result.rows_dangling:
         _LOG.warning(
             "%s: %d rows name no data file of branch %s",

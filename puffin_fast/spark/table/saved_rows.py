@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from puffin_fast._run.groups import bins_of
 from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
-from puffin_fast.spark.session.sessions import tagged
+from puffin_fast.spark.session.sessions import restoring, tagged
 from puffin_fast.spark.table.job import OPEN_BYTES, TASK_BYTES, spread
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.saved_rows import SavedRows, encoded, rows_of
@@ -153,7 +153,5 @@ def saved(rows: DataFrame, part: Job, *, distinct: bool = False) -> Iterator[Sav
 def cached(rows: DataFrame) -> Iterator[DataFrame]:
     """Caches the blocks of a DataFrame during the block."""
     kept = rows.persist()
-    try:
+    with restoring(kept.unpersist):
         yield kept
-    finally:
-        kept.unpersist()

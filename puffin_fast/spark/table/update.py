@@ -22,6 +22,8 @@ from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.conditions import (
     PLACES,
     check_places,
+    is_nan,
+    nan_warning,
     rows_where,
     selected_from,
     sql_condition,
@@ -88,7 +90,8 @@ def update(
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.update`.
 
     Returns:
-        The same result as `puffin_fast.iceberg.update` or `puffin_fast.delta.update`.
+        The same result as `puffin_fast.iceberg.update` or `puffin_fast.delta.update`. `warning` says if rows with NaN
+        were updated that other engines do not update.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
@@ -136,16 +139,19 @@ def update(
             with sql_errors(row_filter):
                 selected = read(names).where(condition)
             with sql_errors(shown):
-                found = selected.select(*PLACES, *columns.values())
+                found = selected.select(
+                    *PLACES, *columns.values(), *is_nan(selected, schema, str(row_filter))
+                )
         else:
-            found = rows_where(read, names, condition, row_filter).select(*PLACES)
+            selected = rows_where(read, names, condition, row_filter)
+            found = selected.select(*PLACES, *is_nan(selected, schema, str(row_filter)))
         return named(found)
 
     def named(found: DataFrame) -> DataFrame:
-        found = found.toDF(*PLACE, *(f"v{at}" for at in range(len(columns))))
-        casts = {
+        found = found.toDF(*PLACE, *(f"v{at}" for at in range(len(found.columns) - len(PLACE))))
+        casts = {  # a column more is that of `is_nan`
             field.name: found[field.name].cast(to)
-            for name, field in zip(columns, found.schema.fields[len(PLACE) :], strict=True)
+            for name, field in zip(columns, found.schema.fields[len(PLACE) :], strict=False)
             if (to := timestamp_cast(field.dataType, schema.find_type(name)))
         }
         return found.withColumns(casts) if casts else found
@@ -169,7 +175,10 @@ def update(
 
         return named(selected_from(read, names, [*first_two, *columns.values()], shown))
 
+    n_nan = 0
+
     def plan(base: Any) -> Any:
+        nonlocal n_nan
         job.check_schema(schema)
         tasks = {task.data.file_path: without_metrics(task) for task in job.pruned(base, matcher)}
         part = job.part(dry_run=dry_run, kind="update")
@@ -194,9 +203,13 @@ def update(
                     found = numbered(part, [*tasks.values()])
                     body = over_batches(_BODIES, "with_values", **options)
                 else:
+                    selected = rows()
+                    n_columns = len(PLACE) + len(columns)
+                    options["nan"] = n_columns if len(selected.columns) > n_columns else None
                     body = over_batches(_BODIES, "at_positions", tasks=pack(tasks), **options)
-                    found = by_file(rows())
+                    found = by_file(selected)
                 outcomes = part.run(mapped(found, body, REPORT), tasks)
+        n_nan = part.n_nan
         updated = frozenset(outcome.task.data.file_path for outcome in outcomes)
         metrics = {"numUpdatedRows": sum(one.n_new for one in outcomes), "numCopiedRows": 0}
         return part.replaced(outcomes, purpose, part.data_files, updated, metrics)
@@ -204,4 +217,7 @@ def update(
     planned, committed = job.commit(plan, on_conflict)
     counts = {"rows_updated": 0 if planned is None else planned.written.rows}
     kind: type[Any] = DeltaUpdateResult if is_delta(table) else UpdateResult
-    return job.finished(kind, planned, committed, counts)  # type: ignore[arg-type,no-any-return]
+    result = job.finished(kind, planned, committed, counts)  # type: ignore[arg-type]
+    if n_nan:
+        result = replace(result, warning=nan_warning(job.name, n_nan, "update"))
+    return result  # type: ignore[no-any-return]

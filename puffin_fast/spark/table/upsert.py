@@ -429,8 +429,7 @@ class _Upsert:
         if not tasks:
             new = new.select(*given.own) if self.insert else new.select(*given.own).limit(0)
             return mapped(new, insert, REPORT)
-        matches = self._matches(rows, part, tasks, bounds, index).persist()
-        held.callback(matches.unpersist)
+        matches = held.enter_context(cached(self._matches(rows, part, tasks, bounds, index)))
         body = over_batches(
             _BODIES,
             "replace",

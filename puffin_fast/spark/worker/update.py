@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import PuffinFastError
@@ -16,6 +17,7 @@ from puffin_fast.rows.match.assignments import Assignments, NewColumn
 from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.spark.worker.located import unpacked
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
+from puffin_fast.spark.worker.rows import NAN_ROWS, ReportRow, report_rows
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 
 if TYPE_CHECKING:
@@ -92,7 +94,9 @@ def _replaced(part: Target, assignments: Assignments, tasks: Sequence[Task], fou
     return write_replaced(part, deletes, rows, ids)
 
 
-def at_positions(batches: Batches, *, target: bytes, tasks: bytes, values: bytes) -> Batches:
+def at_positions(
+    batches: Batches, *, target: bytes, tasks: bytes, values: bytes, nan: int | None = None
+) -> Batches:
     """Updates the rows at given positions, with values that Spark has computed.
 
     Args:
@@ -101,6 +105,7 @@ def at_positions(batches: Batches, *, target: bytes, tasks: bytes, values: bytes
         target: packed `Target`.
         tasks: packed `FileTask` of each data file, by path.
         values: packed `Assignments`; in place of a value that Spark has computed, the number of its column.
+        nan: the number of the column that says whether a row has NaN in a column of the condition, if there is one.
 
     Yields:
         rows of `REPORT`.
@@ -111,6 +116,7 @@ def at_positions(batches: Batches, *, target: bytes, tasks: bytes, values: bytes
     deletes: list[NewDeletes] = []
     rows: list[pa.Table] = []
     ids: list[pa.Array] = []
+    n_nan = 0
     loader = part.loader()
     for path, own in by_places(batches):
         task, positions = known[path], own[PLACE[1]].to_numpy()
@@ -118,9 +124,13 @@ def at_positions(batches: Batches, *, target: bytes, tasks: bytes, values: bytes
         rows.append(_with_columns(assignments, own).apply(old))
         ids.append(row_ids)
         deletes.append(NewDeletes.merge(task, PositionBitmap.from_positions(positions), loader))
+        if nan is not None:
+            n_nan += pc.sum(own[nan]).as_py() or 0
     if not deletes:
-        return iter(())
-    return write_replaced(part, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
+        return
+    yield from write_replaced(part, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
+    if n_nan:
+        yield from report_rows([ReportRow(NAN_ROWS, n_rows=n_nan)])
 
 
 def _with_columns(assignments: Assignments, given: pa.Table) -> Assignments:

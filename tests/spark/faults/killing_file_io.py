@@ -1,4 +1,4 @@
-"""FileIOs that kill: the driver in the middle of a commit, or an executor that writes a data file."""
+"""FileIOs that kill or hold: the driver in the middle of a commit, or an executor that begins a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from tests.spark.faults.injection import BEGUN, FOLDER, die, reached
+from tests.spark.faults.injection import BEGUN, FAULTS, FOLDER, die, reached, wait
 
 if TYPE_CHECKING:
     from pyiceberg.io import OutputFile, OutputStream
@@ -40,3 +40,23 @@ class FaultyFileIO(PyArrowFileIO):
         if FOLDER in os.environ and step is not None:
             output.create = begun  # type: ignore[method-assign]
         return output
+
+
+class HeldFileIO(PyArrowFileIO):
+    """Holds executors that begin a file, while the file ``hold`` is in the folder of the property ``held``.
+
+    They wait until it is gone, or do the fault that is its content.
+    """
+
+    def new_output(self, location: str) -> OutputFile:
+        from pyspark import TaskContext
+
+        folder = Path(self.properties["held"])
+        hold = folder / "hold"
+        if TaskContext.get() is not None and hold.exists():
+            (folder / "is-held").touch()
+            fault = hold.read_text()
+            if fault in FAULTS:
+                FAULTS[fault](Path(location))
+            wait(lambda: not hold.exists())
+        return super().new_output(location)

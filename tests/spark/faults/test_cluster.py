@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,36 +10,24 @@ import pytest
 from puffin_fast import spark as ps
 from puffin_fast.errors import PuffinFastError
 from tests.iceberg.conftest import local
+from tests.spark.faults.cases import run_cases
 from tests.spark.faults.cluster import CASES, JOB, LAST, _catalog, _check
 from tests.spark.faults.injection import wait
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def died(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], int]:
     """The folder of the cluster, its output for each case, and its exit code."""
     folder = tmp_path_factory.mktemp("cluster")
-    log = folder / "log"
-    with log.open("wb") as out:  # a file, because executors that outlive the driver would keep a pipe open
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.spark.faults.cluster", str(folder)],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            timeout=600,
-            check=False,
-        )
-    said = log.read_text()
+    status, said = run_cases("cluster", folder)
     results = {}
     for line in said.splitlines():
         verdict, _, name = line.partition(" ")
         if name in CASES and verdict in ("held", "FAILED"):
             results[name] = verdict if verdict == "held" else said[-6000:]
-    return folder, results, done.returncode
+    return folder, results, status
 
 
 @pytest.mark.parametrize("name", CASES)
