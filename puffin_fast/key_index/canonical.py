@@ -148,10 +148,11 @@ def _hashes(column: pa.Array) -> Words:
         kernel.hash_words(words)
         kernel.join(words, np.ascontiguousarray(high))
         return words
-    return _of_bytes(column)
+    return hash_bytes(column)
 
 
-def _of_bytes(column: pa.Array) -> Words:
+def hash_bytes(column: pa.Array) -> Words:
+    """Returns a hash of 64 bits for each text or bytes; that of a null is undefined."""
     if _types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     text = _types.is_string(column.type) or _types.is_large_string(column.type)

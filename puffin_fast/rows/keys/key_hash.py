@@ -9,11 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast.key_index import hash_bytes
 from puffin_fast.rows.keys.integers import is_integral, numbers_of
-from puffin_fast.rows.keys.string_hash import StringHash
-
-SEED = 3
-"""Another one than those of `key_set`: keys of one part are not to have similar hashes there."""
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """Odd; its product with a number depends on all bits of the number in the upper bits."""
@@ -47,7 +44,7 @@ def _hashes(column: pa.Array) -> Hashes:
         found: Hashes = numbers.view(np.uint64)
     else:
         null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-        found = StringHash(SEED).of(_bytes(column))
+        found = hash_bytes(_bytes(column))
     return found if null is None else np.where(null, np.uint64(0), found)
 
 

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from puffin_fast._kernels.rows.members import Members
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import flags_of
+from puffin_fast.key_index import hash_bytes
 from puffin_fast.rows.filters.bounds import Sorted
 from puffin_fast.rows.keys.integers import is_ascending, is_integral, numbers_of
-from puffin_fast.rows.keys.string_hash import StringHash
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
@@ -43,7 +43,6 @@ Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int32]
 
-SEEDS = (0, 1, 2)
 SHORT_SHIFT = np.uint64(32)
 """The first test uses the upper 32 bits of a hash, because a bitmap of small numbers is the fastest to search."""
 
@@ -217,26 +216,24 @@ def _sorted_with_rows(
 class _Strings(_Values):
     """Strings or bytes: found by their hashes, which are distinct within the set, then compared."""
 
-    def __init__(self, distinct: pa.Array, hash: StringHash, order: Numbers, hashes: Hashes) -> None:
+    def __init__(self, distinct: pa.Array, order: Numbers, hashes: Hashes) -> None:
         super().__init__(distinct)
         null = distinct.is_null().to_numpy(zero_copy_only=False)
         self._null = int(np.flatnonzero(null)[0]) if distinct.null_count else None
-        self._hash, self._order, self._sorted = hash, order, hashes
+        self._order, self._sorted = order, hashes
         self._short = PositionBitmap.from_positions(hashes >> SHORT_SHIFT)
 
     @classmethod
     def of_distinct(cls, distinct: pa.Array) -> _Strings | None:
-        """Makes the set; None if two values have equal hashes with each seed (only crafted input does)."""
+        """Makes the set; None if two values have equal hashes: of 10 million, one set in 100,000, or a crafted one."""
         valid = distinct.is_valid().to_numpy(zero_copy_only=False)
-        for seed in SEEDS:
-            hash = StringHash(seed)
-            hashes = hash.of(distinct)
-            order = np.argsort(hashes)
-            order = order[valid[order]]
-            hashes = hashes[order]
-            if (hashes[1:] != hashes[:-1]).all():
-                return cls(distinct, hash, order.astype(np.int32), hashes)
-        return None
+        hashes = hash_bytes(distinct)
+        order = np.argsort(hashes)
+        order = order[valid[order]]
+        hashes = hashes[order]
+        if (hashes[1:] == hashes[:-1]).any():
+            return None
+        return cls(distinct, order.astype(np.int32), hashes)
 
     @property
     def hashed(self) -> bool:
@@ -244,7 +241,7 @@ class _Strings(_Values):
 
     def _found(self, values: pa.Array) -> tuple[npt.NDArray[np.intp], Numbers]:
         """The indices of an array at which there are values of the set, and the numbers of these values."""
-        numbers = self._hash.of(values)
+        numbers = hash_bytes(values)
         at = np.flatnonzero(self._short.contains(numbers >> SHORT_SHIFT))
         place = np.searchsorted(self._sorted, numbers[at])
         place[place == len(self._sorted)] = 0

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, NestedField
 
-from puffin_fast.rows.keys import key_set, string_hash
+from puffin_fast.key_index import hash_bytes
+from puffin_fast.rows.keys import key_set
 from puffin_fast.rows.keys.integers import sorted_distinct
 from puffin_fast.rows.keys.key_set import KeySet
-from puffin_fast.rows.keys.string_hash import StringHash
 
 LOW, HIGH = -(2**63), 2**63 - 1
 KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -152,32 +152,17 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 64, 1 << 18])
-def test_a_hash_does_not_depend_on_the_offset_of_the_value(
-    monkeypatch: pytest.MonkeyPatch, chunk: int
-) -> None:
-    monkeypatch.setattr(string_hash, "CHUNK", chunk)
-    rng = random.Random(chunk)
-    hash = StringHash(0)
-    alone = {value: int(hash.of(pa.array([value], pa.large_string()))[0]) for value in VALUES}
+def test_a_hash_does_not_depend_on_the_offset_of_the_value() -> None:
+    rng = random.Random(1)
+    alone = {value: int(hash_bytes(pa.array([value], pa.large_string()))[0]) for value in VALUES}
     assert len(set(alone.values())) == len(VALUES)
-    assert alone["a"] != int(StringHash(1).of(pa.array(["a"], pa.large_string()))[0])
     values = [rng.choice(VALUES) for _ in range(200)]
     array = pa.array(values, pa.large_string())
-    assert hash.of(array).tolist() == [alone[value] for value in values]
-    assert hash.of(array[31:170]).tolist() == [alone[value] for value in values[31:170]]
-    assert hash.of(array.cast(pa.large_binary())).tolist() == hash.of(array).tolist()
-    assert hash.of(array[:0]).tolist() == []
-    assert len(hash.of(pa.nulls(3, pa.large_string()))) == 3
-
-
-def test_hashes_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    array = pa.array(VALUES, pa.large_string())
-    found = []
-    for chunk in (1 << 18, 3):
-        monkeypatch.setattr(string_hash, "CHUNK", chunk)
-        found.append(StringHash(5).of(array).tolist())
-    assert found[0] == found[1]
+    assert hash_bytes(array).tolist() == [alone[value] for value in values]
+    assert hash_bytes(array[31:170]).tolist() == [alone[value] for value in values[31:170]]
+    assert hash_bytes(array.cast(pa.large_binary())).tolist() == hash_bytes(array).tolist()
+    assert hash_bytes(array[:0]).tolist() == []
+    assert len(hash_bytes(pa.nulls(3, pa.large_string()))) == 3
 
 
 @pytest.mark.parametrize("step", [1, key_set.BITS_PER_VALUE, key_set.BITS_PER_VALUE + 1, 1 << 50])
@@ -215,7 +200,7 @@ def test_values_with_equal_hashes_are_distinguished(
     monkeypatch: pytest.MonkeyPatch, spoilt: Callable[[pa.Array], Any], kind: str
 ) -> None:
     monkeypatch.setattr(key_set, "MAX_HASH_TABLE_VALUES", 0)
-    monkeypatch.setattr(StringHash, "of", lambda _, values: spoilt(values))
+    monkeypatch.setattr(key_set, "hash_bytes", spoilt)
     keys = ["", "a", "bb", None, "ccc"]
     made = KeySet.of([NestedField(1, "f", LongType())], [pa.array(keys, pa.large_string())])
     assert type(made._columns[0]).__name__ == kind
