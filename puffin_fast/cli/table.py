@@ -45,15 +45,15 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
     """The text for the result of a job on rows."""
     name = name_of(table)
     counts: dict[str, object] = {"table": name, **facts, **asdict(result)}
-    found = getattr(result, "explanation", None)
-    if found is not None:
-        counts["explanation"] = found.rows()
+    explanation = getattr(result, "explanation", None)
+    if explanation is not None:
+        counts["explanation"] = explanation.rows()
     committed = counts.get("snapshot_id", counts.get("version"))
     if counts.get("repeated"):
         found = "the log" if committed is None else f"snapshot {committed}"
-        text: Any = f"{name}: nothing done: {found} has this job id"
+        text: list[Any] = [f"{name}: nothing done: {found} has this job id"]
     elif not dry_run and committed is None:
-        text = f"{name}: nothing done: no rows to change"
+        text = [f"{name}: nothing done: no rows to change"]
     else:
         shown = {
             name: round(value, 3) if isinstance(value, float) else value
@@ -61,9 +61,10 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
             if name != "explanation"
         }
         job = click.get_current_context().info_name or ""
-        text = fields_grid(job, shown, title=DRY_RUN if dry_run else None)
-    steps = [] if found is None else [grid(found.rows(), one_line=True)]
-    return Answer([counts], [text, *steps])
+        text = [fields_grid(job, shown, title=DRY_RUN if dry_run else None)]
+        if explanation is not None:
+            text.append(grid(explanation.rows(), one_line=True))
+    return Answer([counts], text)
 
 
 @click.command()
