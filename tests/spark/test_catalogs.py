@@ -5,12 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.spark.table.names import iceberg_catalog
+from tests.conftest import require_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+CREDENTIALS = {"access-key-id": "k", "secret-access-key": "s", "region": "us-east-1"}
 
 V3 = "TBLPROPERTIES ('format-version'='3', 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read')"
 
@@ -142,6 +146,42 @@ def test_a_rest_catalog(iceberg_spark: SparkSession, rest_catalog: RestCatalog, 
     assert rest_catalog.load_table(f"{rest_namespace}.t").current_snapshot() is not None
 
 
+def test_a_glue_catalog(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Iceberg's classes for Glue in Spark, which a verb does not need."""
+    require_module("moto")
+    from moto.server import ThreadedMotoServer
+
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    settings = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog",
+        ".glue.endpoint": f"http://{host}:{port}",
+        ".warehouse": f"file://{tmp_path}/wh",
+        **{f".client.{key}": value for key, value in CREDENTIALS.items()},
+    }
+    try:
+        for key, value in settings.items():
+            spark.conf.set(f"spark.sql.catalog.over_glue{key}", value)
+        catalog = iceberg_catalog("over_glue", spark.conf.getAll)
+        catalog.create_namespace("shop")
+        table = iceberg.create_table(catalog, "shop.t", pa.schema([("id", pa.int64()), ("x", pa.string())]))
+        iceberg.append(table, pa.table({"id": range(100), "x": ["a"] * 100}))
+        name, given = "over_glue.shop.t", spark.range(95, 105).selectExpr("id", "'b' AS x")
+        assert ps.delete(spark, name, "id < 10").rows_deleted == 10
+        assert ps.upsert(given, name, "id").rows_inserted == 5
+        assert sorted(row.id for row in ps.scan(spark, name).collect()) == [*range(10, 105)]
+        assert iceberg.verify(catalog.load_table("shop.t")) == []
+        with pytest.raises(NotFoundError, match=r"shop\.nope"):
+            ps.scan(spark, "over_glue.shop.nope")
+    finally:
+        for key in settings:
+            spark.conf.unset(f"spark.sql.catalog.over_glue{key}")
+        server.stop()
+
+
 @pytest.mark.parametrize(
     ("settings", "kind", "properties"),
     [
@@ -206,8 +246,6 @@ def test_java_and_this_package_commit_to_a_hadoop_table_at_once(
         spark.sql(f"INSERT INTO {name} VALUES ({i})")
 
     def ours(i: int) -> None:
-        import pyarrow as pa
-
         iceberg.append(table.load_table("db.raced"), pa.table({"id": [1000 + i]}))
 
     with ThreadPoolExecutor(3) as pool:
