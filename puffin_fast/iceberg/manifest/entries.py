@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.manifest import (
@@ -85,6 +86,13 @@ class ManifestEntry:
     def is_live(self) -> bool:
         """Whether the file belongs to the snapshot: its status is added or existing."""
         return self.status != DELETED
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The values without their names: many entries are copied and pickled."""
+        return type(self), _values_of(self)
+
+
+_values_of = attrgetter(*(field.name for field in fields(ManifestEntry)))
 
 
 Key = tuple[str, int | None]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.transforms import VoidTransform
@@ -49,9 +49,16 @@ class FileTask(TaskOf[ManifestEntry, ManifestEntry, ManifestEntry]):
         """All delete files that apply."""
         return tuple(chain.from_iterable(self.groups))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The values without their names: many tasks are copied and pickled."""
+        return type(self), _values_of(self)
+
     def __repr__(self) -> str:
         rows = f"{self.data.record_count:,} rows"
         return f"{type(self).__name__}({self.data.file_path}, {rows}, {len(self.deletes):,} delete files)"
+
+
+_values_of = attrgetter(*(field.name for field in fields(FileTask)))
 
 
 class _ByBounds:

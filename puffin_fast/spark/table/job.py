@@ -231,11 +231,14 @@ class Job:
 
 def without_metrics(task: AnyTask) -> AnyTask:
     """A task without the metrics of its data file, which executors do not need."""
-    data: Any = copy(task.data)
-    for name in METRICS:
-        if getattr(data, name, None) is not None:
-            setattr(data, name, None)
-    return replace(task, data=data)
+    known = [name for name in METRICS if getattr(task.data, name, None) is not None]
+    if not known:
+        return task
+    found, data = copy(task), copy(task.data)
+    found.data = data
+    for name in known:
+        setattr(data, name, None)
+    return found
 
 
 def shares_of(task: Task) -> list[Share]:
