@@ -42,7 +42,7 @@ def frame(spark: SparkSession, keys: pa.Table) -> DataFrame:
 
 def facts(result: DeleteResult) -> dict[str, Any]:
     """Returns the fields of a result that do not depend on the distribution of the work."""
-    hidden = ("snapshot_id", "seconds", "n_bytes")
+    hidden = ("snapshot_id", "seconds", "n_bytes", "explanation")
     return {name: value for name, value in asdict(result).items() if name not in hidden}
 
 

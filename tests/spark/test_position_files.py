@@ -32,7 +32,7 @@ __all__ = ["racing"]
 
 def facts(result: DeleteResult) -> dict[str, Any]:
     """Returns the fields of a result that do not depend on the distribution of the work."""
-    hidden = ("snapshot_id", "seconds", "n_bytes", "position_delete_files_written")
+    hidden = ("snapshot_id", "seconds", "n_bytes", "position_delete_files_written", "explanation")
     return {name: value for name, value in asdict(result).items() if name not in hidden}
 
 

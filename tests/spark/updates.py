@@ -23,5 +23,12 @@ def lineage(table: Table) -> list[Row]:
 
 
 def counts(result: Any) -> Mapping[str, Any]:
-    left_out = ("snapshot_id", "seconds", "n_bytes", "data_files_written", "delete_files_written")
+    left_out = (
+        "snapshot_id",
+        "seconds",
+        "n_bytes",
+        "data_files_written",
+        "delete_files_written",
+        "explanation",
+    )
     return {name: value for name, value in asdict(result).items() if name not in left_out}
