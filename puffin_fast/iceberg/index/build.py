@@ -331,7 +331,6 @@ class _Build:
         return bool(damaged)
 
     def _leave(self, parts: Sequence[_Part]) -> None:
-        """Leaves out parts."""
         self._parts = [part for part in self._parts if part not in parts]
         self._unchecked = [part for part in self._unchecked if part not in parts]
         self._own = self._own and not parts

@@ -160,7 +160,6 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    """An empty batch of a schema."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 

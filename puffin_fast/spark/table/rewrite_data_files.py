@@ -181,7 +181,6 @@ def _bins(groups: Sequence[Sequence[Task]]) -> list[list[Any]]:
 def _rewrite_delta(
     session: SparkSession, table: Any, terms: RewriteTerms, options: Options
 ) -> delta.RewriteDataFilesResult:
-    """Rewrites data files of a Delta table."""
     request = Request(
         verb=options.verb,
         branch=options.branch,
