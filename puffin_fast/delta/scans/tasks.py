@@ -146,7 +146,8 @@ class DeltaTasks(Sequence[DeltaTask]):
     def whole(self) -> Part:
         """All data files of the version; the number of rows is None if the log does not have it."""
         files, n_rows = self._snapshot.files, self._statistics.n_rows
-        known = None if (n_rows == UNKNOWN).any() else int(n_rows.sum())
+        is_known = len(n_rows) == files.num_rows and not (n_rows == UNKNOWN).any()
+        known = int(n_rows.sum()) if is_known else None
         return Part(TABLE, files.num_rows, None, known, pc.sum(files["size"]).as_py() or 0)
 
     @cached_property

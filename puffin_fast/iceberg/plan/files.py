@@ -304,12 +304,14 @@ def plan_snapshot(
     """
     metadata = table.metadata
     plan = Plan(snapshot, schema)
-    if snapshot is None or row_filter.always_false:
+    if snapshot is None:
         return plan
-    pruning = SnapshotPruning(metadata, schema, row_filter)
     files = files_of(snapshot)
     known = files.manifests(table.io)
     plan.data_manifests = [manifest for manifest in known if manifest.content == DATA]
+    if row_filter.always_false:
+        return plan
+    pruning = SnapshotPruning(metadata, schema, row_filter)
     manifests = [manifest for manifest in known if pruning.may_match_manifest(manifest)]
     data_manifests = [manifest for manifest in manifests if manifest.content == DATA]
     oldest = min((manifest.min_sequence_number for manifest in data_manifests), default=0)

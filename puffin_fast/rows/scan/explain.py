@@ -27,6 +27,7 @@ STEPS = PLAN, KEY_INDEX, PROVED, DELETES, STATISTICS, BLOOM, DICTIONARIES, PAGES
 TABLE, READ = "table", "read"
 
 _NAMES = ("data_files", "row_groups", "rows", "n_bytes")
+_GROUPS = _NAMES.index("row_groups")
 
 
 @dataclass(frozen=True)
@@ -208,9 +209,11 @@ class Reads:
         if before is None:
             self._numbers[step] = [*numbers]
             return
-        for at, number in enumerate(numbers):
-            if number is not None:
-                before[at] = number + (before[at] or 0)
+        for at, (known, number) in enumerate(zip(before, numbers, strict=True)):
+            if at == _GROUPS:  # those of data files that are opened
+                before[at] = known if number is None else number + (known or 0)
+            else:
+                before[at] = None if known is None or number is None else known + number
 
 
 def _numbers_of(task: Task, file: OpenedFile | None, columns: Sequence[str]) -> Iterator[_Numbers]:

@@ -211,6 +211,21 @@ def test_results_name_the_step_that_decides(table: Table) -> None:
     assert found.name.endswith("branch 'main'")
 
 
+def test_bytes_of_files_that_an_index_leaves_out_are_not_known(table: Table) -> None:
+    by_index = iceberg.delete_keys(table, KEYS, "s", dry_run=True).explanation
+    assert by_index is not None
+    assert (by_index.table.n_bytes, by_index["key index"].n_bytes) == (None, None)
+    planned = iceberg.scan(table, "s = 'x77'").explain()
+    assert planned["key index"].n_bytes
+
+
+def test_without_keys_all_data_files_are_left_out(table: Table) -> None:
+    found = iceberg.delete_keys(table, pa.table({"id": pa.array([], pa.int64())}), "id").explanation
+    assert found is not None
+    assert (found.table.data_files, found.table.rows, found.read.data_files) == (N, N * EACH, 0)
+    assert (found.left_out[0].step, found.left_out[0].data_files) == ("partitions and bounds", N)
+
+
 def test_without_a_search_there_is_no_explanation(table: Table) -> None:
     path = next(iter(iceberg.plan_files(table).tasks)).data.file_path
     positions = pa.table({"file_path": [path], "pos": [400]})
