@@ -137,7 +137,9 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         if kind is None:
             self.commit_transaction()
             return
-        self._end(Event.LEFT).__exit__(kind, error, trace)
+        with self._lock:  # a verb of another thread ends first
+            attempt = self._end(Event.LEFT)
+        attempt.__exit__(kind, error, trace)
 
     def commit_transaction(self) -> None:
         """Commits and ends the transaction. Without this call, the end of the block does so.
