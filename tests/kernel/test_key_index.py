@@ -164,6 +164,17 @@ def test_keys_of_several_columns_are_joined_in_their_order() -> None:
     assert lookup(blob, [pa.array([None], pa.int64()), pa.array(["b"], pa.large_string())]).tolist() == [3]
 
 
+@pytest.mark.parametrize("least", [1, 1 << 31, 1 << 39, 1 << 47, 1 << 62])
+def test_a_block_without_slots_is_searched(least: int) -> None:
+    values = pa.array([least, -least, least - 1, 0, least], pa.int64())  # remainders of up to 64 bits
+    blob = encode([values], covered(5), slot_bits=0)
+    assert lookup(blob, [values.slice(0, 1)]).tolist() == [0, 4]
+    assert lookup(blob, [values]).tolist() == [*range(5)]
+    assert lookup(blob, [pa.array([7, least + 2], pa.int64())]).tolist() == []
+    merged = merge([(segment, in_memory(blob)) for segment in [opened(blob)]])
+    assert lookup(merged, [values.slice(0, 1)]).tolist() == [0, 4]
+
+
 def test_a_key_outside_of_the_stored_integers_is_absent() -> None:
     blob = encode([pa.array([1, 2, 3], pa.int32())], covered(3))
     far = pa.array([1 + (1 << 32), 2**63 - 1, -(2**63)], pa.int64())

@@ -167,7 +167,7 @@ enum { PF_KEY_DAMAGED = 1, PF_KEY_NO_MEMORY = 2 };
 /* Adds the ordinals of entries of a block with a hash, of which `rest` is the part after the block's bits. */
 PF_BODY int pf_key_find_body(const pf_key_form *form, const uint8_t *block, size_t size, uint64_t n, uint64_t rest,
                              uint32_t key, uint64_t n_rows, pf_key_hits *hits) {
-    const uint64_t n_slots = 1ull << form->t, slot = rest >> form->r, end = PF_SUM_BITS + n + n_slots;
+    const uint64_t n_slots = 1ull << form->t, slot = pf_key_block(rest, form->r), end = PF_SUM_BITS + n + n_slots;
     const uint64_t wanted = rest & pf_low_bits(form->r), ordinals = end + n * (uint64_t)form->r;
     const uint64_t from = pf_key_after_zeros(block, size, PF_SUM_BITS, end, slot);
     const uint64_t to = from > end ? from : pf_key_after_zeros(block, size, from, end, 1);
