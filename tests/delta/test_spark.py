@@ -20,6 +20,7 @@ CASES = [
     "variants",
     "checkpoints",
     "names_of_tables",
+    "text_of_limited_length",
     "our_checkpoints",
     "rows_changed",
     "rows_of_executors",

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyiceberg.expressions import EqualTo
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -202,6 +203,47 @@ def names_of_tables(spark: SparkSession, table: Path) -> None:
     spark.sql("CREATE TABLE plain (id long) USING parquet")
     with pytest.raises(UnsupportedError, match="found one of parquet"):
         ps.delete(spark, "plain", "id = 1")
+
+
+@case
+def text_of_limited_length(spark: SparkSession, table: Path) -> None:
+    """Spark pads ``char(n)`` when it reads it and checks lengths: what would be compared or written otherwise is refused."""
+    vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
+    spark.sql(f"CREATE TABLE delta.`{table}` (id long, c char(5), v varchar(3)) USING delta {vectors}")
+    spark.sql(
+        f"INSERT INTO delta.`{table}` VALUES (1, 'ab', 'x'), (2, 'abcde', 'y'), (3, 'cd', 'zz'), (4, 'q', 'w')"
+    )
+    path, version = str(table), delta.snapshot(table).version
+    given = spark.sql("SELECT 9L AS id, 'q' AS c, 'toolong' AS v")
+    on_char: tuple[Callable[[], Any], ...] = (
+        lambda: ps.delete(spark, path, "length(C) = 5"),
+        lambda: ps.delete(spark, path, "c = 'ab'"),
+        lambda: ps.scan(spark, path, spark.table(f"delta.`{table}`").c < "ab "),
+        lambda: ps.delete_keys(given, path, ["id", "c"]),
+    )
+    for call in on_char:
+        with pytest.raises(UnsupportedError, match=r"column c is char\(5\) for Spark, which pads"):
+            call()
+    on_rows: tuple[Callable[[], Any], ...] = (
+        lambda: ps.append(given, path),
+        lambda: ps.upsert(given, path, "id"),
+        lambda: ps.update(spark, path, "id = 1", {"v": "toolong"}),
+        lambda: delta.append(path, pa.table({"id": [9], "c": ["q"], "v": ["toolong"]})),
+        lambda: delta.update(path, "id = 1", {"v": "toolong"}),
+    )
+    for call in on_rows:
+        with pytest.raises(UnsupportedError, match="checks the lengths of its values; rows are not written"):
+            call()
+    assert delta.snapshot(table).version == version
+    assert ps.delete(spark, path, "v = 'x' and id < 3").rows_deleted == 1
+    assert (
+        ps.delete(
+            spark, path, EqualTo("c", delta.scan(path, "id = 3").to_arrow()["c"][0].as_py())
+        ).rows_deleted
+        == 1
+    )
+    assert ps.delete_keys(given.selectExpr("4L AS id"), path, "id").rows_deleted == 1
+    assert [row.id for row in spark.table(f"delta.`{table}`").collect()] == [2]
 
 
 @case

@@ -208,6 +208,9 @@ def check_deletable(
 _COMPUTED = ("delta.generationExpression", "delta.identity.start", "delta.invariants")
 """The metadata of columns whose values must be computed or checked by SQL."""
 
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata of columns of text that are ``char(n)`` or ``varchar(n)`` for Spark, which checks lengths and pads."""
+
 
 _NOT_WRITTEN = ("void", "variant")
 """A type that data files do not have, and one that PyArrow cannot annotate."""
@@ -242,8 +245,8 @@ def check_rows_writable(
     """Refuses a table to which new rows must not be written without SQL.
 
     Raises:
-        UnsupportedError: there is a constraint, a generated or identity column, or a column without a type; the message
-        names it.
+        UnsupportedError: there is a constraint, a generated or identity column, one of text of a limited length, or one
+        without a type; the message names it.
     """
     check_types_writable(fields, root)
     constraints = [name for name in configuration if name.startswith("delta.constraints.")]
@@ -253,9 +256,37 @@ def check_rows_writable(
         for name in _COMPUTED:
             if name in (field.get("metadata") or {}):
                 raise UnsupportedError(f"{root}: column {field['name']} has {name}, which is not supported")
+        if found := (field.get("metadata") or {}).get(_CHAR):
+            raise UnsupportedError(
+                f"{root}: column {field['name']} is {found} for Spark, which checks the lengths of its values; rows "
+                "are not written"
+            )
         kind = field["type"]
         if isinstance(kind, Mapping) and kind.get("type") == "struct":
             check_rows_writable({}, kind["fields"], root)
+
+
+def check_text_compared(fields: Sequence[Mapping[str, Any]], text: str, root: str) -> None:
+    """Refuses a condition or keys of Spark on columns of text that Spark pads with blanks when it reads them.
+
+    Args:
+        fields: the fields of the table.
+        text: the text of the condition, or the names of the columns.
+        root: the location of the table.
+
+    Raises:
+        UnsupportedError: the text has the name of such a column.
+    """
+    for field in fields:
+        found = str((field.get("metadata") or {}).get(_CHAR, "")).lower()
+        name = field["name"]
+        if re.search(r"\bchar\b", found) and re.search(
+            rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE
+        ):
+            raise UnsupportedError(
+                f"{root}: column {name} is {found} for Spark, which pads its values when it reads them; expected a "
+                "PyIceberg expression, which compares the stored text"
+            )
 
 
 def with_vectors(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:

@@ -105,6 +105,7 @@ def delete(
         verb="delete", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
     job = start(session, table, request)
+    job.check_compared(row_filter)
     condition, row_filter = sql_condition(session, row_filter, job.schema())
     if condition is not None:
         check_places(job.schema())

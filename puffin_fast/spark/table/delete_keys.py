@@ -117,6 +117,7 @@ def delete_keys(
     )
     job = start(session, table, request)
     fields = key_fields(job.schema(), key_names(session, job.schema(), join_cols))
+    job.check_compared([*fields])
     rows = _selected(as_in_table(keys_df, job.schema()), fields, null_safe=null_safe)
     if job.is_done():
 

@@ -37,7 +37,7 @@ from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
 from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.dataframe.job_files import run_name
 from puffin_fast.spark.table.job import MAIN, Job
-from puffin_fast.spark.table.scan import refuse, scan
+from puffin_fast.spark.table.scan import check_compared, refuse, scan
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.tasks import Target
 from puffin_fast.verbs.attempt import Purpose
@@ -185,6 +185,10 @@ class DeltaDelete:
         """
         base = self.base.snapshot
         check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
+
+    def check_compared(self, row_filter: Any) -> None:
+        """Refuses what Spark compares in another way; raises as `check_compared`."""
+        check_compared(self.base.snapshot, row_filter)
 
     def tasks(self, base: object) -> list[Task]:
         """The data files of the current attempt."""

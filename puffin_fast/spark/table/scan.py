@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
+import pyarrow.dataset as ds
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
+from puffin_fast.delta.log.protocol import check_text_compared
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.delta.scans.scan import scan as delta_scan
@@ -94,6 +96,7 @@ def scan(
         refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
         fixed: Any = table if isinstance(table, Snapshot) else snapshot(table, version=version, as_of=as_of)
         table = fixed
+        check_compared(fixed, row_filter)
         state, here, schema_now = {}, delta_scan, DeltaTable.of(table).schema.schema
     else:
         refuse(table, "Iceberg", version=version)
@@ -133,6 +136,12 @@ def scan(
         else mapped(tasks, body, pa.schema([(ROW, pa.bool_())])).drop(ROW)
     )
     return rows if limit is None else rows.limit(limit)
+
+
+def check_compared(table: Snapshot, row_filter: object) -> None:
+    """Refuses text, Columns and names of columns on columns that Spark pads; raises as `check_text_compared`."""
+    if not isinstance(row_filter, BooleanExpression | ds.Expression):
+        check_text_compared(table.delta_schema["fields"], str(row_filter), table.root)
 
 
 def is_delta(table: Any) -> bool:

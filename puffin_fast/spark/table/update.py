@@ -115,6 +115,7 @@ def update(
     values = values_as_in_table(session, values, schema)
     assignments = bound_values(values, schema, case_sensitive=case_sensitive)
     columns = {name: value for name, value in assignments.values.items() if isinstance(value, Column)}
+    job.check_compared(row_filter)
     condition, row_filter = sql_condition(session, row_filter, schema)
     matcher = RowFilter.bind(
         row_filter if condition is None else AlwaysTrue(), schema, case_sensitive=case_sensitive
