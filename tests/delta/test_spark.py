@@ -22,6 +22,7 @@ CASES = [
     "names_of_tables",
     "text_of_limited_length",
     "our_checkpoints",
+    "rows_that_spark_keeps",
     "rows_changed",
     "rows_of_executors",
     "new_tables",

@@ -247,6 +247,24 @@ def text_of_limited_length(spark: SparkSession, table: Path) -> None:
 
 
 @case
+def rows_that_spark_keeps(spark: SparkSession, table: Path) -> None:
+    """``CACHE TABLE`` and `DataFrame.cache` keep rows, but not those that we delete."""
+    vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
+    spark.sql(f"CREATE TABLE kept (id long) USING delta LOCATION '{table}' {vectors}")
+    spark.sql("INSERT INTO kept SELECT id FROM range(20)")
+    names = ("kept", f"delta.`{table}`")
+    spark.sql("CACHE TABLE kept")
+    by_path = spark.read.format("delta").load(str(table)).cache()
+    assert by_path.count() == spark.table("kept").count() == 20
+    for number, name in enumerate((*names, str(table))):
+        assert ps.delete(spark, name, f"id = {number}").rows_deleted == 1
+        counts = [spark.table(one).count() for one in names]
+        assert counts == [19 - number] * 2, name
+        assert spark.read.format("delta").load(str(table)).count() == 19 - number
+    spark.sql("UNCACHE TABLE kept")
+
+
+@case
 def our_checkpoints(spark: SparkSession, table: Path) -> None:
     """Spark reads a version from our checkpoint when its commits are gone, and changes it; we read what it makes of it."""
     spark.sql(

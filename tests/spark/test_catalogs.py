@@ -51,6 +51,39 @@ def ids(spark: SparkSession, name: str) -> list[int]:
     return sorted(row[0] for row in spark.sql(f"SELECT id FROM {name}").collect())
 
 
+def test_the_session_sees_each_commit_to_a_table_that_it_keeps(
+    iceberg_spark: SparkSession, hadoop: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Iceberg's catalog keeps tables, and ``CACHE TABLE`` keeps rows."""
+    spark, name = iceberg_spark, f"{hadoop}.db.t"
+    spark.conf.set(f"spark.sql.catalog.{hadoop}.cache-enabled", "true")
+    spark.conf.set(f"spark.sql.catalog.{hadoop}.cache.expiration-interval-ms", "-1")
+    try:
+        spark.sql(f"CREATE TABLE {name} (id BIGINT, x STRING) USING iceberg {V3}")
+        spark.sql(f"INSERT INTO {name} SELECT id, 'a' FROM range(20)")
+        for command in ("REFRESH TABLE", "CACHE TABLE"):
+            spark.sql(f"{command} {name}")
+            before = ids(spark, name)
+            assert ps.delete(spark, name, f"id = {before[0]}").rows_deleted == 1
+            assert ids(spark, name) == before[1:]
+            ps.append(spark.sql("SELECT 100L AS id, 'b' AS x"), name)
+            assert ids(spark, name) == [*before[1:], 100]
+            ps.upsert(spark.sql("SELECT id, 'c' AS x FROM VALUES (100L), (101L) AS given(id)"), name, "id")
+            assert ids(spark, name) == [*before[1:], 100, 101]
+            ps.update(spark, name, "id = 101", {"x": "d"})
+            assert [row.id for row in spark.table(name).where("x = 'd'").collect()] == [101]
+            ps.delete_keys(spark.sql("SELECT 101L AS id"), name, "id")
+            assert ids(spark, name) == [*before[1:], 100]
+            spark.sql(f"DELETE FROM {name} WHERE id = 100")
+            assert ids(spark, name) == before[1:]
+            with pytest.raises(InvalidInputError):
+                ps.delete(spark, name, "none = 1")
+    finally:
+        spark.sql(f"UNCACHE TABLE IF EXISTS {name}")
+        spark.conf.unset(f"spark.sql.catalog.{hadoop}.cache.expiration-interval-ms")
+    assert "does not refresh" not in caplog.text
+
+
 def test_all_verbs_take_a_name_of_a_hadoop_catalog(
     iceberg_spark: SparkSession, hadoop: str, tmp_path: Path
 ) -> None:

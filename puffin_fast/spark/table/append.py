@@ -21,6 +21,7 @@ from puffin_fast.spark.session.batches import no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.session.with_session import of_dataframe
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import filter_only
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.job import MAIN, Job, checked_id
@@ -44,6 +45,7 @@ _BODIES = "puffin_fast.spark.worker.append"
 
 
 @of_dataframe
+@refreshing
 def append(
     data_df: DataFrame,
     table: Table | Any,
@@ -108,6 +110,7 @@ def append(
 
 
 @of_dataframe
+@refreshing
 def overwrite(
     data_df: DataFrame,
     table: Table | Any,

@@ -15,6 +15,7 @@ from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, re
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.rows import REPORT
@@ -31,6 +32,7 @@ ONE_FILE = 1 << 62
 
 
 @of_session
+@refreshing
 def compact(
     spark: SparkSession | DataFrame,
     table: Table,

@@ -22,6 +22,7 @@ from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_m
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
@@ -50,6 +51,7 @@ _BODIES = "puffin_fast.spark.worker.conversions"
 
 
 @of_session
+@refreshing
 def convert_position_deletes(
     spark: SparkSession | DataFrame,
     table: Table,
@@ -155,6 +157,7 @@ def shared_files(
 
 
 @of_session
+@refreshing
 def convert_equality_deletes(
     spark: SparkSession | DataFrame,
     table: Table,

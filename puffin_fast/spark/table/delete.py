@@ -25,6 +25,7 @@ from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_m
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
 from puffin_fast.spark.session.with_session import of_dataframe, of_session
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import (
     PLACES,
     check_places,
@@ -55,6 +56,7 @@ POSITIONS = ("file_path", "pos")
 
 
 @of_session
+@refreshing
 def delete(
     spark: SparkSession | DataFrame,
     table: Table | Any,
@@ -139,6 +141,7 @@ def delete(
 
 
 @of_dataframe
+@refreshing
 def delete_positions(
     deletes_df: DataFrame,
     table: Table | Any,

@@ -24,6 +24,7 @@ from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.session.with_session import of_dataframe
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.delete_jobs import start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
@@ -61,6 +62,7 @@ Fields = list[tuple[str, "NestedField"]]
 
 
 @of_dataframe
+@refreshing
 def delete_keys(
     keys_df: DataFrame,
     table: Table | Any,

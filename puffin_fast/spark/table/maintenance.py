@@ -29,6 +29,7 @@ from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of, tagged
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.compact import compact
 from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.spark.table.index_keys import TASK_MEMORY, index_keys, on_executors
@@ -103,6 +104,7 @@ def verify(
 
 
 @of_session
+@refreshing
 def maintain(
     spark: SparkSession | DataFrame,
     table: Table | Any,
@@ -196,6 +198,7 @@ def report(
 
 
 @of_session
+@refreshing
 def expire_snapshots(
     spark: SparkSession | DataFrame,
     table: Table | Any,

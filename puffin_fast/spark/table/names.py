@@ -113,21 +113,33 @@ def load_table(spark: SparkSession | DataFrame, name: str) -> Table | str:
     return found
 
 
+def is_name(table: str) -> bool:
+    """Whether text is the name of a table in Spark's catalogs; text with a slash is a path, as is that of a folder."""
+    return _NAME.fullmatch(table) is not None and not os.path.isdir(table)
+
+
+def path_in(name: str) -> str | None:
+    """The path in ``delta.`path` ``; None for other names."""
+    parts = _parts(name)
+    is_path = len(parts) == 2 and parts[0].lower() == "delta" and _is_absolute(parts[1])
+    return parts[1] if is_path else None
+
+
 def table_in(session: SparkSession, table: Any) -> Any:
     """Returns the table that a job's argument names in a session's catalogs; other arguments as they are.
 
     Args:
         session: the session.
-        table: a name, with backticks where Spark needs them. Text with a slash is a path, as is that of a folder.
+        table: a name, as `is_name`, with backticks where Spark needs them.
 
     Raises:
         As `load_table`.
     """
-    if not isinstance(table, str) or _NAME.fullmatch(table) is None or os.path.isdir(table):
+    if not isinstance(table, str) or not is_name(table):
         return table
     parts = _parts(table)
-    if len(parts) == 2 and parts[0].lower() == "delta" and _is_absolute(parts[1]):
-        return parts[1]
+    if (path := path_in(table)) is not None:
+        return path
     settings = _settings(session)
     name, rest = parts[0], parts[1:]
     if name.lower() == "spark_catalog":

@@ -25,6 +25,7 @@ from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, R
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import filter_only
 from puffin_fast.spark.table.delta import DeltaDelete
 from puffin_fast.spark.table.index_keys import TASK_MEMORY, on_executors
@@ -59,6 +60,7 @@ _BODIES = "puffin_fast.spark.worker.data_files"
 
 
 @of_session
+@refreshing
 def rewrite_data_files(
     spark: SparkSession | DataFrame,
     table: Table | Any,

@@ -14,6 +14,7 @@ from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.job import (
     TASK_BYTES,
     share_bytes,
@@ -37,6 +38,7 @@ _WORKER = "puffin_fast.spark.worker.sketches"
 
 
 @of_session
+@refreshing
 def collect_ndv(
     spark: SparkSession | DataFrame,
     table: Table,

@@ -19,6 +19,7 @@ from puffin_fast.spark.dataframe.transforms import by_file
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import (
     PLACES,
     check_places,
@@ -57,6 +58,7 @@ _BODIES = "puffin_fast.spark.worker.update"
 
 
 @of_session
+@refreshing
 def update(
     spark: SparkSession | DataFrame,
     table: Table | Any,

@@ -32,6 +32,7 @@ from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.session.with_session import of_dataframe
+from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delete_keys import key_ends, sent_keys
 from puffin_fast.spark.table.indexed_keys import candidate_rows, with_or_without
@@ -69,6 +70,7 @@ _BODIES = "puffin_fast.spark.worker.upsert"
 
 
 @of_dataframe
+@refreshing
 def upsert(
     data_df: DataFrame,
     table: Table | Any,

@@ -1,0 +1,59 @@
+"""What Spark keeps of a table: its metadata in Iceberg's catalogs, rows of ``CACHE TABLE`` and of `DataFrame.cache`.
+
+A catalog of Iceberg in Spark keeps a table for 30 seconds after its last use (``cache-enabled``, on by default). Until
+then the session does not see the commit of another client: its queries would return deleted rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from functools import wraps
+from inspect import Signature, signature
+from typing import Any, ParamSpec, TypeVar
+
+from puffin_fast._run.interrupt import suppressed
+from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.names import is_name, path_in
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+_LOG = logging.getLogger(__name__)
+
+
+def refreshing(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Decorates a job that changes a table given by its name or path: the session then forgets what it keeps of it.
+
+    Also if the job fails: an earlier part of it may be committed.
+    """
+    known = signature(function)
+
+    @wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        finally:
+            with suppressed(Exception):  # a job that is committed does not fail afterwards
+                _refresh(known, *args, **kwargs)
+
+    return call
+
+
+def _refresh(known: Signature, *args: Any, **kwargs: Any) -> None:
+    given = known.bind(*args, **kwargs).arguments
+    table = given.get("table")
+    if not isinstance(table, str | os.PathLike):
+        return
+    catalog, text = session_of(next(iter(given.values()))).catalog, os.fspath(table)
+    try:
+        if not is_name(text):
+            catalog.refreshByPath(text)
+        elif (path := path_in(text)) is not None:
+            catalog.refreshByPath(path)
+        else:
+            catalog.refreshTable(text)
+    except Exception as error:
+        _LOG.info("%s: Spark does not refresh what it keeps: %s", text, error)
+        raise
