@@ -21,6 +21,7 @@ CASES = [
     "checkpoints",
     "names_of_tables",
     "text_of_limited_length",
+    "text_with_a_collation",
     "our_checkpoints",
     "rows_that_spark_keeps",
     "rows_changed",

@@ -247,6 +247,34 @@ def text_of_limited_length(spark: SparkSession, table: Path) -> None:
 
 
 @case
+def text_with_a_collation(spark: SparkSession, table: Path) -> None:
+    """Spark compares it by the collation: 'AB' = 'ab'. What we would compare otherwise is refused."""
+    vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
+    check = "spark.databricks.delta.schema.typeCheck.enabled"
+    spark.conf.set(check, "false")
+    try:
+        spark.sql(
+            f"CREATE TABLE delta.`{table}` (id long, c string collate UTF8_LCASE) USING delta {vectors}"
+        )
+        spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 'ab'), (2, 'AB')")
+    finally:
+        spark.conf.unset(check)
+    path = str(table)
+    given = spark.sql("SELECT 9L AS id, 'ab' AS c")
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: ps.delete(spark, path, "c = 'ab'"),
+        lambda: ps.scan(spark, path, "c = 'ab'"),
+        lambda: ps.delete_keys(given, path, "c"),
+        lambda: ps.upsert(given, path, "c"),
+    )
+    for call in calls:
+        with pytest.raises(UnsupportedError, match=r"column c has a collation, .*UTF8_LCASE"):
+            call()
+    assert ps.delete(spark, path, "id = 2").rows_deleted == 1
+    assert spark.table(f"delta.`{table}`").count() == 1
+
+
+@case
 def rows_that_spark_keeps(spark: SparkSession, table: Path) -> None:
     """``CACHE TABLE`` and `DataFrame.cache` keep rows, but not those that we delete."""
     vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,6 +38,25 @@ def in_zurich(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set("spark.sql.session.timeZone", "Europe/Zurich")
     yield spark
     spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+@pytest.mark.parametrize("zone", ["+03:30", "GMT+03:30", "UTC"])
+def test_a_naive_datetime_is_of_a_session_zone_that_is_an_offset(
+    spark: SparkSession, racing: RacingCatalog, zone: str
+) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    table = iceberg.create_table(racing, "n.offsets", SCHEMA)
+    iceberg.append(table, pa.table([[1], [NOON], [NOON.replace(tzinfo=UTC)]], schema=SCHEMA))
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        ps.update(spark, table, "Id = 1", {"zoned": NOON})
+        assert [
+            row.Id for row in ps.scan(spark, table, "zoned = timestamp'2024-07-01 12:00:00'").collect()
+        ] == [1]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    hours = 0 if zone == "UTC" else 3.5
+    assert stored(table)[1][1] == NOON.replace(tzinfo=UTC) - timedelta(hours=hours)
 
 
 def stored(table: Table) -> dict[int, tuple[datetime, datetime]]:

@@ -211,6 +211,9 @@ _COMPUTED = ("delta.generationExpression", "delta.identity.start", "delta.invari
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata of columns of text that are ``char(n)`` or ``varchar(n)`` for Spark, which checks lengths and pads."""
 
+_COLLATED = "__COLLATIONS"
+"""The metadata of columns with text that Spark compares by a collation."""
+
 
 _NOT_WRITTEN = ("void", "variant")
 """A type that data files do not have, and one that PyArrow cannot annotate."""
@@ -267,7 +270,7 @@ def check_rows_writable(
 
 
 def check_text_compared(fields: Sequence[Mapping[str, Any]], text: str, root: str) -> None:
-    """Refuses a condition or keys of Spark on columns of text that Spark pads with blanks when it reads them.
+    """Refuses a condition or keys of Spark on columns of text that Spark pads with blanks, or compares by a collation.
 
     Args:
         fields: the fields of the table.
@@ -278,14 +281,17 @@ def check_text_compared(fields: Sequence[Mapping[str, Any]], text: str, root: st
         UnsupportedError: the text has the name of such a column.
     """
     for field in fields:
-        found = str((field.get("metadata") or {}).get(_CHAR, "")).lower()
-        name = field["name"]
-        if re.search(r"\bchar\b", found) and re.search(
-            rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE
-        ):
+        name, metadata = field["name"], field.get("metadata") or {}
+        found = str(metadata.get(_CHAR, "")).lower()
+        if re.search(r"\bchar\b", found):
+            reason = f"is {found} for Spark, which pads its values when it reads them"
+        elif _COLLATED in metadata:
+            reason = f"has a collation, {metadata[_COLLATED]}, by which Spark compares its values"
+        else:
+            continue
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
             raise UnsupportedError(
-                f"{root}: column {name} is {found} for Spark, which pads its values when it reads them; expected a "
-                "PyIceberg expression, which compares the stored text"
+                f"{root}: column {name} {reason}; expected a PyIceberg expression, which compares the stored text"
             )
 
 

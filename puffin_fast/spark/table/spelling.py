@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -63,12 +63,22 @@ def values_as_in_table(session: SparkSession, values: Any, schema: Schema) -> An
             and value.tzinfo is None
             and isinstance(kinds.get(name), TimestamptzType)
         ):
-            with suppress(ValueError, ZoneInfoNotFoundError):  # Spark also has zones such as +02:00
-                value = value.replace(
-                    tzinfo=ZoneInfo(session.conf.get("spark.sql.session.timeZone") or "UTC")
-                )
+            with suppress(ValueError):
+                value = value.replace(tzinfo=_zone(session.conf.get("spark.sql.session.timeZone") or "UTC"))
         found[name] = value
     return found
+
+
+def _zone(name: str) -> tzinfo | None:
+    """The time zone of a session: a region, or an offset such as +03:30 or GMT+03:30.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ValueError, ZoneInfoNotFoundError):
+        return datetime.strptime(name.removeprefix("UTC").removeprefix("GMT"), "%z").tzinfo
 
 
 def _in_case_of(df: DataFrame, schema: Schema) -> DataFrame:

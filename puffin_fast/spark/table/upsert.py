@@ -150,6 +150,7 @@ def upsert(
     columns = columns_to_set(job.schema(), update_columns, join_cols, update=update)
     needed = None if insert or (update and columns is None) else columns or ()
     given = _Given.of(data_df, job, join_cols, needed, feed)
+    job.check_compared([name for name, _ in given.fields])
     kind: type[Any] = DeltaUpsertResult if is_delta(table) else UpsertResult
     with ExitStack() as held:
         kept: Saved | None = None
