@@ -129,7 +129,7 @@ def session_of(spark: object) -> SparkSession:
     """The given session, or the session of the given DataFrame.
 
     Raises:
-        InvalidInputError: the object is neither.
+        InvalidInputError: the object is neither, or the session is stopped.
         UnsupportedError: as `check_dataframe`.
     """
     pyspark_version()
@@ -139,6 +139,9 @@ def session_of(spark: object) -> SparkSession:
     session: Any = spark.sparkSession if isinstance(spark, DataFrame) else spark
     if not is_session(session):
         raise InvalidInputError(f"expected a SparkSession, found {type(spark).__name__}")
+    context = getattr(session, "_sc", None)
+    if getattr(session, "is_stopped", False) if context is None else context._jsc is None:
+        raise InvalidInputError("expected a running SparkSession, found one that is stopped")
     found: SparkSession = session
     return found
 

@@ -18,10 +18,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from puffin_fast.errors import JobInterruptedError
+from puffin_fast.errors import InvalidInputError, JobInterruptedError
 from puffin_fast.spark.table import job, saved_rows
 from tests.conftest import JVM, QUICK
 from tests.spark.faults import injection
@@ -171,6 +172,8 @@ def interrupted(spark: SparkSession, folder: Path, verb: str, how: str) -> Spark
         traceback.print_exception(error)
     _check(table, error, verb, how)
     if how == "stop":
+        with pytest.raises(InvalidInputError, match="found one that is stopped"):
+            ps.delete(spark, table, "id = 1")
         spark = session()
     elif how == "group":
         spark.sparkContext._jsc.clearJobGroup()  # type: ignore[union-attr]
