@@ -11,11 +11,14 @@ import os
 from collections.abc import Callable
 from functools import wraps
 from inspect import Signature, signature
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from puffin_fast._run.interrupt import suppressed
-from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.session.sessions import pyspark_version, session_of
 from puffin_fast.spark.table.names import is_name, path_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -41,19 +44,30 @@ def refreshing(function: Callable[Arguments, Result]) -> Callable[Arguments, Res
     return call
 
 
+def _refresh_table(session: SparkSession, name: str) -> None:
+    catalog = session.catalog
+    keeps_rows = pyspark_version() < (4, 1) and catalog.isCached(name)
+    if keeps_rows:  # PySpark 4.0 keeps them when it refreshes a table of Iceberg
+        level = session.table(name).storageLevel
+        catalog.uncacheTable(name)
+    catalog.refreshTable(name)
+    if keeps_rows:
+        catalog.cacheTable(name, level)
+
+
 def _refresh(known: Signature, *args: Any, **kwargs: Any) -> None:
     given = known.bind(*args, **kwargs).arguments
     table = given.get("table")
     if not isinstance(table, str | os.PathLike):
         return
-    catalog, text = session_of(next(iter(given.values()))).catalog, os.fspath(table)
+    session, text = session_of(next(iter(given.values()))), os.fspath(table)
     try:
         if not is_name(text):
-            catalog.refreshByPath(text)
+            session.catalog.refreshByPath(text)
         elif (path := path_in(text)) is not None:
-            catalog.refreshByPath(path)
+            session.catalog.refreshByPath(path)
         else:
-            catalog.refreshTable(text)
+            _refresh_table(session, text)
     except Exception as error:
         _LOG.info("%s: Spark does not refresh what it keeps: %s", text, error)
         raise
