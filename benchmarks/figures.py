@@ -83,9 +83,11 @@ TABLES: dict[str, list[Figure]] = {
         Figure("convert 20M position deletes to vectors", "convert" + FILES, JAVA),
         Figure("the same, both on Spark", "convert on Spark" + FILES, JAVA),
         Figure("on Spark: delete 1% of 10M rows by a Column", "delete, column %" + TEN, JAVA),
+        Figure("the same by text", "delete, text" + TEN, JAVA),
         Figure("delete 10,000 of them by keys", "keys" + TEN, JAVA),
         Figure("update 1% of them by a Column", "update, a column" + TEN, JAVA),
         Figure("upsert 100,000", "upsert" + TEN, JAVA),
+        Figure("upsert a micro-batch of 50", "batch" + TEN, JAVA),
         Figure("NDV statistics of 12M rows, 16 columns", "NDV, lineitem x 2", TABLE_STATS),
     ],
     "kernels": [
