@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from puffin_fast import delta
 from puffin_fast import spark as ps
-from puffin_fast.errors import UnsupportedError
+from puffin_fast.errors import InvalidInputError, UnsupportedError
 from tests import jars
 from tests.conftest import JVM
 from tests.delta.changes_model import KINDS
@@ -207,7 +207,7 @@ def names_of_tables(spark: SparkSession, table: Path) -> None:
 
 @case
 def text_of_limited_length(spark: SparkSession, table: Path) -> None:
-    """Spark pads ``char(n)`` when it reads it and checks lengths: what would be compared or written otherwise is refused."""
+    """Spark pads ``char(n)`` when it reads it and checks lengths: so do we, and what we would compare otherwise is refused."""
     vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
     spark.sql(f"CREATE TABLE delta.`{table}` (id long, c char(5), v varchar(3)) USING delta {vectors}")
     spark.sql(
@@ -232,9 +232,15 @@ def text_of_limited_length(spark: SparkSession, table: Path) -> None:
         lambda: delta.update(path, "id = 1", {"v": "toolong"}),
     )
     for call in on_rows:
-        with pytest.raises(UnsupportedError, match="checks the lengths of its values; rows are not written"):
+        with pytest.raises(InvalidInputError, match="column v: expected at most 3 characters, found 7"):
             call()
     assert delta.snapshot(table).version == version
+    delta.append(path, pa.table({"id": [5, 6], "c": ["äöüß€", None], "v": [None, "abc"]}))
+    assert ps.update(spark, path, "id = 5", {"v": "new"}).rows_updated == 1
+    assert ps.upsert(spark.sql("SELECT 6L AS id, 'r' AS c, 'up' AS v"), path, "id").rows_updated == 1
+    found = spark.sql(f"SELECT id, c, v FROM delta.`{table}` WHERE id > 4 ORDER BY id").collect()
+    assert [tuple(row) for row in found] == [(5, "äöüß€", "new"), (6, "r    ", "up")]
+    assert delta.delete(path, "id > 4").rows_deleted == 2
     assert ps.delete(spark, path, "v = 'x' and id < 3").rows_deleted == 1
     assert (
         ps.delete(

@@ -31,6 +31,7 @@ from puffin_fast.delta.log.protocol import (
     MAPPING_MODE,
     integer_of,
     is_set,
+    longest_text,
 )
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot
@@ -116,11 +117,14 @@ class DataFileWriter:
             data_change: False for rows that are already in the table.
 
         Raises:
-            InvalidInputError: a value does not fit the type of its column, or a required column has a null.
+            InvalidInputError: a value does not fit the type of its column, such as a text that is longer than Spark's
+                ``varchar(n)``, or a required column has a null.
         """
         configuration = self._snapshot.configuration
         compatible = is_set(configuration, ICEBERG_COMPAT_V3)
         tags = {"ICEBERG_COMPAT_VERSION": "3"} if compatible else None
+        if data_change:
+            self._check_lengths(rows)
         return [file.add(data_change=data_change, tags=tags) for file in self._files(rows, extra or {}, "")]
 
     def write_changes(self, parts: Mapping[str, pa.Table]) -> list[dict[str, Any]]:
@@ -151,6 +155,16 @@ class DataFileWriter:
             step = max(1, part.num_rows * target // max(part.nbytes, 1))
             for start in range(0, part.num_rows, step):
                 yield self._write(part.slice(start, step), partition, folder)
+
+    def _check_lengths(self, rows: pa.Table) -> None:
+        """Refuses texts that are longer than Spark's ``char(n)`` or ``varchar(n)``."""
+        for one in self._snapshot.delta_schema["fields"]:
+            if rows.num_rows and (most := longest_text(one)) is not None:
+                found = pc.max(pc.utf8_length(rows[one["name"]].cast(pa.large_string()))).as_py()
+                if found is not None and found > most:
+                    raise InvalidInputError(
+                        f"column {one['name']}: expected at most {most:,} characters, found {found:,}"
+                    )
 
     def _stored(self, rows: pa.Table) -> pa.Table:
         """Returns the columns that data files have."""

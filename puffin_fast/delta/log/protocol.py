@@ -248,8 +248,8 @@ def check_rows_writable(
     """Refuses a table to which new rows must not be written without SQL.
 
     Raises:
-        UnsupportedError: there is a constraint, a generated or identity column, one of text of a limited length, or one
-        without a type; the message names it.
+        UnsupportedError: there is a constraint, a generated or identity column, one with texts of limited lengths
+        inside of another type, or one without a type; the message names it.
     """
     check_types_writable(fields, root)
     constraints = [name for name in configuration if name.startswith("delta.constraints.")]
@@ -259,7 +259,8 @@ def check_rows_writable(
         for name in _COMPUTED:
             if name in (field.get("metadata") or {}):
                 raise UnsupportedError(f"{root}: column {field['name']} has {name}, which is not supported")
-        if found := (field.get("metadata") or {}).get(_CHAR):
+        found = (field.get("metadata") or {}).get(_CHAR)
+        if found and longest_text(field) is None:
             raise UnsupportedError(
                 f"{root}: column {field['name']} is {found} for Spark, which checks the lengths of its values; rows "
                 "are not written"
@@ -267,6 +268,12 @@ def check_rows_writable(
         kind = field["type"]
         if isinstance(kind, Mapping) and kind.get("type") == "struct":
             check_rows_writable({}, kind["fields"], root)
+
+
+def longest_text(field: Mapping[str, Any]) -> int | None:
+    """The number of characters of a field of ``char(n)`` or ``varchar(n)``; None for others, such as arrays of them."""
+    found = re.fullmatch(r"(?:var)?char\((\d+)\)", str((field.get("metadata") or {}).get(_CHAR, "")).lower())
+    return int(found[1]) if found else None
 
 
 def check_text_compared(fields: Sequence[Mapping[str, Any]], text: str, root: str) -> None:
