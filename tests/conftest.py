@@ -319,7 +319,7 @@ def iceberg_spark(request: pytest.FixtureRequest, shared_catalog: SqlCatalog) ->
 # A REST catalog and DuckDB -------------------------------------------------------------------------------
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -350,7 +350,7 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatal
     rest = require_module("pyiceberg.catalog.rest", "pip install 'puffin-fast[iceberg]'")
     root = tmp_path_factory.mktemp("rest")
     (root / "tables").mkdir()
-    port = _free_port()
+    port = free_port()
     environment = os.environ | {
         "CATALOG_REST_PORT": str(port),
         "CATALOG_WAREHOUSE": f"file://{root}/tables",

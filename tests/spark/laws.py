@@ -6,7 +6,6 @@ its own process, because a process cannot have both kinds of sessions.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import traceback
@@ -36,8 +35,8 @@ from puffin_fast.spark.session.batches import LIMIT, NO_LIMIT
 from puffin_fast.spark.session.sessions import own_errors, pyspark_version
 from puffin_fast.theta import ThetaSketch
 from tests import oracle
-from tests.conftest import QUICK
 from tests.spark.conftest import state_of
+from tests.spark.connect import connect_session
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -694,13 +693,7 @@ def column_functions_by_pandas_lose_no_bit_and_check_types(spark: SparkSession, 
 
 def main() -> int:
     """Runs all laws on a Connect session of this process. Returns the number of failures."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYTHONPATH"] = QUICK["spark.executorEnv.PYTHONPATH"]  # Connect's workers get the server's
-    builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "3")
-    for key, value in QUICK.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = connect_session({"spark.sql.shuffle.partitions": "3"})
     failed = 0
     for name, holds in LAWS.items():
         with tempfile.TemporaryDirectory() as folder:

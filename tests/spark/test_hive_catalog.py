@@ -12,7 +12,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import NotFoundError
-from tests.conftest import _free_port, require_module
+from tests.conftest import free_port, require_module
 from tests.spark.faults.injection import wait
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def answers(port: int) -> bool:
 def metastore(iceberg_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a Hive Metastore, which runs in the JVM of the session until this ends."""
     require_module("thrift", "pip install 'pyiceberg[hive]'")
-    root, port = tmp_path_factory.mktemp("hive"), _free_port()
+    root, port = tmp_path_factory.mktemp("hive"), free_port()
     jvm: Any = iceberg_spark.sparkContext._jvm
     hive = jvm.org.apache.hadoop.hive
     conf = hive.conf.HiveConf()

@@ -25,6 +25,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, JobInterruptedError
 from puffin_fast.spark.table import job, saved_rows
 from tests.conftest import JVM, QUICK
+from tests.spark.connect import connect_session
 from tests.spark.faults import injection
 from tests.spark.faults.cluster import _catalog, _strays
 from tests.spark.tables import ROWS, N, made
@@ -57,26 +58,23 @@ def session() -> SparkSession:
         "spark.log.level": "OFF",
     }
     if KIND == "connect":
-        os.environ["PYTHONPATH"] = QUICK["spark.executorEnv.PYTHONPATH"]  # Connect's workers get the server's
-        builder = SparkSession.builder.remote("local[2]")
-        settings = QUICK | settings
-    else:
-        home = Path(FOLDER) / "home"  # of Spark: workers keep logs there
-        home.mkdir(exist_ok=True)
-        for part in ("bin", "jars", "python"):
-            if not (home / part).exists():
-                (home / part).symlink_to(Path(pyspark.__file__).parent / part)
-        os.environ["SPARK_HOME"] = str(home)
-        builder = SparkSession.builder.master("local-cluster[2,1,512]")
-        settings |= QUICK | {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": JVM,
-            "spark.local.dir": f"{FOLDER}/local",
-            "spark.task.maxFailures": "1",
-        }
+        return connect_session(settings)
+    home = Path(FOLDER) / "home"  # of Spark: workers keep logs there
+    home.mkdir(exist_ok=True)
+    for part in ("bin", "jars", "python"):
+        if not (home / part).exists():
+            (home / part).symlink_to(Path(pyspark.__file__).parent / part)
+    os.environ["SPARK_HOME"] = str(home)
+    builder = SparkSession.builder.master("local-cluster[2,1,512]")
+    settings |= QUICK | {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": JVM,
+        "spark.local.dir": f"{FOLDER}/local",
+        "spark.task.maxFailures": "1",
+    }
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
