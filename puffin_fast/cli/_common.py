@@ -83,9 +83,8 @@ class ErrorReportingGroup(click.Group):
             message = f"No such option {error.option_name!r}. Did you mean {options[right]!r}?"
             raise click.UsageError(message, ctx=error.ctx) from None
         except PuffinFastError as error:
-            message = "; ".join(
-                [str(error), *getattr(error, "__notes__", ())]
-            )  # such as earlier parts of a job
+            notes = getattr(error, "__notes__", ())  # such as earlier parts of a job
+            message = "; ".join([str(error), *notes])
         except OSError as error:
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         except Exception as error:

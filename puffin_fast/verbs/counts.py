@@ -29,9 +29,8 @@ class Counts:
     position_delete_files_written: int = 0
     n_bytes: int = 0
     seconds: float = 0.0
-    explanation: Any = (
-        None  # an `Explanation` or None; of that type, mappings of counts would not replace fields
-    )
+    # an `Explanation` or None; of that type, mappings of counts would not replace fields
+    explanation: Any = None
 
     @property
     def delete_files_written(self) -> int:

@@ -79,12 +79,11 @@ class Plan:
     @property
     def whole(self) -> Part:
         """All data files of the snapshot, as the manifest list counts them; nothing is known of staged changes."""
-        if self.snapshot is not None and isinstance(self.snapshot, StagedSnapshot):
+        if isinstance(self.snapshot, StagedSnapshot):
             return Part(TABLE, None, None, None, None)
         n_files = _sum(self.data_manifests, "added_files_count", "existing_files_count")
-        return Part(
-            "table", n_files, None, _sum(self.data_manifests, "added_rows_count", "existing_rows_count"), None
-        )
+        n_rows = _sum(self.data_manifests, "added_rows_count", "existing_rows_count")
+        return Part(TABLE, n_files, None, n_rows, None)
 
     @property
     def unused(self) -> list[ManifestEntry]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,6 @@ import pyarrow.compute as pc
 from puffin_fast._kernels.avro import rows as kernel
 from puffin_fast.avro.blocks import Block
 from puffin_fast.errors import LimitExceededError
-
-if TYPE_CHECKING:
-    pass
 
 _MOST_FIXED = 1 << 12
 """Bytes of a fixed: a null, which takes a byte in the file, has as many in an array."""

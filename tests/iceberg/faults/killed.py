@@ -313,6 +313,19 @@ def not_killed(job: str, folder: Path, look: Callable[[Path], State]) -> tuple[S
     return before, steps, done
 
 
+def _killed(job: str, folder: Path, steps: list[str]) -> Iterator[tuple[int, str, str]]:
+    """Kills a job at each of its steps; yields the number of the step, its name, and the beginning of messages.
+
+    Raises:
+        AssertionError: the job lives.
+    """
+    for at, what in enumerate(steps, start=1):
+        where = f"{job} killed at step {at}, {what}"
+        restore(folder)
+        assert forked(lambda at=at: run(folder, job, at)) is None, f"{where}: it lives"  # type: ignore[misc]
+        yield at, what, where
+
+
 def killed_everywhere(job: str, folder: Path) -> list[str]:
     """Kills a job at each of its steps.
 
@@ -333,10 +346,7 @@ def killed_everywhere(job: str, folder: Path) -> list[str]:
     made = {path for what, _, path in paths if what == "finish"}
     made -= {path.removeprefix("file://") for what, _, path in paths if what == "remove"}
     assert files(folder) == there | made, "files that were written without a step"
-    for at, what in enumerate(steps, start=1):
-        where = f"{job} killed at step {at}, {what}"
-        restore(folder)
-        assert forked(lambda at=at: run(folder, job, at)) is None, f"{where}: it lives"  # type: ignore[misc]
+    for _, what, where in _killed(job, folder, steps):
         # metadata that is complete may be another catalog's: its files are no orphans before the next commit
         orphans = set() if what == "commit" else files(folder) - there
         answer = forked(lambda: cleaned(folder, job))
@@ -371,10 +381,7 @@ def killed_while_removing(job: str, folder: Path) -> list[str]:
     before, steps, done = not_killed(job, folder, State.of)
     assert done.rows == before.rows
     assert (done.orphan_files, done.findings) == (set(), [])
-    for at, what in enumerate(steps, start=1):
-        where = f"{job} killed at step {at}, {what}"
-        restore(folder)
-        assert forked(lambda at=at: run(folder, job, at)) is None, f"{where}: it lives"  # type: ignore[misc]
+    for at, _, where in _killed(job, folder, steps):
         assert forked(lambda: is_whole(folder)), where
         answer = forked(lambda: cleaned(folder, job))
         assert answer is not None
@@ -399,10 +406,7 @@ def killed_between_commits(job: str, folder: Path) -> list[str]:
     same = before.rows, before.found, []
     assert (done.rows, done.found, done.findings) == same
     indexes = {blob[1:3] for blob in done.statistics}
-    for at, what in enumerate(steps, start=1):
-        where = f"{job} killed at step {at}, {what}"
-        restore(folder)
-        assert forked(lambda at=at: run(folder, job, at)) is None, f"{where}: it lives"  # type: ignore[misc]
+    for _, _, where in _killed(job, folder, steps):
         assert forked(lambda: is_whole(folder)), where
         answer = forked(lambda: repeated(folder, job))
         assert answer is not None
