@@ -96,9 +96,14 @@ def shown_argument(value: object) -> str:
 
     >>> shown_argument("abc"), shown_argument([1, 2]), shown_argument([{"id": 1}])
     ("'abc'", '[1, 2]', 'a list')
+    >>> import pyarrow
+    >>> shown_argument(pyarrow.table({"id": [1]}))
+    'a Table of pyarrow'
     """
     if not is_shown(value):
-        return f"{'an' if type(value).__name__[0] in 'aeiouAEIOU' else 'a'} {type(value).__name__}"
+        name, library = type(value).__name__, type(value).__module__.partition(".")[0]
+        shown = f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+        return shown if library in ("builtins", "puffin_fast") else f"{shown} of {library}"
     try:
         text = repr(value)
     except ValueError:  # Python does not convert integers of thousands of digits to text

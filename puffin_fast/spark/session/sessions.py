@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from puffin_fast import errors
 from puffin_fast._run.interrupt import interruptible, suppressed
 from puffin_fast._run.packages import TABLE_PACKAGES
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
     InvalidInputError,
     JobInterruptedError,
@@ -112,7 +113,7 @@ def check_dataframe(df: object) -> DataFrame:
     from pyspark.sql import DataFrame
 
     if not isinstance(df, DataFrame):
-        raise InvalidInputError(f"expected a PySpark DataFrame, found {type(df).__name__}")
+        raise InvalidInputError(f"expected a PySpark DataFrame, found {shown_argument(df)}")
     _check_arrow()
     if df.isStreaming:
         raise UnsupportedError("expected a batch DataFrame, found a streaming one: call this in foreachBatch")
