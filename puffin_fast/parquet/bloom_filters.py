@@ -80,6 +80,11 @@ class Hashes:
             bloom.hash_fixed(np.ascontiguousarray(stored), layout.stored, hashes)
         return cls(hashes, fits, is_null, bool((fits & ~is_null).all()))
 
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """Returns what is known of each value before a filter is asked, as `bloom.FileQuestion` takes it."""
+        kinds = np.where(self.fits, bloom.ASKED, bloom.NOWHERE)
+        return np.where(self.is_null, bloom.ANYWHERE, kinds).astype(np.uint8)
+
 
 class BloomFilter:
     """The filter of a column chunk.
@@ -122,8 +127,7 @@ class BloomFilter:
             n_values: number of values.
             n_rows: the number of rows of the row group, which has at most as many distinct values.
         """
-        bits = 8 * self.n_bytes / max(n_rows, 1)
-        return n_values * (1 - math.exp(-8 / bits)) ** 8 <= 1
+        return 8 * self.n_bytes >= least_bits(n_values) * max(n_rows, 1)
 
     def contains(self, hashes: npt.NDArray[np.uint64]) -> Flags:
         """Returns which hashes it has: the chunk has no value of another hash."""
@@ -146,26 +150,23 @@ class BloomFilter:
         return b"".join(parts[at] for at in range(len(ranges)))
 
 
-def hash_of_bound(raw: bytes, layout: Layout) -> npt.NDArray[np.uint64] | None:
-    """Returns the hash of a bound in Iceberg's single-value serialization; None for bounds that may be no value.
+def hash_of_least(chunk: Chunk, layout: Layout) -> npt.NDArray[np.uint64] | None:
+    """Returns the hash of the least value of a column chunk; None for texts, whose bounds may be no values.
 
     Args:
-        raw: the bound. Those of texts may be truncated.
+        chunk: the column chunk.
         layout: the layout of the column in the file.
     """
-    stored, is_decimal = layout.stored, pa.types.is_decimal(layout.type)
-    if stored == 0 or (not is_decimal and len(raw) != stored):
+    if layout.stored == 0 or len(chunk.least) != layout.stored:
         return None
-    if is_decimal:
-        number = int.from_bytes(raw, "big", signed=True)
-        order = "big" if layout.conversion == pages.BIG_ENDIAN_TO_INT128 else "little"
-        try:
-            raw = number.to_bytes(stored, order, signed=True)  # type: ignore[arg-type]  # "big" or "little"
-        except OverflowError:
-            return None
     found = np.empty(1, np.uint64)
-    bloom.hash_fixed(raw, stored, found)
+    bloom.hash_fixed(chunk.least, layout.stored, found)
     return found
+
+
+def least_bits(n_values: int) -> float:
+    """Returns from how many bits for each row on a filter pays for some values: each is found with a probability."""
+    return -8 / math.log1p(-(n_values ** (-1 / 8))) if n_values > 1 else 0.0
 
 
 def _cells(values: pa.Array, layout: Layout) -> tuple[npt.NDArray[Any], Flags] | None:

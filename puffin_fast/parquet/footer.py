@@ -89,6 +89,7 @@ class Chunk(NamedTuple):
         dictionary_bytes: bytes of the page of its dictionary, which is then the first page; 0: there is none.
         bloom, bloom_bytes: offset of its Bloom filter, and the bytes of that with its header.
         values_in: what its page encoding statistics say, as in the kernel.
+        least: its least value as it is stored; empty if that is not known.
         offsets, offsets_bytes: offset and bytes of its offset index.
         bounds, bounds_bytes: offset and bytes of its column index.
     """
@@ -103,6 +104,7 @@ class Chunk(NamedTuple):
     bloom: int
     bloom_bytes: int
     values_in: int
+    least: bytes
     offsets: int
     offsets_bytes: int
     bounds: int
@@ -136,7 +138,11 @@ class FileLayout:
         schema_bytes: the same, serialized.
         stored: the columns as they are stored.
         leaves: words that describe the leaf columns, which `footers.read_groups` compares with column chunks.
+        parts: the bytes of footers with this layout before and after the number of rows and the row groups; None if
+            they are not remembered.
     """
+
+    parts: tuple[bytes, bytes] | None = None
 
     def __init__(self, file: pq.ParquetFile) -> None:
         self.schema: pa.Schema = file.schema_arrow
@@ -262,8 +268,8 @@ class ChunkPlaces:
         return list(zip(self._starts[chosen].tolist(), self._n_bytes[chosen].tolist(), strict=True))
 
 
-_layouts: dict[bytes, FileLayout] = {}
-"""The remembered layouts, by the bytes of their two parts."""
+_layouts: dict[tuple[bytes, bytes], FileLayout] = {}
+"""The remembered layouts, by their two parts."""
 
 
 class Footer:
@@ -299,8 +305,8 @@ class Footer:
     @classmethod
     def known(cls, data: bytes) -> Footer | None:
         """Reads a footer whose layout is remembered; None if it is not, or the footer contradicts itself."""
-        key = _key_of(data)
-        layout = None if key is None else _layouts.get(key)
+        parts = _parts_of(data)
+        layout = None if parts is None else _layouts.get(parts)
         if layout is None:
             return None
         found = cls(data, layout)
@@ -316,11 +322,13 @@ class Footer:
             data: the bytes of its footer.
         """
         found = cls(data, FileLayout(file), file.metadata)
-        key = None if found.status else _key_of(data)
-        if key is not None and len(key) <= _MOST_BYTES:
-            if len(_layouts) >= _MOST_LAYOUTS or sum(map(len, _layouts)) + len(key) > _MOST_BYTES:
+        parts = None if found.status else _parts_of(data)
+        if parts is not None and (n_bytes := sum(map(len, parts))) <= _MOST_BYTES:
+            n_known = sum(len(part) for known in _layouts for part in known)
+            if len(_layouts) >= _MOST_LAYOUTS or n_known + n_bytes > _MOST_BYTES:
                 _layouts.clear()
-            _layouts[key] = found.layout
+            found.layout.parts = parts
+            _layouts[parts] = found.layout
         return found
 
     @cached_property
@@ -375,10 +383,13 @@ class Footer:
         """
         at = group * self._step + 1 + leaf * footers.CHUNK_WORDS
         words = self._words[at : at + footers.CHUNK_WORDS].tolist()
-        codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary, *indexes = words
+        codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary, *some = words
+        bloom, bloom_bytes, values_in, least, least_bytes, *indexes = some
         start = data if dictionary < 0 else min(data, dictionary)
         in_front = data - dictionary if 4 <= dictionary < data else 0
-        return Chunk(_CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start, in_front, *indexes)
+        head = _CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start, in_front
+        value = self._data[len(self._data) - least :][:least_bytes] if least > 0 else b""
+        return Chunk(*head, bloom, bloom_bytes, values_in, value, *indexes)
 
 
 def footer_bytes(source: Source, first: int) -> bytes:
@@ -451,9 +462,9 @@ def check_status(status: int, path: str) -> None:
         )
 
 
-def _key_of(data: bytes) -> bytes | None:
+def _parts_of(data: bytes) -> tuple[bytes, bytes] | None:
     span = footers.find_groups(data)
-    return None if span is None else data[: span[0]] + data[span[1] :]
+    return None if span is None else (data[: span[0]], data[span[1] :])
 
 
 def _leaves_of(schema: pq.ParquetSchema) -> array[int]:

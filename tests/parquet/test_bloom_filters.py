@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import os
 import random
 import uuid
 from collections.abc import Callable
@@ -21,7 +22,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._kernels.parquet import bloom
 from puffin_fast.columns.plain_types import plain
-from puffin_fast.parquet.bloom_filters import BloomFilter, Hashes
+from puffin_fast.errors import PuffinFastError
+from puffin_fast.parquet.bloom_filters import BloomFilter, Hashes, hash_of_least, least_bits
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.rows.files.parquet import ParquetReader
 
@@ -260,3 +262,132 @@ def test_dates_before_1970_and_negative_numbers_are_found(tmp_path: Path) -> Non
             hashes = Hashes.of(plain(table[name].combine_chunks()).drop_null(), found[0])
             assert hashes is not None
             assert found[1].contains(hashes.hashes).all()
+
+
+Asked = dict[str, pa.Array]
+"""Rows of some columns."""
+
+
+def question(reader: ParquetReader, asked: Asked) -> bloom.FileQuestion:
+    columns = []
+    for name, values in asked.items():
+        layout = reader.layout_of(name)
+        hashes = None if layout is None else Hashes.of(values, layout)
+        found = reader.layout.column(name, views=False)
+        assert hashes is not None
+        assert found is not None
+        columns.append((found[0], found[1].stored, hashes.hashes, hashes.kinds()))
+    assert reader.layout.parts is not None
+    n_rows = len(next(iter(asked.values())))
+    return bloom.FileQuestion(
+        *reader.layout.parts, reader.layout.leaves, [(n_rows, least_bits(n_rows), columns)]
+    )
+
+
+def lacks(reader: ParquetReader, group: int, asked: Asked) -> bool:
+    """Whether the filters of a row group have none of some rows, each column by a call of its own."""
+    there = np.ones(len(next(iter(asked.values()))), np.bool_)
+    for name, values in asked.items():
+        found = filter_of(reader, group, name)
+        hashes = None if found is None else Hashes.of(values, found[0])
+        if found is None or hashes is None:
+            continue
+        layout, filter = found
+        least = hash_of_least(reader.chunk(group, name), layout)
+        is_sound = least is None or bool(filter.contains(least)[0])
+        if is_sound and filter.pays(len(there), reader.group_rows[group]):
+            there &= hashes.is_null | hashes.fits & filter.contains(hashes.hashes)
+    return not there.any()
+
+
+def one_by_one(path: Path, asked: Asked, n_rows: int) -> tuple[tuple[int, int | None], ...] | None:
+    """What `FileQuestion.excludes` says of a file, by a call for each filter."""
+    try:
+        reader = ParquetReader(PyArrowFileIO(), str(path))
+        groups = range(len(reader.group_rows)) if reader.n_rows == n_rows else range(0)
+        is_excluded = all(lacks(reader, group, asked) for group in groups if reader.group_rows[group])
+    except PuffinFastError:
+        return None
+    if not groups or not is_excluded:
+        return None
+    return tuple((n, reader.bytes_of(group)) for group, n in enumerate(reader.group_rows))
+
+
+def some_rows(chance: random.Random, table: pa.Table) -> Asked:
+    """Some rows of one or two columns; most of them are not in the table."""
+    names = chance.sample(table.column_names, chance.choice([1, 1, 2]))
+    at = [chance.randrange(len(table)) for _ in range(chance.choice([1, 1, 3, 40]))]
+    found = {}
+    for name in names:
+        values = plain(table[name].take(at).combine_chunks())
+        others = changed(values.fill_null(table[name].drop_null()[0])).to_pylist()
+        absent = pa.array([None if chance.random() < 0.1 else value for value in others], values.type)
+        found[name] = values if chance.random() < 0.1 else absent
+    return found
+
+
+def test_a_file_is_excluded_by_one_call_if_each_of_its_filters_says_so(path: Path) -> None:
+    file, chance, n_excluded = pq.read_table(path), random.Random(3), 0
+    ParquetReader(PyArrowFileIO(), str(path))  # remembers the layout
+    reader = ParquetReader(PyArrowFileIO(), str(path))
+    names = [name for name in file.column_names if filter_of(reader, 0, name)]
+    table = file.select(names)
+    for _ in range(150):
+        asked = some_rows(chance, table)
+        found = question(reader, asked).excludes(path, N)
+        assert found == one_by_one(path, asked, N)
+        n_excluded += found is not None
+        assert question(reader, asked).excludes(path, N - 1) is None
+    assert n_excluded > 30
+
+
+def test_a_damaged_file_is_not_excluded_by_one_call_unless_it_is_one_by_one(tmp_path: Path) -> None:
+    path, chance = tmp_path / "d.parquet", random.Random(5)
+    pq.write_table(
+        rows().select(["long", "d38", "text"]).slice(0, 900),
+        path,
+        row_group_size=300,
+        bloom_filter_options={name: {"ndv": 300, "fpp": 0.01} for name in ("long", "d38", "text")},
+    )
+    reader, table, data = ParquetReader(PyArrowFileIO(), str(path)), pq.read_table(path), path.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    heads = [reader.chunk(group, name).bloom for group in range(3) for name in table.column_names]
+    n_same = n_refused = 0
+    for number in range(1200):
+        asked = some_rows(chance, table)
+        asking = question(reader, asked)
+        if number % 8 == 0:
+            mutated = data[: chance.randrange(len(data))] + data[len(data) - chance.randrange(12) :]
+        else:
+            changes = bytearray(data)
+            for _ in range(chance.choice([1, 1, 3])):
+                first, n = chance.choice([(footer, len(data) - footer), (chance.choice(heads), 40)])
+                changes[first + chance.randrange(n)] = chance.choice([0, 1, 255, chance.randrange(256)])
+            mutated = bytes(changes)
+        (tmp_path / "m.parquet").write_bytes(mutated)
+        found = asking.excludes(tmp_path / "m.parquet", 900)
+        assert found in (None, one_by_one(tmp_path / "m.parquet", asked, 900)), number
+        n_same += found is not None
+        n_refused += found is None
+    assert min(n_same, n_refused) > 100
+
+
+def test_what_is_no_file_is_not_excluded(tmp_path: Path) -> None:
+    path = by_pyarrow(tmp_path)
+    reader = ParquetReader(PyArrowFileIO(), str(path))
+    asked = question(reader, {"long": pa.array([2])})
+    for name in (path, str(path)):
+        found = asked.excludes(name, N)
+        assert found is not None
+        assert [n_rows for n_rows, _ in found] == [GROUP] * 3
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").touch()
+    (tmp_path / "short").write_bytes(path.read_bytes()[-7:])
+    for name in ("pipe", "empty", "short", "missing", "."):
+        assert asked.excludes(tmp_path / name, N) is None
+
+
+def test_rows_that_are_asked_are_checked() -> None:
+    for columns in ([(1, 8, bytes(8), b"1")], [(0, 8, bytes(9), b"1")], [(0, 8, bytes(8), b"")]):
+        with pytest.raises(ValueError, match="bytes of hashes for 1 rows"):
+            bloom.FileQuestion(b"", b"", np.zeros(4, np.int32), [(1, 0.0, columns)])

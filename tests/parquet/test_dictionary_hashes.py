@@ -196,7 +196,7 @@ def test_headers_of_pages_tell_a_dictionary_that_was_given_up(tmp_path: Path) ->
     table = pa.table({"v": np.concatenate([np.arange(30_000) % 10, np.arange(5_000) * 7919])})
     pq.write_table(table, path, store_schema=False, dictionary_pagesize_limit=1_000, data_page_size=2_000)
     reader = with_footer(path, path.read_bytes(), lambda chunk: [field for field in chunk if field[0] != 13])
-    chunk = reader._chunk(0, "v")
+    chunk = reader.chunk(0, "v")
     assert chunk.dictionary_bytes
     assert chunk.is_in_dictionary is None
     assert reader.dictionary(0, "v") is None
@@ -213,7 +213,7 @@ def test_a_damaged_dictionary_is_not_asked(tmp_path: Path) -> None:
             found = ParquetReader(PyArrowFileIO(), str(path)).dictionary(0, "v")
             assert found is None or len(found._hashes) == 10
     path, data = written(tmp_path, compression="none", write_page_checksum=True)
-    size = ParquetReader(PyArrowFileIO(), str(path))._chunk(0, "v").dictionary_bytes
+    size = ParquetReader(PyArrowFileIO(), str(path)).chunk(0, "v").dictionary_bytes
     mutated = bytearray(data)
     mutated[start + size - 1] ^= 1
     path.write_bytes(mutated)

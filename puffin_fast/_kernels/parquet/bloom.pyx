@@ -1,9 +1,12 @@
-"""Bloom filters of Parquet column chunks: hashes of values, and which of them a filter has.
+"""Bloom filters of Parquet column chunks: hashes of values, which of them a filter has, and which files have none.
 
 Sources: Parquet format specification, "Bloom Filter"; xxHash fast digest algorithm, "XXH64".
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+import os
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
 
 from puffin_fast._kernels.bytes cimport load32
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
@@ -16,7 +19,43 @@ cdef extern from "bloom.h" nogil:
     int pf_bloom_has(const uint8_t* block, uint64_t hash)
     int64_t pf_bloom_header(const uint8_t* data, size_t size, int64_t* n_bytes)
 
+cdef extern from "footer.h" nogil:
+    enum:
+        PF_LEAF_WORDS
+        PF_CHUNK_WORDS
+        PF_CHUNK_BYTES
+    ctypedef struct pf_groups:
+        int64_t* at
+
+cdef extern from "bloom_file.h" nogil:
+    enum:
+        PF_NOWHERE
+        PF_ASKED
+        PF_ANYWHERE
+    ctypedef struct pf_wanted:
+        size_t leaf
+        size_t width
+        const uint64_t* hashes
+        const uint8_t* kinds
+    ctypedef struct pf_wanted_rows:
+        const pf_wanted* columns
+        size_t n_columns
+        size_t n_rows
+        double least_bits
+    ctypedef struct pf_question:
+        const uint8_t* before
+        const uint8_t* after
+        size_t n_before
+        size_t n_after
+        size_t n_leaves
+        size_t most_rows
+        const int32_t* leaves
+        const pf_wanted_rows* wanted
+        size_t n_wanted
+    int64_t pf_ask_file(const char* path, const pf_question* asked, int64_t n_rows, pf_groups* groups)
+
 BLOCK_BYTES = PF_BLOCK_BYTES
+NOWHERE, ASKED, ANYWHERE = PF_NOWHERE, PF_ASKED, PF_ANYWHERE
 
 
 def header(data):
@@ -116,3 +155,86 @@ def contains(blocks, hashes, out, *, bint is_whole):
             hash = (<const uint64_t*>wanted.data)[i]
             block = pf_bloom_block(hash, n_blocks) if is_whole else i
             target.data[i] = <uint8_t>pf_bloom_has(source.data + block * PF_BLOCK_BYTES, hash)
+
+
+cdef class FileQuestion:
+    """Asks local files of one layout whether they may have wanted rows. Safe to use from several threads.
+
+    Args:
+        before, after: the bytes of their footers before and after the number of rows and the row groups.
+        leaves: as for `footers.read_groups`.
+        wanted: of each set of rows the number of rows, the least bits of a filter for each row of a row group, and the
+            columns: of each the number of the leaf, the bytes of a stored value (0 if these vary), the hashes, uint64,
+            and as a byte for each row `ASKED`, `NOWHERE` (no filter is asked: the value is not there) or `ANYWHERE`.
+            A row group of which the filters show that it has none of the rows of one set has no match.
+    """
+
+    cdef pf_question question
+    cdef pf_wanted_rows* rows
+    cdef pf_wanted* columns
+    cdef list held
+
+    def __cinit__(self, bytes before, bytes after, leaves, wanted):
+        cdef Buffer data, hashes, kinds
+        cdef size_t n_columns = sum([len(columns) for _, _, columns in wanted]), at = 0, n
+        cdef pf_question* question = &self.question
+        self.held = [before, after]
+        self.rows = <pf_wanted_rows*>calloc(len(wanted) + 1, sizeof(pf_wanted_rows))
+        self.columns = <pf_wanted*>calloc(n_columns + 1, sizeof(pf_wanted))
+        if self.rows == NULL or self.columns == NULL:
+            raise MemoryError()
+        data = buffer_of(before)
+        question.before, question.n_before = data.data, data.size
+        self.held.append(data)
+        data = buffer_of(after)
+        question.after, question.n_after = data.data, data.size
+        self.held.append(data)
+        data = buffer_of(leaves)
+        question.leaves, question.n_leaves = <const int32_t*>data.data, data.size // (4 * PF_LEAF_WORDS)
+        self.held.append(data)
+        question.wanted, question.n_wanted = self.rows, len(wanted)
+        for number, (n_rows, least_bits, columns) in enumerate(wanted):
+            n = n_rows
+            question.most_rows = max(question.most_rows, n)
+            self.rows[<size_t>number] = pf_wanted_rows(self.columns + at, len(columns), n, least_bits)
+            for leaf, width, some, kind in columns:
+                hashes, kinds = buffer_of(some), buffer_of(kind)
+                if hashes.size != 8 * n or kinds.size != n or not 0 <= leaf < question.n_leaves:
+                    raise ValueError(f"leaf {leaf}: {hashes.size} bytes of hashes for {n} rows")
+                self.columns[at] = pf_wanted(leaf, width, <const uint64_t*>hashes.data, kinds.data)
+                self.held += (hashes, kinds)
+                at += 1
+
+    def __dealloc__(self):
+        free(self.rows)
+        free(self.columns)
+
+    def excludes(self, path, int64_t n_rows):
+        """Asks a file.
+
+        Args:
+            path: its path in the file system.
+            n_rows: its number of rows.
+
+        Returns:
+            The number of rows and the bytes of the column chunks of each row group, if none of them has a match; None
+            if one may have, or if the file cannot be read, has another layout or number of rows, or has anything else
+            that was not expected.
+        """
+        cdef bytes name = os.fsencode(path)
+        cdef const char* start = name
+        cdef pf_groups groups
+        cdef int64_t n
+        cdef size_t row = 1 + self.question.n_leaves * PF_CHUNK_WORDS
+        with nogil:
+            n = pf_ask_file(start, &self.question, n_rows, &groups)
+        cdef int64_t at, n_bytes
+        cdef size_t leaf
+        found = []
+        for at in range(n):
+            n_bytes = 0
+            for leaf in range(self.question.n_leaves):
+                n_bytes += groups.at[row * <size_t>at + 1 + leaf * PF_CHUNK_WORDS + PF_CHUNK_BYTES]
+            found.append((groups.at[row * <size_t>at], n_bytes))
+        free(groups.at)
+        return tuple(found) or None

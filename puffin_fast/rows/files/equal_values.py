@@ -5,19 +5,21 @@ A column chunk is asked by its Bloom filter, or else by the page of its dictiona
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast.parquet.bloom_filters import Hashes, hash_of_bound
+from puffin_fast._kernels.parquet.bloom import FileQuestion
+from puffin_fast.parquet.bloom_filters import Hashes, hash_of_least, least_bits
 
 if TYPE_CHECKING:
     from puffin_fast.parquet.bloom_filters import BloomFilter, Flags
     from puffin_fast.parquet.column_layout import Layout
     from puffin_fast.parquet.dictionary_pages import DictionaryHashes
+    from puffin_fast.parquet.footer import FileLayout
     from puffin_fast.rows.files.parquet import ParquetReader
     from puffin_fast.rows.files.projection import FileSchema
 
@@ -49,21 +51,37 @@ class EqualValues:
         found = [dict(rows) for rows in self._equalities()]
         return [rows for rows in found if all(len(values) <= MOST_ROWS for values in rows.values())]
 
+    def question(self, layout: FileLayout, known: FileSchema) -> FileQuestion | None:
+        """Returns what asks the Bloom filters of local files of one layout in one call each; None if none can be asked.
+
+        Args:
+            layout: the layout.
+            known: the columns of these files by field id.
+        """
+        wanted = []
+        for at, rows in enumerate(self._asked):
+            columns, n_rows = [], 0
+            for field_id, values in rows.items():
+                name, n_rows = known.dotted(field_id), len(values)
+                found = None if name is None else layout.column(name, views=False)
+                hashes = None if found is None else self._hashes_of(at, field_id, found[1])
+                if found is not None and hashes is not None:
+                    columns.append((found[0], found[1].stored, hashes.hashes, hashes.kinds()))
+            if columns and n_rows:
+                wanted.append((n_rows, least_bits(n_rows), columns))
+        return FileQuestion(*layout.parts, layout.leaves, wanted) if wanted and layout.parts else None
+
     def groups_without(
-        self,
-        file: ParquetReader,
-        known: FileSchema,
-        groups: Iterable[int],
-        lower_bounds: Callable[[int], Mapping[int, bytes]],
+        self, file: ParquetReader, known: FileSchema, groups: Sequence[int]
     ) -> Iterator[tuple[int, bool]]:
         """Yields row groups that have no row with these values.
+
+        A filter or dictionary that does not have the least value of its column chunk is not used.
 
         Args:
             file: the file.
             known: its columns by field id.
             groups: numbers of row groups.
-            lower_bounds: the lower bounds of a row group, by field id, in Iceberg's single-value serialization. A
-                filter or dictionary that does not have a bound is not used.
 
         Yields:
             The number of the row group, and whether a dictionary was needed to exclude it.
@@ -72,7 +90,7 @@ class EqualValues:
             return
         for number in groups:
             for at, rows in enumerate(self._asked):
-                asked = _Asked(file, known, number, lower_bounds)
+                asked = _Asked(file, known, number)
                 if not self._may_have(asked, at, rows, _bloom):
                     yield number, False
                     break
@@ -104,8 +122,7 @@ class EqualValues:
         values = find(asked, name, len(hashes.hashes))
         if values is None:
             return None
-        bound = asked.bounds.get(field_id) if layout.stored else None
-        there = None if bound is None else hash_of_bound(bound, layout)
+        there = hash_of_least(asked.file.chunk(asked.group, name), layout)
         if there is None:
             found = values.contains(hashes.hashes)
         else:
@@ -133,19 +150,9 @@ _FEW = 64
 class _Asked:
     """A row group that is asked for values."""
 
-    def __init__(
-        self,
-        file: ParquetReader,
-        known: FileSchema,
-        group: int,
-        lower_bounds: Callable[[int], Mapping[int, bytes]],
-    ) -> None:
-        self.file, self.known, self.group, self._lower_bounds = file, known, group, lower_bounds
+    def __init__(self, file: ParquetReader, known: FileSchema, group: int) -> None:
+        self.file, self.known, self.group = file, known, group
         self.n_dictionaries = 0
-
-    @cached_property
-    def bounds(self) -> Mapping[int, bytes]:
-        return self._lower_bounds(self.group)
 
 
 _Find: TypeAlias = "Callable[[_Asked, str, int], BloomFilter | DictionaryHashes | None]"

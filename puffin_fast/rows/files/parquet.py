@@ -20,7 +20,7 @@ from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.column_pages import ColumnPages
 from puffin_fast.parquet.dictionary_pages import DictionaryHashes
-from puffin_fast.parquet.footer import Chunk, ChunkPlaces, Footer, check_status, footer_bytes
+from puffin_fast.parquet.footer import Chunk, ChunkPlaces, FileLayout, Footer, check_status, footer_bytes
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.parquet.page_index import Bounds, PagePlaces, Pages, RequestedPages, Spans
 from puffin_fast.rows.files.files import BatchColumns, open_input, reading
@@ -193,6 +193,11 @@ class ParquetReader:
         return row_group_metrics(self._checked_footer(), known, schema, field_ids)
 
     @property
+    def layout(self) -> FileLayout:
+        """What the file has in common with others."""
+        return self._footer.layout
+
+    @property
     def has_bloom_filters(self) -> bool:
         """Whether a column chunk has a Bloom filter."""
         return self._footer.has_bloom_filters
@@ -204,7 +209,7 @@ class ParquetReader:
 
     def bloom_filter(self, group: int, name: str) -> BloomFilter | None:
         """Returns the Bloom filter of a column chunk that has a layout; None if there is none that can be asked."""
-        return BloomFilter.of(self._source, self._chunk(group, name), is_remote=self._is_remote)
+        return BloomFilter.of(self._source, self.chunk(group, name), is_remote=self._is_remote)
 
     @cached_property
     def has_dictionaries(self) -> bool:
@@ -213,7 +218,7 @@ class ParquetReader:
 
     def dictionary(self, group: int, name: str) -> DictionaryHashes | None:
         """Returns the hashes of a column chunk's values if all are in a small dictionary; it must have a layout."""
-        chunk = self._chunk(group, name)
+        chunk = self.chunk(group, name)
         is_small = chunk.dictionary_bytes * SMALL_DICTIONARY <= chunk.n_bytes
         if chunk.dictionary_bytes == 0 or not is_small or chunk.n_bytes < self.chunks.least_picked:
             return None
@@ -224,7 +229,8 @@ class ParquetReader:
             return None
         return DictionaryHashes.of(self._source, chunk, layout, path=self.location, name=name)
 
-    def _chunk(self, group: int, name: str) -> Chunk:
+    def chunk(self, group: int, name: str) -> Chunk:
+        """Returns a column chunk that has a layout."""
         column = self._footer.layout.column(name, views=False)
         assert column is not None
         return self._footer.chunk(group, column[0])

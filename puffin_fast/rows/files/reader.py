@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
+from puffin_fast._io.location import resolve
 from puffin_fast._run.fork import lock_across_fork
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.columns.row_selection import LiveRows, RowSelection, flags_of, mask_of, select_rows
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
+    from puffin_fast._kernels.parquet.bloom import FileQuestion
     from puffin_fast.parquet.column_pages import Rows
+    from puffin_fast.parquet.footer import FileLayout
     from puffin_fast.parquet.page_index import PagePlaces
     from puffin_fast.rows.files.conversion import Cast, Convert
     from puffin_fast.rows.filters.pruning import Pruner
@@ -207,6 +211,7 @@ class OpenedFile:
         excluded: the numbers of row groups whose statistics exclude a match.
         without: the numbers of those whose Bloom filters or dictionaries do, and whether a dictionary was needed.
         spans: the rows of those pages whose bounds do not exclude a match, for row groups where not all pages are read.
+        sizes: the number of rows and the bytes of each row group, if the file was excluded without opening it.
     """
 
     path: str
@@ -214,13 +219,18 @@ class OpenedFile:
     schema: FileSchema
     constants: Mapping[int, Any]
     row_groups: tuple[tuple[int, int, int], ...]
-    _reader: FormatReader
+    _open: Callable[[], FormatReader]
     _filter: Leaves
     _keys: Leaves
     _live: LiveRows | None
     excluded: frozenset[int] = frozenset()
     without: Mapping[int, bool] = field(default_factory=dict)
     spans: Mapping[int, Spans] = field(default_factory=dict)
+    sizes: Sequence[tuple[int, int]] | None = None
+
+    @cached_property
+    def _reader(self) -> FormatReader:
+        return self._open()
 
     def groups_of(self, columns: Sequence[str]) -> Iterator[tuple[int, int, int | None, int | None]]:
         """Yields all row groups of the file: what of each is read, if it is.
@@ -231,15 +241,21 @@ class OpenedFile:
         Yields:
             Its number, its live rows, the bytes of the columns, and those of all columns; None if not known.
         """
-        names = self._names_of(columns)
         first = 0
-        for number, n_rows in enumerate(self._reader.group_rows):
-            n_live = n_rows if self._live is None else self._live.count(first, n_rows)
-            sizes: tuple[int | None, int | None] = (None, None)
-            if isinstance(self._reader, ParquetReader):
-                sizes = self._reader.bytes_of(number, names), self._reader.bytes_of(number)
-            yield number, n_live, *sizes
+        for number, (n_rows, needed, whole) in enumerate(self._sizes(columns)):
+            yield number, n_rows if self._live is None else self._live.count(first, n_rows), needed, whole
             first += n_rows
+
+    def _sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int | None, int | None]]:
+        if self.sizes is not None:
+            yield from ((n_rows, None, n_bytes) for n_rows, n_bytes in self.sizes)
+            return
+        reader, names = self._reader, self._names_of(columns)
+        for number, n_rows in enumerate(reader.group_rows):
+            if isinstance(reader, ParquetReader):
+                yield n_rows, reader.bytes_of(number, names), reader.bytes_of(number)
+            else:
+                yield n_rows, None, None
 
     def _names_of(self, columns: Sequence[str]) -> set[str]:
         return {*columns, *(top for top, _ in (*self._filter.values(), *self._keys.values()) if top)}
@@ -271,8 +287,9 @@ class OpenedFile:
             return self
         groups = self.row_groups
         start, stop = (len(groups) * at // count for at in (number, number + 1))
-        reader = self._reader.reopen() if start < stop else self._reader
-        return replace(self, row_groups=groups[start:stop], _reader=reader)
+        return replace(
+            self, row_groups=groups[start:stop], _open=self._reader.reopen if start < stop else self._open
+        )
 
     def batches(
         self,
@@ -380,6 +397,14 @@ class OpenedFile:
         }
 
 
+class _Excluding(NamedTuple):
+    """Files of one layout: what asks their Bloom filters, their columns by field id, and those of the filter."""
+
+    question: FileQuestion
+    known: FileSchema
+    filter: Leaves
+
+
 class DataFiles:
     """Opens the data files of a table for one read. Safe to use from several threads.
 
@@ -419,6 +444,8 @@ class DataFiles:
         )
         self._equal = EqualValues(equalities) if equalities is not None and self._fields else None
         self._known: dict[tuple[bytes, bool], tuple[FileSchema, Leaves]] = {}
+        self._questions: dict[FileLayout, _Excluding | None] = {}
+        self._excluding: _Excluding | None = None
 
     def open(
         self,
@@ -441,6 +468,9 @@ class DataFiles:
             CorruptDataError: the file's row count is not `record_count`, or a column's type does not fit.
             NotFoundError: there is no such file.
         """
+        excluded_file = self._excluded(entry, fields, live)
+        if excluded_file is not None:
+            return excluded_file
         path = entry.file_path
         file = open_format(self._io, entry)
         if file.n_rows != entry.record_count:
@@ -455,7 +485,9 @@ class DataFiles:
         with reading(path, entry.file_format):
             known, filter = self._schema_of(file, path)
             keys = {field.field_id: known.leaf(field) for field in fields}
-            groups, excluded, without = self._row_groups(file, known, entry, live)
+            groups, excluded, without = self._row_groups(file, known, live)
+            if without and not groups and not excluded and not any(without.values()):
+                self._learn(file, known, filter)
             spans = {} if live is not None and live.chosen else self._spans(file, known, groups)
         constants = self._constants(entry)
         left = tuple(group for group in groups if group[0] not in spans or len(spans[group[0]].starts))
@@ -465,7 +497,7 @@ class DataFiles:
             known,
             constants,
             left,
-            file,
+            lambda: file,
             filter,
             keys,
             live,
@@ -514,7 +546,7 @@ class DataFiles:
             return found
 
     def _row_groups(
-        self, file: FormatReader, known: FileSchema, entry: DataFile, live: LiveRows | None
+        self, file: FormatReader, known: FileSchema, live: LiveRows | None
     ) -> tuple[tuple[tuple[int, int, int], ...], frozenset[int], Mapping[int, bool]]:
         """The row groups to read; the numbers of those that statistics exclude; `without` of `OpenedFile`."""
         excluded: frozenset[int] = frozenset()
@@ -529,24 +561,54 @@ class DataFiles:
             first += n_rows
         if live is not None and live.chosen:  # an index has found them: these would exclude next to none
             return tuple(found), excluded, {}
-        without = dict(self._without(file, known, entry, [number for number, *_ in found]))
+        without: Mapping[int, bool] = {}
+        if self._equal is not None and isinstance(file, ParquetReader):
+            without = dict(self._equal.groups_without(file, known, [number for number, *_ in found]))
         return tuple(group for group in found if group[0] not in without), excluded, without
 
-    def _without(
-        self, file: FormatReader, known: FileSchema, entry: DataFile, groups: Sequence[int]
-    ) -> Iterable[tuple[int, bool]]:
-        """The row groups whose Bloom filters or dictionaries exclude a match; see `EqualValues.groups_without`."""
+    def _excluded(
+        self, entry: DataFile, fields: Iterable[NestedField], live: LiveRows | None
+    ) -> OpenedFile | None:
+        """A local file without a match by its Bloom filters, which are asked as those of the last one like it were."""
+        last, path = self._excluding, entry.file_path
+        is_plain = entry.file_format == "PARQUET" and entry.key_metadata is None
+        if last is None or not is_plain or (live is not None and live.chosen):
+            return None
+        kind, _, local = resolve(path, self._io)
+        sizes = last.question.excludes(local, entry.record_count) if kind == "local" else None
+        if sizes is None:
+            self._excluding = None
+            return None
+        firsts = accumulate((n_rows for n_rows, _ in sizes), initial=0)
+        groups = enumerate(zip(firsts, sizes, strict=False))
+        with reading(path, entry.file_format):
+            keys = {field.field_id: last.known.leaf(field) for field in fields}
+        return OpenedFile(
+            path,
+            entry.file_format,
+            last.known,
+            self._constants(entry),
+            (),
+            partial(open_format, self._io, entry),
+            last.filter,
+            keys,
+            live,
+            without={
+                number: False
+                for number, (first, (n, _)) in groups
+                if n and (live is None or live.count(first, n))
+            },
+            sizes=sizes,
+        )
+
+    def _learn(self, file: FormatReader, known: FileSchema, filter: Leaves) -> None:
+        """After a file without a match by its Bloom filters, the next one is asked in one call."""
         if self._equal is None or not isinstance(file, ParquetReader):
-            return ()
-        if len(file.group_rows) == 1:
-            return self._equal.groups_without(file, known, groups, lambda _: entry.lower_bounds or {})
-        ids = [field.field_id for field in self._fields]
-
-        @cache
-        def metrics() -> Sequence[Mapping[int, bytes]]:
-            return [group.lower_bounds for group in file.metrics(known, self._schema, ids)]
-
-        return self._equal.groups_without(file, known, groups, lambda number: metrics()[number])
+            return
+        if file.layout not in self._questions:
+            question = self._equal.question(file.layout, known)
+            self._questions[file.layout] = None if question is None else _Excluding(question, known, filter)
+        self._excluding = self._questions[file.layout]
 
     def _constants(self, entry: DataFile) -> dict[int, Any]:
         spec = self._specs[entry.spec_id]

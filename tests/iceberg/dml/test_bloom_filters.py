@@ -16,6 +16,7 @@ from pyiceberg.types import DecimalType, LongType
 
 from puffin_fast import delta, iceberg
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.rows.files.reader import DataFiles
 from tests.iceberg.conftest import local
 
 if TYPE_CHECKING:
@@ -74,6 +75,36 @@ def same(left: Table, right: Table, row_filter: Any) -> int:
 def step(table: Table, row_filter: Any) -> int:
     """Row groups that filters leave out."""
     return iceberg.scan(table, row_filter).explain()["Bloom filters"].row_groups or 0
+
+
+def test_files_that_are_asked_in_one_call_are_explained_like_others(
+    shared_catalog: SqlCatalog, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{namespace}.t"
+    table = make(shared_catalog, name, **{"write.parquet.row-group-limit": "1500"}, **FILTERS)
+    for seed in range(4, 10):
+        iceberg.append(table, rows(seed))
+    iceberg.delete(table, "id < 0")
+    asked: list[bool] = []
+
+    def opened(files: DataFiles, *given: Any) -> Any:
+        found = excluded(files, *given)
+        asked.append(found is not None)
+        return found
+
+    excluded = DataFiles._excluded
+    monkeypatch.setattr(DataFiles, "_excluded", opened)
+    keys = [rows(100)["id"][at].as_py() for at in range(3)] + [rows(6)["id"][0].as_py()]
+    texts = [f"id in ({keys[0]}, {keys[1]})", f"id in ({keys[2]}, {keys[3]})", f"id = {abs(keys[0])}"]
+    fast = [iceberg.scan(table, text).explain() for text in texts]
+    found = [iceberg.scan(table, text, threads=1).to_arrow() for text in texts]
+    assert sum(asked) > 20
+    monkeypatch.setattr(DataFiles, "_excluded", lambda *_: None)
+    assert fast == [iceberg.scan(table, text).explain() for text in texts]
+    assert found == [iceberg.scan(table, text).to_arrow() for text in texts]
+    assert iceberg.delete_keys(table, pa.table({"id": keys}), "id").rows_deleted == sum(
+        rows(seed)["id"].to_pylist().count(key) for seed in range(10) for key in keys if key >= 0
+    )
 
 
 def test_scans_and_verbs_find_the_rows_that_they_find_without_filters(twins: tuple[Table, Table]) -> None:

@@ -79,7 +79,7 @@ def table(tmp_path: Path) -> Iterator[tuple[Table, Path]]:
 def places(path: Path) -> list[Place]:
     reader, found = ParquetReader(PyArrowFileIO(), str(path)), []
     for name in ("id", "text", "code", "word"):
-        chunk = reader._chunk(0, name)
+        chunk = reader.chunk(0, name)
         spans = [(chunk.bounds, chunk.bounds_bytes), (chunk.offsets, chunk.offsets_bytes)]
         if chunk.bloom > 0:
             bloom_bytes = chunk.bloom_bytes if chunk.bloom_bytes > 0 else 64
@@ -135,7 +135,7 @@ def in_full(table: Table, text: str) -> list[dict[str, Any]] | None:
     """The same without page indexes, Bloom filters and dictionaries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(column_chunks, "LEAST_PICKED", 1 << 60)
-        patch.setattr(Footer, "has_bloom_filters", False)
+        patch.setattr(Footer, "has_bloom_filters", False)  # no file is then left out, and asked in one call
         patch.setattr(ParquetReader, "has_dictionaries", False)
         return outcome(table, text)
 
