@@ -55,6 +55,7 @@ class Source:
     Attributes:
         path: the path for error messages, None for a file object without name.
         is_local: whether a small read is cheap.
+        descriptor: the descriptor of an open local file, None for other files.
         gap: ranges are joined if at most this many bytes lie between them.
         span: and if their read has at most this many.
         n_requests: the number of reads that run at the same time.
@@ -62,6 +63,7 @@ class Source:
 
     path: str | None
     is_local = False
+    descriptor: int | None = None
     gap = REMOTE_GAP
     span = MAX_SPAN
     n_requests = 1
@@ -200,42 +202,49 @@ class Source:
         raise NotImplementedError
 
 
-class _LocalSource(Source):
+class LocalSource(Source):
     """A local file, read with positional reads, so that threads may share it."""
 
     is_local = True
     gap = LOCAL_GAP
     span = LOCAL_SPAN
 
-    def __init__(self, path: str, size: int | None) -> None:
-        with errors_of(path if os.path.isabs(path) else f"{path} (in {os.getcwd()})"):
-            found = os.stat(path)
-            if not stat.S_ISREG(found.st_mode):  # checked before opening: opening a pipe waits for its writer
-                raise InvalidInputError(f"{path}: expected a regular file")
-            if size not in (None, found.st_size):
-                raise CorruptDataError("file size", path=path, expected=size, found=found.st_size)
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    def __init__(self, path: str, size: int | None = None) -> None:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):  # checked before opening: opening a pipe waits for its writer
+            raise InvalidInputError(f"{path}: expected a regular file")
+        if size not in (None, found.st_size):
+            raise CorruptDataError("file size", path=path, expected=size, found=found.st_size)
+        self.descriptor: int = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._arrow: Any = None
         super().__init__(path, found.st_size)
 
     def _fetch(self, offset: int, length: int) -> bytes:
-        data = os.pread(self._descriptor, length, offset)
+        data = os.pread(self.descriptor, length, offset)
         if not data or len(data) == length:
             return data
         # a read may be short: Linux returns at most 2^31 - 4096 bytes, network filesystems fewer
         parts = [data]
         have = len(data)
-        while have < length and (data := os.pread(self._descriptor, length - have, offset + have)):
+        while have < length and (data := os.pread(self.descriptor, length - have, offset + have)):
             parts.append(data)
             have += len(data)
         return b"".join(parts)
 
+    def _for_arrow(self) -> Any:
+        if self._arrow is None:
+            import pyarrow as pa
+
+            self._arrow = pa.OSFile(f"/dev/fd/{self.descriptor}")
+        return self._arrow
+
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):
+        if self.descriptor is not None:
             self.close()
 
 
@@ -372,7 +381,8 @@ def open_source(source: Location, *, filesystem: Any = None, size: int | None = 
     path = path_of(source)
     kind, handle, key = resolve(path, filesystem)
     if kind == "local":
-        return _LocalSource(key, size)
+        with errors_of(key if os.path.isabs(key) else f"{key} (in {os.getcwd()})"):
+            return LocalSource(key, size)
     if kind == "pyiceberg":
         kind, handle, key = unwrapped(handle, key)
     with errors_of(path):

@@ -47,23 +47,24 @@ class RowSelection:
         )
 
     @cached_property
-    def indexes(self) -> pa.Int32Array:
+    def indexes(self) -> npt.NDArray[np.int32]:
         """The indexes of the selected rows."""
         return select_rows(self._mask)
 
     def of(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """Returns the selected rows of each column."""
-        if self._in_runs:
+        if self._in_runs or not columns:
             return [pc.filter(column, self._mask) for column in columns]
-        return [pc.take(column, self.indexes, boundscheck=False) for column in columns]
+        indexes = pa.Array.from_buffers(pa.int32(), self.n_rows, [None, pa.py_buffer(self.indexes)])
+        return [pc.take(column, indexes, boundscheck=False) for column in columns]
 
 
-def select_rows(mask: pa.BooleanArray) -> pa.Int32Array:
+def select_rows(mask: pa.BooleanArray) -> npt.NDArray[np.int32]:
     """Returns the indexes of the rows where a mask without nulls is true."""
     out = np.empty(mask.true_count, np.int32)
     n_rows = rows.rows_into(mask.buffers()[1], mask.offset, len(mask), out) if len(mask) else 0
     assert n_rows == len(out)
-    return pa.Array.from_buffers(pa.int32(), n_rows, [None, pa.py_buffer(out)])
+    return out
 
 
 def flags_of(mask: pa.BooleanArray) -> npt.NDArray[np.bool_]:

@@ -216,9 +216,8 @@ class ColumnChunks:
 
     def _local_file(self) -> LocalFile | None:
         """The file, for reading from it in the kernel."""
-        file = None if self._is_remote else self._source.for_arrow()
-        if self._local is None and isinstance(file, pa.OSFile):
-            self._local = LocalFile(file.fileno())
+        if self._local is None and self._source.descriptor is not None:
+            self._local = LocalFile(self._source.descriptor)
         return self._local
 
     def _read(self, spans: Sequence[Sequence[int]]) -> Iterator[pa.Buffer]:
@@ -228,6 +227,9 @@ class ColumnChunks:
         if self._is_remote:
             found = dict(self._source.read_ranges(ranges))
             yield from (pa.py_buffer(found[at]) for at in range(len(ranges)))
+            return
+        if (local := self._local_file()) is not None:
+            yield from (pa.py_buffer(local.read(start, n_bytes)) for start, n_bytes in ranges)
             return
         file = self._source.for_arrow()
         for start, n_bytes in ranges:

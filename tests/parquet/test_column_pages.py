@@ -437,6 +437,7 @@ def test_a_header_may_cross_the_end_of_the_bytes_that_are_read_along_with_a_page
         pa.table({"n": numbers}), path, compression="none", use_dictionary=False, data_page_size=100,
         write_batch_size=20,
     )  # fmt: skip
+    columns = reader_of(path).columns(0, ["n"], n, use_threads=False)
     whole: list[int] = []  # column chunks that are read at once, as those that are not of the expected form
     inner = os.pread
 
@@ -445,6 +446,5 @@ def test_a_header_may_cross_the_end_of_the_bytes_that_are_read_along_with_a_page
         return inner(descriptor, length, offset)
 
     monkeypatch.setattr(os, "pread", counted)
-    columns = reader_of(path).columns(0, ["n"], n, use_threads=False)
     assert columns.read(0, n, None)["n"].equals(numbers)
     assert not whole

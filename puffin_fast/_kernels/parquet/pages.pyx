@@ -165,7 +165,7 @@ cdef class LocalFile:
         if self.descriptor >= 0:
             close(self.descriptor)
 
-    cdef bytes read(self, int64_t start, int64_t n_bytes):
+    cpdef bytes read(self, int64_t start, int64_t n_bytes):
         """Reads bytes; raises ValueError if the file has fewer."""
         parts, left = [], n_bytes
         while left and (part := os.pread(self.descriptor, left, start + n_bytes - left)):

@@ -203,7 +203,7 @@ class _Positions(Sequence[pa.ChunkedArray]):
                 expected=f"{len(self._live)} (manifest)",
                 found=f"at least {stop}",
             )
-        return select_rows(self._live.slice(start, stop - start))
+        return pa.array(select_rows(self._live.slice(start, stop - start)))
 
     def __len__(self) -> int:
         return 1

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast._io import is_remote, open_source
+from puffin_fast._io.location import resolve
+from puffin_fast._io.source import LocalSource
 from puffin_fast._run.interrupt import suppressed
 from puffin_fast.columns.plain_types import null_mask
 from puffin_fast.errors import CorruptDataError, PuffinFastError
@@ -468,7 +470,13 @@ def _open(
             return source, b""
         with suppressed(OSError, ValueError, PuffinFastError):
             return source, footer_bytes(source, first)
-    source = open_source(open_input(io, location)) if is_local else open_source(location, filesystem=io)
+    source = _local_source(io, location) if is_local else open_source(location, filesystem=io)
     with suppressed(ValueError):
         return source, b"" if footer is not None else footer_bytes(source, first)
     return source, b""
+
+
+def _local_source(io: FileIO, location: str) -> Source:
+    """Opens a file that is on no object store; raises what the operating system does."""
+    kind, _, path = resolve(location, io)
+    return LocalSource(path) if kind == "local" else open_source(open_input(io, location))

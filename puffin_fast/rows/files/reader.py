@@ -152,7 +152,7 @@ class Batch:
             selection = RowSelection(mask)
             n_rows = selection.n_rows
             if n_rows:
-                indexes = selection.indexes.to_numpy()
+                indexes = selection.indexes
                 rows = indexes if rows is None else rows[indexes]
                 columns = dict(zip(columns, selection.of([*columns.values()]), strict=True))
         if not n_rows:
@@ -381,7 +381,7 @@ class OpenedFile:
             flags[spans.rows()] = True
             mask = mask_of(flags & flags_of(mask))
         n_live = mask.true_count
-        return (None if n_live in (0, n_rows) else select_rows(mask).to_numpy()), n_live
+        return (None if n_live in (0, n_rows) else select_rows(mask)), n_live
 
     def _read(
         self, columns: Columns | None, first: int, n_rows: int, rows: Rows | None

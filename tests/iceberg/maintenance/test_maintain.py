@@ -446,7 +446,7 @@ def test_a_puffin_file_is_opened_a_few_times_however_many_vectors_it_has(
         local(path).write_bytes(data)
     opened: list[str] = []
     fetched: list[int] = []
-    open_source, fetch = source.open_source, source._LocalSource._fetch
+    open_source, fetch = source.open_source, source.LocalSource._fetch
 
     def opens(location: Any, **named: Any) -> Any:
         opened.append(str(location))
@@ -458,7 +458,7 @@ def test_a_puffin_file_is_opened_a_few_times_however_many_vectors_it_has(
         return fetch(self, offset, length)
 
     monkeypatch.setattr("puffin_fast._io.open_source", opens)
-    monkeypatch.setattr(source._LocalSource, "_fetch", fetches)
+    monkeypatch.setattr(source.LocalSource, "_fetch", fetches)
     findings = iceberg.verify(table)
     assert [finding.kind for finding in findings] == (["corrupt"] if broken else [])
     result = iceberg.repair(table, dry_run=True)
