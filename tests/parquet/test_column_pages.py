@@ -253,6 +253,36 @@ def test_the_package_of_zstd_gives_what_the_systems_library_gives(
     check(path, names, EVERY)
 
 
+@pytest.mark.parametrize("options", [{}, {"use_dictionary": False}, {"compression": "gzip"}])
+def test_rows_are_read_again_after_the_last_one(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = tmp_path / "data.parquet"
+    names = written(path, 6, 0.2, data_page_size=2000, **options).schema.names
+    names = [name for name in names if name not in {*ELSEWHERE, "list"}]
+    steps = [
+        (0, N, None),
+        (0, N, None),
+        (N - 10, 10, np.array([2, 9])),
+        (17, N - 17, np.arange(0, N - 17, 7)),
+    ]
+    check(path, names, steps)
+
+
+def test_columns_that_are_open_together_share_the_memory_of_pages(tmp_path: Path) -> None:
+    n, path = 1_000, tmp_path / "data.parquet"
+    numbers = np.random.default_rng(3).random(2_000)
+    pq.write_table(pa.table({f"c{at}": numbers for at in range(n)}), path, compression="zstd")
+    columns = reader_of(path).columns(0, [f"c{at}" for at in range(n)], 1 << 17, use_threads=False)
+    before = resident_bytes()
+    found = columns.read(0, len(numbers), None)
+    assert all(len(array) == len(numbers) for array in found.values())
+    assert resident_bytes() - before < n * (16_000 + 50_000)  # the tables of zstd alone have 150 KB
+
+
+def resident_bytes() -> int:
+    """Bytes of this process in memory, as Linux counts them."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def test_threads_do_not_share_the_memory_of_pages(tmp_path: Path) -> None:
     names = ["int", "long", "double", "decimal38", "date"]
     paths = [tmp_path / f"{seed}.parquet" for seed in range(8)]

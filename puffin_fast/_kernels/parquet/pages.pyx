@@ -222,6 +222,12 @@ cdef PageMemory free_memory():
     return idle.pop() if idle else PageMemory()
 
 
+cdef void give_back(PageMemory memory):
+    if len(idle) < MOST_IDLE:
+        pf_keep_small(&memory.of)
+        idle.append(memory)
+
+
 def use_zstd(uintptr_t create, uintptr_t release, uintptr_t decompress):
     """Sets the functions that decompress pages without the interpreter's lock; to be called once, before any page.
 
@@ -242,8 +248,7 @@ def zstd_into(data, out):
     cdef int64_t found
     with nogil:
         found = pf_zstd(&memory.of.zstd, source.data, source.size, target.data, target.size)
-    if len(idle) < MOST_IDLE:
-        idle.append(memory)
+    give_back(memory)
     return found
 
 
@@ -320,7 +325,7 @@ cdef class PageDecoder:
     cdef bint _is_loaded              # whether the page was decompressed
     cdef size_t _at, _body            # where the next header starts, and the stored bytes of the page
     cdef int _codec
-    cdef PageMemory _memory           # what `try_load` decompressed
+    cdef PageMemory _memory           # what `try_load` decompressed; None before the first row and after the last one
     cdef pf_window _chunk             # its `data` belongs to _source or _memory
     cdef Buffer _source, _entries, _values
     cdef object _bytes, _decompress, _decompress_part, _texts, _dictionary_texts, _path, _column_name
@@ -364,7 +369,7 @@ cdef class PageDecoder:
             self._pages = buffer_of(pages)
             self._given, self._n_given = <const int64_t*>self._pages.data, self._pages.size // (PAGE_WORDS * 8)
         self._n_rows, self._most_bytes, self._dictionary_texts = n_rows, most_bytes, b""
-        self._is_loaded, self._memory = True, free_memory()
+        self._is_loaded = True
         self._path, self._column_name, self._start = path, column, start
 
     cdef object stored(self, size_t start, size_t stop):
@@ -400,12 +405,23 @@ cdef class PageDecoder:
         return self._pages is None or self._page.n_rows == self._given[PAGE_WORDS * self._next + 2]
 
     def __dealloc__(self):
-        pf_close_page(&self._page)
+        self.rewind()
         free(self._passed)
+
+    cdef void rewind(self):
+        """Gives back the memory; a row that is read afterwards is sought from the first page on."""
+        pf_close_page(&self._page)
         free(self._some_entries)
-        if self._memory is not None and len(idle) < MOST_IDLE:
-            pf_keep_small(&self._memory.of)
-            idle.append(self._memory)
+        self._some_entries, self._n_part = NULL, 0
+        self._column.entries.data, self._column.entries.count = NULL, 0
+        self._at = 0
+        self._first = self._page.n_rows = 0
+        self._is_loaded = True
+        if self._source is None:
+            self._chunk.data, self._chunk.first, self._chunk.stop = NULL, 0, 0
+        if self._memory is not None:
+            give_back(self._memory)
+            self._memory = None
 
     def read_into(self, int64_t first, int64_t n_rows, rows, out, levels=None):
         """Writes the cells of rows. Calls must be in the order of the rows; rows in between are skipped.
@@ -436,6 +452,8 @@ cdef class PageDecoder:
         texts = [self._dictionary_texts]
         if isinstance(self._bytes, ChunkParts):
             self._chunk.parts, self._chunk.n_parts = (<ChunkParts>self._bytes).parts, (<ChunkParts>self._bytes).count
+        if self._memory is None:
+            self._memory = free_memory()
         if first < 0 or n_rows < 0 or n_rows > self._n_rows - first:
             raise ValueError(f"rows {first} to {first + n_rows} of {self._n_rows}")
         while done < count:
@@ -459,6 +477,8 @@ cdef class PageDecoder:
                 status = self.read_pages(first, n_rows, places, count, &done, buffer, target.data, flags, depths)
             checked(status)
         texts[0] = self._dictionary_texts
+        if first + n_rows == self._n_rows and not self._column.repeats:  # all columns of a wide file are open at once
+            self.rewind()
         return validity, texts
 
     def lists_at(self, int64_t row):
@@ -470,6 +490,8 @@ cdef class PageDecoder:
         cdef bint is_loaded
         if not self._column.repeats or not 0 <= row < self._n_rows:
             raise ValueError(f"row {row} of {self._n_rows}")
+        if self._memory is None:
+            self._memory = free_memory()
         if row >= self._first + self._page.n_rows or not self._is_loaded:
             with nogil:
                 is_loaded = self.try_load(row)

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from puffin_fast._io import is_remote
@@ -222,15 +223,30 @@ class FileReader:
 
         The deletion vectors of data files with a single split are prefetched, neighboring blobs in one read.
         """
+        vectors = self._ahead_of(splits)
+        batches = (batch for split in splits for batch in self.read(split, vectors))
+        return filled_groups(batches, BATCH_ROWS, size_in_rows)
+
+    def count_all(self, splits: Sequence[Split]) -> Iterator[int]:
+        """Yields the number of the selected rows of several splits; only columns that select rows are read."""
+        vectors, n_rows = self._ahead_of(splits), 0
+        for split in splits:
+            opened = split.shared.opened(lambda task: self._open(task, vectors))
+            if opened is None:
+                continue
+            for batch in opened.file.part(split.number, split.count).batches():
+                wanted = live_matches(self._row_filter, opened.keys, batch)
+                n_rows += batch.n_rows if wanted is None else int(np.count_nonzero(wanted))
+        yield n_rows
+
+    def _ahead_of(self, splits: Sequence[Split]) -> ReadAhead:
         tasks = [split.task for split in splits if split.count == 1]
-        vectors = self._vectors or ReadAhead(
+        return self._vectors or ReadAhead(
             self.io,
             [task.vector for task in tasks if task.vector],
             counted=True,
             decode=self._decode,
         )
-        batches = (batch for split in splits for batch in self.read(split, vectors))
-        return filled_groups(batches, BATCH_ROWS, size_in_rows)
 
     def read_there(
         self, workers: Executor, tasks: Sequence[Task], label: str | None
@@ -238,16 +254,18 @@ class FileReader:
         """Yields the batches of data files that workers read, grouped as by `read_all`; `label` as in `progress`."""
         if len(self._arrow_schema):
             return (batches for _, batches in on_workers(workers, self._read, tasks, data_bytes, label=label))
-        counts = on_workers(
-            workers, self._count, tasks, data_bytes, label=label
-        )  # Arrow sends no rows of no columns
-        return ([_record_batch([], self._arrow_schema, n_rows)] for _, n_rows in counts if n_rows)
+        counts = self.count_there(workers, tasks, label)  # Arrow sends no rows of no columns
+        return ([_record_batch([], self._arrow_schema, n_rows)] for n_rows in counts if n_rows)
+
+    def count_there(self, workers: Executor, tasks: Sequence[Task], label: str | None) -> Iterator[int]:
+        """Yields the numbers of the selected rows of data files, as `count_all` of workers finds them."""
+        return (n_rows for _, n_rows in on_workers(workers, self._count, tasks, data_bytes, label=label))
 
     def _read(self, tasks: Sequence[Task]) -> list[pa.RecordBatch]:
         return [*chain.from_iterable(self.read_all([Split.of(task, 0, 1) for task in tasks]))]
 
     def _count(self, tasks: Sequence[Task]) -> int:
-        return sum(batch.num_rows for batch in self._read(tasks))
+        return sum(self.count_all([Split.of(task, 0, 1) for task in tasks]))
 
     def read(self, split: Split, vectors: ReadAhead | None = None) -> Iterator[pa.RecordBatch]:
         """Yields the selected rows of a split, in the order of the file; no batch is empty.

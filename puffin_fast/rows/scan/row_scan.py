@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -27,7 +27,7 @@ from puffin_fast.rows.filters.rewriters import check_names
 from puffin_fast.rows.filters.shown import filter_text
 from puffin_fast.rows.scan.explain import Explanation, Part, Reads
 from puffin_fast.rows.scan.file_reader import FileReader
-from puffin_fast.rows.scan.splits import jobs_of
+from puffin_fast.rows.scan.splits import Split, jobs_of
 from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
+
+R = TypeVar("R")
+
+_READING = "reading data files"
+"""What `progress` shows."""
 
 
 class RowScan:
@@ -172,29 +177,42 @@ class RowScan:
         if others:
             rows = copy(self)
             rows._fields, rows._extra, rows._limit, rows.schema = (), (), None, pa.schema([])
-            n_rows += sum(batch.num_rows for batch in rows._batches(rows.file_reader, others, True))
+            n_rows += sum(rows._counts(others))
         return n_rows if self._limit is None else min(n_rows, self._limit)
 
+    def _counts(self, tasks: list[Task]) -> Iterator[int]:
+        reader = self.file_reader()
+        if self._workers is not None:
+            return reader.count_there(self._workers, tasks, _READING)
+        return self._by_threads(reader, reader.count_all, tasks, _READING)
+
     def _batches(
-        self, file_reader: Callable[[], FileReader], some: list[Task] | None = None, shown: bool = False
+        self, file_reader: Callable[[], FileReader], shown: bool = False
     ) -> Iterator[pa.RecordBatch]:
         left = self._limit
         if left == 0:
             return
-        reader, wanted = file_reader(), self.tasks() if some is None else some
-        label = "reading data files" if shown else None
+        reader, label = file_reader(), _READING if shown else None
         if self._workers is not None:
-            found = reader.read_there(self._workers, wanted, label)
+            found = reader.read_there(self._workers, self.tasks(), label)
         else:
-            threads, ahead = reader.prepare(wanted, self._threads, is_limited=left is not None)
-            jobs = jobs_of(wanted, threads, together=left is None)
-            found = in_order(
-                list(jobs) if shown else jobs, reader.read_all, threads, capacity=ahead, label=label
-            )
+            found = self._by_threads(reader, reader.read_all, self.tasks(), label)
         try:
             yield from first_rows(chain.from_iterable(found), left)
         finally:
             found.close()  # type: ignore[attr-defined]
+
+    def _by_threads(
+        self,
+        reader: FileReader,
+        work: Callable[[Sequence[Split]], Iterable[R]],
+        tasks: Sequence[Task],
+        label: str | None,
+    ) -> Iterator[R]:
+        is_limited = self._limit is not None
+        threads, ahead = reader.prepare(tasks, self._threads, is_limited=is_limited)
+        jobs = jobs_of(tasks, threads, together=not is_limited)
+        return in_order(jobs if label is None else list(jobs), work, threads, capacity=ahead, label=label)
 
     def limit(self, n_rows: int) -> Self:
         """Returns a scan of at most some rows, in the order in which they are read.
