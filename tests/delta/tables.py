@@ -69,3 +69,27 @@ def append(table: Path, version: int, *, blind: bool = True) -> None:
     lines = [{"commitInfo": info}, {"add": add}]
     text = "\n".join(json.dumps(line) for line in lines)
     (table / "_delta_log" / f"{version:020d}.json").write_text(text + "\n")
+
+
+class Losing(TableStorage):
+    """A storage that loses the first commit, the answer to it, or both."""
+
+    def __init__(
+        self, table: Path, *, written: bool, mute: bool = False, error: BaseException | None = None
+    ) -> None:
+        super().__init__(str(table))
+        self._written, self._mute, self._lost = written, mute, False
+        self._error = error or OSError("connection reset")
+
+    def put(self, path: str, data: bytes) -> bool:
+        if self._lost:
+            return super().put(path, data)
+        self._lost = True
+        if self._written:
+            super().put(path, data)
+        raise self._error
+
+    def read(self, path: str) -> bytes:
+        if self._lost and self._mute:
+            raise OSError("connection reset")
+        return super().read(path)

@@ -14,8 +14,7 @@ import pytest
 from puffin_fast import delta
 from puffin_fast.delta.log import commit
 from puffin_fast.delta.log.commit import TRANSITIONS, Event, State
-from tests.delta.tables import Racing, append
-from tests.delta.test_lost_answers import Losing
+from tests.delta.tables import Losing, Racing, append
 
 FILTER, VERSION = "id < 30", 4
 """A delete from the table, and the version that it commits."""

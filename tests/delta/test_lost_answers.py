@@ -10,32 +10,7 @@ from pathlib import Path
 import pytest
 
 from puffin_fast import delta, errors
-from puffin_fast.delta.log.storage import TableStorage
-from tests.delta.tables import files_of, ids
-
-
-class Losing(TableStorage):
-    """A storage that loses the first commit, the answer to it, or both."""
-
-    def __init__(
-        self, table: Path, *, written: bool, mute: bool = False, error: BaseException | None = None
-    ) -> None:
-        super().__init__(str(table))
-        self._written, self._mute, self._lost = written, mute, False
-        self._error = error or OSError("connection reset")
-
-    def put(self, path: str, data: bytes) -> bool:
-        if self._lost:
-            return super().put(path, data)
-        self._lost = True
-        if self._written:
-            super().put(path, data)
-        raise self._error
-
-    def read(self, path: str) -> bytes:
-        if self._lost and self._mute:
-            raise OSError("connection reset")
-        return super().read(path)
+from tests.delta.tables import Losing, files_of, ids
 
 
 def test_a_commit_whose_answer_was_lost_counts(golden: Callable[[str], Path]) -> None:

@@ -18,7 +18,7 @@ from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import storage_of
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN
-from tests.iceberg.scans.test_s3 import KEYS, LATE_S, Store, store
+from tests.object_store import KEYS, LATE_S, Store, store
 
 __all__ = ["store"]
 

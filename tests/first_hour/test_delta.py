@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 import puffin_fast as pf
-from tests.first_hour.test_given_rows import MADE, ROWS
+from tests.first_hour.given import MADE, ROWS
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from pyiceberg.table import Table
 
 import puffin_fast as pf
 from puffin_fast.iceberg.dml import tables
-
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "word": ["a", "b", "c"]})
+from tests.first_hour.given import MADE, ROWS
 
 
 @pytest.fixture
@@ -27,27 +26,6 @@ def table(catalog: SqlCatalog) -> Table:
 
 def rows_of(table: Table) -> list[dict[str, Any]]:
     return pf.iceberg.scan(table).to_arrow().sort_by("id").to_pylist()
-
-
-MADE: dict[str, Callable[[], Any]] = {
-    "table": lambda: ROWS,
-    "batches": ROWS.to_batches,
-    "tables": lambda: [ROWS.slice(0, 1), ROWS.slice(1)],
-    "generator": lambda: (batch for batch in ROWS.to_batches(max_chunksize=1)),
-    "reader": ROWS.to_reader,
-    "dataset": lambda: ds.dataset(ROWS),
-    "scanner": lambda: ds.dataset(ROWS).scanner(),
-    "dicts": ROWS.to_pylist,
-    "columns": ROWS.to_pydict,
-    "pandas": ROWS.to_pandas,
-    "pandas, indexed": lambda: ROWS.to_pandas().set_index("id"),
-    "pandas, indexed by a range": lambda: ROWS.to_pandas().set_index(pd.RangeIndex(1, 4, name="id"))[
-        ["word"]
-    ],
-    "pandas, filtered": lambda: pd.DataFrame({"id": [0, 1, 2, 3], "word": [*"zabc"]}).query("id > 0"),
-    "polars": lambda: pl.DataFrame(ROWS),
-    "lazy": lambda: pl.DataFrame(ROWS).lazy(),
-}
 
 
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "paimon"
 
@@ -82,3 +83,44 @@ LIES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     ),
 ]
 """Changes of the entries of an index manifest that would hide vectors, and the words of the error."""
+
+
+APPEND = ("app_v1_part", "app_v2", "app_mix")
+
+
+def rows_of(table: Any, *columns: str) -> pa.Table:
+    builder = table.new_read_builder()
+    builder = builder.with_projection(list(columns)) if columns else builder
+    return builder.new_read().to_arrow(builder.new_scan().plan().splits())
+
+
+def ids(table: Any) -> list[int]:
+    return sorted(rows_of(table, "id")["id"].to_pylist())
+
+
+def state(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def write(table: Any, rows: pa.Table) -> None:
+    """Appends rows through pypaimon."""
+    builder = table.new_batch_write_builder()
+    writer, commit = builder.new_write(), builder.new_commit()
+    writer.write_arrow(rows)
+    commit.commit(writer.prepare_commit())
+    writer.close()
+    commit.close()
+
+
+def append(
+    catalog: Any, name: str, rows: pa.Table, *, partition_keys: Sequence[str] = (), **options: str
+) -> Any:
+    """A new append table with vectors."""
+    from pypaimon import Schema
+
+    options = {"deletion-vectors.enabled": "true", **options}
+    schema = Schema.from_pyarrow_schema(rows.schema, partition_keys=list(partition_keys), options=options)
+    catalog.create_table(name, schema, False)
+    table = catalog.get_table(name)
+    write(table, rows)
+    return table

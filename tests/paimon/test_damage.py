@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 from puffin_fast import errors, paimon
-from tests.paimon.tables import LIES, newest_snapshot, rewrite
-from tests.paimon.test_pypaimon import APPEND, accelerated, state, warehouse
-
-__all__ = ["accelerated", "warehouse"]  # fixtures
+from tests.paimon.tables import APPEND, LIES, newest_snapshot, rewrite, state
 
 pytestmark = pytest.mark.pypaimon
 

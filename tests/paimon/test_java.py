@@ -14,9 +14,7 @@ import pytest
 from puffin_fast import paimon
 from tests import jars
 from tests.conftest import require
-from tests.paimon.test_pypaimon import accelerated, append, catalog, ids, warehouse
-
-__all__ = ["accelerated", "catalog", "warehouse"]  # fixtures
+from tests.paimon.tables import append, ids
 
 pytestmark = pytest.mark.pypaimon
 

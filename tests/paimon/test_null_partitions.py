@@ -14,10 +14,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import errors, paimon
-from tests.paimon.tables import newest_snapshot, rewrite
-from tests.paimon.test_pypaimon import accelerated, append, catalog, ids, rows_of, state, warehouse, write
-
-__all__ = ["accelerated", "catalog", "warehouse"]  # fixtures
+from tests.paimon.tables import append, ids, newest_snapshot, rewrite, rows_of, state, write
 
 pytestmark = pytest.mark.pypaimon
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from decimal import Decimal
@@ -26,45 +25,12 @@ from puffin_fast import PositionBitmap, arrow, dv, errors, paimon
 from puffin_fast.paimon.compat import WorkingTable
 from puffin_fast.paimon.snapshot_files import SnapshotFiles
 from tests.mounts import may_mount, run_read_only
-from tests.paimon.tables import rewrite
+from tests.paimon.tables import APPEND, append, ids, rewrite, state, write
 
 pytestmark = pytest.mark.pypaimon
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "paimon"
 ANSWERS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())
-APPEND = ("app_v1_part", "app_v2", "app_mix")
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(GOLDEN, tmp_path / "warehouse"))
-
-
-@pytest.fixture
-def catalog(warehouse: Path) -> Any:
-    from pypaimon import CatalogFactory
-
-    return CatalogFactory.create({"warehouse": str(warehouse)})
-
-
-@pytest.fixture
-def accelerated() -> Iterator[None]:
-    with paimon.accelerate():
-        yield
-
-
-def rows_of(table: Any, *columns: str) -> pa.Table:
-    builder = table.new_read_builder()
-    builder = builder.with_projection(list(columns)) if columns else builder
-    return builder.new_read().to_arrow(builder.new_scan().plan().splits())
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(rows_of(table, "id")["id"].to_pylist())
-
-
-def state(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def content(table: Path) -> tuple[list[int], list[tuple[str, int]]]:
@@ -75,30 +41,6 @@ def content(table: Path) -> tuple[list[int], list[tuple[str, int]]]:
     found = paimon.vectors(table)
     versions = zip(found["file_name"].to_pylist(), found["version"].to_pylist(), strict=True)
     return ids(catalog.get_table(f"d.{table.name}")), sorted(versions)
-
-
-def write(table: Any, rows: pa.Table) -> None:
-    """Appends rows through pypaimon."""
-    builder = table.new_batch_write_builder()
-    writer, commit = builder.new_write(), builder.new_commit()
-    writer.write_arrow(rows)
-    commit.commit(writer.prepare_commit())
-    writer.close()
-    commit.close()
-
-
-def append(
-    catalog: Any, name: str, rows: pa.Table, *, partition_keys: Sequence[str] = (), **options: str
-) -> Any:
-    """A new append table with vectors."""
-    from pypaimon import Schema
-
-    options = {"deletion-vectors.enabled": "true", **options}
-    schema = Schema.from_pyarrow_schema(rows.schema, partition_keys=list(partition_keys), options=options)
-    catalog.create_table(name, schema, False)
-    table = catalog.get_table(name)
-    write(table, rows)
-    return table
 
 
 # Scans -------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from puffin_fast.spark.worker.tasks import unpack
 from tests.conftest import require_module
 from tests.iceberg.changelog.states import lines_of
 from tests.spark.scans import COLUMNS, every_type
+from tests.spark.streams import begun
 from tests.verbs.applied_changes import Source, made, of
 
 if TYPE_CHECKING:
@@ -335,17 +336,6 @@ def test_only_partitions_have_state(catalog: SqlCatalog, options: dict[str, str]
 
 
 # Streams ------------------------------------------------------------------------------------------------------------
-
-
-def begun(spark: SparkSession, folder: Path, each: Any, options: dict[str, str], **trigger: Any) -> Any:
-    ps.register(spark)
-    given = dict(options)
-    path = given.pop("path", None)
-    df = spark.readStream.format("puffin_changes").options(**given).load(path)
-    writer = df.writeStream.foreachBatch(each).option("checkpointLocation", str(folder / "checkpoint"))
-    if trigger:
-        writer = writer.trigger(**trigger)
-    return writer.start()
 
 
 def test_each_change_comes_once_through_restarts_and_failures(

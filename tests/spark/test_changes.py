@@ -20,7 +20,7 @@ from tests.delta.changes_model import KINDS, History
 from tests.iceberg.changelog.states import frozen
 from tests.iceberg.conftest import local, racing
 from tests.iceberg.dml.model import Machine
-from tests.iceberg.scans.test_scan import ROWS, table
+from tests.iceberg.scans.row_groups import ROWS, table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -31,7 +31,7 @@ from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.conftest import MOST, NONE
 from tests.spark.delete_files import copy_of
 from tests.spark.faults.flaky import FlakyIndexIO
-from tests.spark.test_keys import JOINED, SENT, facts
+from tests.spark.key_deletes import JOINED, SENT, facts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -19,6 +18,7 @@ from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
 from tests.iceberg.dml.key_tables import KEYS, ROWS, left_after, made
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.delete_files import copy_of
+from tests.spark.key_deletes import JOINED, SENT, facts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -26,24 +26,14 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.iceberg import DeleteResult
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
 __all__ = ["racing"]
 
-JOINED, SENT = 0, 1 << 20
-"""Values of `broadcast_keys` with which keys are joined by Spark, or broadcast."""
-
 
 def frame(spark: SparkSession, keys: pa.Table) -> DataFrame:
     return spark.createDataFrame(keys).repartition(2)
-
-
-def facts(result: DeleteResult) -> dict[str, Any]:
-    """Returns the fields of a result that do not depend on the distribution of the work."""
-    hidden = ("snapshot_id", "seconds", "n_bytes", "explanation")
-    return {name: value for name, value in asdict(result).items() if name not in hidden}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundErro
 from puffin_fast.spark.session.sessions import own_errors
 from tests.iceberg.conftest import local, racing
 from tests.iceberg.maintenance.delete_files import random_table
-from tests.iceberg.scans.test_scan import ROWS, table
+from tests.iceberg.scans.row_groups import ROWS, table
 from tests.spark.scans import COLUMNS, every_type
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastEr
 from tests.delta.tables import commit_of
 from tests.iceberg.conftest import processes
 from tests.rows.deletes.equality_deletes import delete_equal
-from tests.verbs.test_laws import (
+from tests.verbs.random_verbs import (
     OPERATIONS_OF,
     TRACKED,
     AnyTable,

@@ -17,8 +17,8 @@ from sqlalchemy.exc import OperationalError
 from puffin_fast import iceberg
 from puffin_fast.iceberg.commit import protocol
 from puffin_fast.iceberg.commit.protocol import TRANSITIONS, Event, Removed, State
-from tests.iceberg.commit.test_commit import ROWS, broken, files_of, other, reachable, table
-from tests.iceberg.conftest import RacingCatalog
+from tests.iceberg.commit.writers import ROWS, broken, other, reachable, table
+from tests.iceberg.conftest import RacingCatalog, files_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -11,7 +11,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast.iceberg.index import segment_maker, stored
 from puffin_fast.parquet import column_chunks
-from tests.iceberg.scans.test_s3 import Store, catalog, store
+from tests.object_store import Store, catalog, store
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -52,32 +52,13 @@ from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.files.conversion import ProjectionError, arrow_type, constant
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from tests.iceberg.conftest import local
+from tests.iceberg.scans.row_groups import ROWS, N, table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
-N = 1000
-ROWS = pa.table(
-    {
-        "id": pa.array(range(N), pa.int64()),
-        "k": pa.array([None if i % 7 == 0 else i % 10 for i in range(N)], pa.int32()),
-        "s": [f"s{i % 5}" for i in range(N)],
-    }
-)
-
-
-@pytest.fixture
-def table(racing: SqlCatalog) -> Table:
-    """ROWS in one file of ten row groups."""
-    made = create_table(
-        racing,
-        "n.t",
-        ROWS.schema,
-        properties={"write.parquet.row-group-limit": "100"},
-    )
-    append(made, ROWS)
-    return made
+__all__ = ["table"]
 
 
 def data_files(table: Table) -> list[Path]:
