@@ -17,9 +17,9 @@ from pyiceberg.types import NestedField
 from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.spark.session.executor_calls import unpack
 from puffin_fast.spark.session.sessions import pyspark_version
 from puffin_fast.spark.sources import commits
-from puffin_fast.spark.worker.tasks import unpack
 from tests.conftest import require_module
 from tests.iceberg.changelog.states import lines_of
 from tests.spark.scans import COLUMNS, every_type

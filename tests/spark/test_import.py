@@ -66,7 +66,8 @@ def test_executors_of_another_version_are_named() -> None:
         from puffin_fast.errors import UnsupportedError
         from puffin_fast.spark.session import executor_calls
         there, executor_calls.__version__ = executor_calls.__version__, "9.9"
-        find = executor_calls.by_name("puffin_fast.spark.worker.merge", "merge")
+        from puffin_fast.spark.worker.merge import merge
+        find = executor_calls.by_name(merge)
         try:
             find()
         except UnsupportedError as error:
@@ -75,3 +76,18 @@ def test_executors_of_another_version_are_named() -> None:
     )
     assert lines[0].startswith("True")
     assert "expected 9.9, the driver's" in lines[0]
+
+
+def test_arguments_of_classes_of_a_notebook_are_sent_whole() -> None:
+    lines = said(
+        """
+        from puffin_fast.spark.session import executor_calls
+        from puffin_fast.spark.worker.merge import merge
+        class Own:
+            value = 7
+        find = executor_calls.by_name(merge, memory=Own())
+        del Own  # executors do not have it
+        print(find().keywords["memory"].value)
+        """
+    )
+    assert lines == ["7"]

@@ -24,7 +24,6 @@ from puffin_fast.spark.table.index_keys import index_keys
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker import indexed_keys as indexed_worker
-from puffin_fast.spark.worker.tasks import pack
 from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
 from tests.iceberg.index.indexed_tables import EACH, N, make, numbers, rows
 from tests.rows.deletes.equality_deletes import delete_equal
@@ -179,7 +178,7 @@ def test_executors_report_an_index_that_cannot_be_read_as_a_damaged_one(
     monkeypatch.setattr(Segment, "find", unreadable)
     keys = pa.record_batch([pa.array([7]), pa.array([0], pa.int32())], names=["k0", indexed_worker.PART])
     with pytest.raises(errors.CorruptDataError, match=r"could not be read: .*Input/output error"):
-        list(indexed_worker.named(iter([keys]), lookup=pack(index)))
+        list(indexed_worker.named(iter([keys]), lookup=index))
 
 
 def test_exact_keys_are_deleted_without_reading_a_data_file_or_a_task(
@@ -191,7 +190,7 @@ def test_exact_keys_are_deleted_without_reading_a_data_file_or_a_task(
     keys = spark.createDataFrame([(7,), (838,), (5000,)], "id long")
     live, opened = iceberg.scan(table, "id in (7, 838)").count(), list[Any]()
     monkeypatch.setattr(DataFiles, "open", lambda *args: opened.append(args))
-    monkeypatch.setattr(search, "mapped", lambda *args: opened.append(args))
+    monkeypatch.setattr(search, "spread", lambda *args: opened.append(args))
     done = ps.delete_keys(keys, table, "id", job_id="few")
     monkeypatch.undo()
     assert (done.rows_deleted, opened) == (live, [])

@@ -12,10 +12,11 @@ import pytest
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.plan.inventory import take_inventory
+from puffin_fast.spark.session.executor_calls import unpack
 from puffin_fast.spark.table import job
 from puffin_fast.spark.table.convert import shared_files
 from puffin_fast.spark.table.search import bins_to_search
-from puffin_fast.spark.worker.tasks import _TaskUnpickler, pickled_tasks, unpack
+from puffin_fast.spark.worker.marked import _TaskUnpickler, pickled_tasks
 from tests.iceberg.delete_files.many_deletes import table_of
 
 if TYPE_CHECKING:

@@ -1,20 +1,26 @@
-"""Tasks of a job are of similar size, and start without reading the archives of PySpark again."""
+"""Tasks of a job are of similar size, start without reading the archives of PySpark again, and report their files."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module, invalidate_caches
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 import pytest
 
-from puffin_fast.spark.session.executor_calls import forget_archives
+from puffin_fast import spark as puffin_spark
+from puffin_fast.errors import PuffinFastError
+from puffin_fast.spark.dataframe.write import collect_report
+from puffin_fast.spark.session.executor_calls import forget_archives, sent_by
 from puffin_fast.spark.table.job import TASK_BYTES, bins_of_tasks
+from puffin_fast.spark.worker.pack import Place, pack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 MB = 1 << 20
 
@@ -57,3 +63,19 @@ def test_importers_of_sparks_archives_are_forgotten_and_made_again(
     assert all("users.zip" in path for path in left)
     invalidate_caches()
     assert import_module("in_pyspark.more").value == 5
+
+
+@pytest.mark.spark
+def test_vectors_of_one_data_file_from_two_writers_are_refused_and_removed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    deletes = spark.createDataFrame([("a", 1), ("b", 2)], "file_path string, pos long")
+    vectors = puffin_spark.encode_deletes(deletes).select("file_path", "blob").coalesce(1)
+    place, run = Place(str(tmp_path), "twice-0123456789ab", 1 << 20), "twice-0123456789ab"
+    once = sent_by(vectors, pack, memory=1 << 20, place=place, filesystem=None)
+    report = collect_report(once, str(tmp_path), run, None)
+    assert sorted(report.changed()) == ["a", "b"]
+    assert {Path(path).name for path in report.files()} == {path.name for path in tmp_path.iterdir()}
+    with pytest.raises(PuffinFastError, match="two deletion vectors for one data file; none was used"):
+        collect_report(once.unionAll(once), str(tmp_path), run, None)
+    assert not [*tmp_path.iterdir()]

@@ -24,8 +24,6 @@ SQL_PREFIX = "puffin_"
 ARROW_UDF = (4, 1)
 """The first PySpark series with `arrow_udf`."""
 
-_BODIES = "puffin_fast.spark.worker.columns"
-
 _RETURNS = {
     "encode": "binary",
     "decode": "array<bigint>",
@@ -54,14 +52,16 @@ def _way(name: str, via: Via) -> tuple[Callable[[], Callable[..., Any]], type, A
     by_arrow = _by_arrow(via)
     from pyspark.sql import functions
 
+    from puffin_fast.spark.worker import columns
+
     makers: Any = functions  # missing in PySpark's stubs
     if by_arrow:
         import pyarrow as pa
 
-        return by_name(_BODIES, name), pa.Array, makers.arrow_udf
+        return by_name(getattr(columns, name)), pa.Array, makers.arrow_udf
     import pandas as pd
 
-    return by_name(_BODIES, f"{name}_pandas"), pd.Series, makers.pandas_udf
+    return by_name(getattr(columns, f"{name}_pandas")), pd.Series, makers.pandas_udf
 
 
 def _annotated(function: Callable[..., Any], kind: type, arity: int, returns: type) -> Callable[..., Any]:

@@ -26,7 +26,6 @@ times the sum of this and the task's largest deletion vector, plus 125 MB of imp
 LEAST_MEMORY, MOST_MEMORY = 1 << 20, 1 << 30
 
 ROWS = pa.schema([("file_path", pa.string()), ("pos", pa.int64())])
-_WORKER = "puffin_fast.spark.worker"
 
 
 def check_memory(task_memory: int) -> int:
@@ -56,14 +55,12 @@ def by_file(partials: DataFrame) -> DataFrame:
 
 def partial_vectors(df: DataFrame, file_path: str, pos: str, task_memory: int) -> DataFrame:
     """Encodes rows of deletes as partial vectors; those of a data file are adjacent in one task."""
-    from puffin_fast.spark.worker.combine import PARTIALS
+    from puffin_fast.spark.worker.combine import PARTIALS, combine
 
     rows = check_dataframe(df).select(
         take(df, file_path, ("string",), to="file_path"), take(df, pos, INTEGERS, to="pos", cast="long")
     )
-    body = over_batches(
-        f"{_WORKER}.combine", "combine", names=(file_path, pos), memory=check_memory(task_memory)
-    )
+    body = over_batches(combine, names=(file_path, pos), memory=check_memory(task_memory))
     return by_file(mapped(rows, body, PARTIALS))
 
 
@@ -104,12 +101,12 @@ def encode_deletes(
         >>> sorted((row.file_path, row.cardinality) for row in encoded.collect())
         [('a.parquet', 2), ('b.parquet', 1)]
     """
-    from puffin_fast.spark.worker.merge import VECTORS
+    from puffin_fast.spark.worker.merge import VECTORS, merge_into
 
     if format not in FORMATS:
         raise InvalidInputError(f"format: expected one of {', '.join(FORMATS)}, found {format!r}")
     partials = partial_vectors(df, file_path, pos, task_memory)
-    body = over_batches(f"{_WORKER}.merge", "merge_into", memory=task_memory, format=format)
+    body = over_batches(merge_into, memory=task_memory, format=format)
     return mapped(partials, body, VECTORS)
 
 
@@ -139,14 +136,12 @@ def union_vectors(
         >>> sorted((row.file_path, row.cardinality) for row in unioned.collect())
         [('a.parquet', 2), ('b.parquet', 1)]
     """
-    from puffin_fast.spark.worker.merge import VECTORS
+    from puffin_fast.spark.worker.merge import VECTORS, merge_whole
 
     vectors = check_dataframe(df).select(
         take(df, file_path, ("string",), to="file_path"), take(df, blob, ("binary",), to="blob")
     )
-    body = over_batches(
-        f"{_WORKER}.merge", "merge_whole", names=(file_path, blob), memory=check_memory(task_memory)
-    )
+    body = over_batches(merge_whole, names=(file_path, blob), memory=check_memory(task_memory))
     return mapped(by_file(vectors), body, VECTORS)
 
 
@@ -171,10 +166,12 @@ def decode_vectors(df: DataFrame, *, file_path: str = "file_path", blob: str = "
         >>> pf.spark.decode_vectors(encoded).count()
         3
     """
+    from puffin_fast.spark.worker.explode import explode
+
     vectors = check_dataframe(df).select(
         take(df, file_path, ("string",), to="file_path"), take(df, blob, ("binary",), to="blob")
     )
-    return mapped(vectors, over_batches(f"{_WORKER}.explode", "explode", names=(file_path, blob)), ROWS)
+    return mapped(vectors, over_batches(explode, names=(file_path, blob)), ROWS)
 
 
 def theta_sketches(df: DataFrame, *columns: str) -> DataFrame:
@@ -201,14 +198,13 @@ def theta_sketches(df: DataFrame, *columns: str) -> DataFrame:
     """
     from pyspark.sql import functions
 
-    from puffin_fast.spark.worker.sketches import SKETCHES
+    from puffin_fast.spark.worker.sketches import SKETCHES, of_columns, unite
 
     check_dataframe(df)
     names = columns or tuple(df.columns)
     rows = df.select(*(take(df, name, _sketched(df, name), to=f"c{at}") for at, name in enumerate(names)))
-    worker = f"{_WORKER}.sketches"
-    partial = mapped(rows, over_batches(worker, "of_columns", names=names), SKETCHES)
-    united = mapped(partial.repartition("column"), over_batches(worker, "unite"), SKETCHES)
+    partial = mapped(rows, over_batches(of_columns, names=names), SKETCHES)
+    united = mapped(partial.repartition("column"), over_batches(unite), SKETCHES)
     name = functions.get(functions.array(*(functions.lit(name) for name in names)), functions.col("column"))
     return united.select(name.alias("column"), "sketch", theta_estimate("sketch").alias("estimate"))
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from puffin_fast._io import split_location
 from puffin_fast._run.arguments import check_integer
@@ -13,15 +16,27 @@ from puffin_fast._run.outcome import note_outcome
 from puffin_fast.errors import ConflictError, InvalidInputError, JobInterruptedError, PuffinFastError
 from puffin_fast.spark.dataframe.job_files import job_files, remove_run_files, run_name
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, partial_vectors
-from puffin_fast.spark.session.batches import collected
-from puffin_fast.spark.session.executor_calls import mapped, over_batches
+from puffin_fast.spark.session.executor_calls import received, sent_by
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from puffin_fast.spark.worker.reports import Report
 
 TARGET_FILE_SIZE = 64 << 20
 """Bytes of blobs above which a task begins another Puffin file."""
+
+WRITTEN = pa.schema(
+    [
+        pa.field("data_file", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("offset", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("cardinality", pa.int64()),
+        pa.field("file_size", pa.int64()),
+    ]
+)
+"""The columns of the result of `write_deletion_vectors`."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,29 +50,35 @@ def _check_place(location: str | os.PathLike[str], target_file_size: int) -> str
     return path.rstrip("/") or "/" if scheme else os.path.abspath(path)
 
 
-def collect_written(written: DataFrame, location: str, run: str, filesystem: Any) -> pa.Table:
-    """Runs the Spark job of a run once, and removes the files of the run that the job's rows do not name.
+def collect_report(sent: DataFrame, location: str, run: str, filesystem: Any) -> Report:
+    """Runs the Spark job of a run once, and removes the files of the run that its reports do not name.
+
+    Args:
+        sent: the reports, as `sent_by` sends them.
+        location: the folder of the files.
+        run: the name of the run.
+        filesystem: lists and removes files.
 
     Raises:
         PuffinFastError: an executor raised an error; the files of finished tasks are removed.
     """
-    import pyarrow.compute as pc
-
     named: set[str] = set()
     try:
-        table = _collected(written, location, run)
-        data_files = table["data_file"].drop_null()
-        if pc.count_distinct(data_files).as_py() != len(data_files):
+        report = _received(sent, location, run)
+        changed = report.changed()
+        if len({*changed}) != len(changed):
             raise PuffinFastError(f"job {run}: two deletion vectors for one data file; none was used")
-        named = set(pc.unique(table["path"].drop_null()).to_pylist())
+        named = report.files()
     finally:
         remove_unnamed(location, run, named, filesystem)
-    return table.sort_by([("path", "ascending"), ("offset", "ascending")])
+    return report
 
 
-def _collected(written: DataFrame, location: str, run: str) -> pa.Table:
+def _received(sent: DataFrame, location: str, run: str) -> Report:
+    from puffin_fast.spark.worker.reports import Report
+
     try:
-        return collected(written)
+        return Report.sum(received(sent))
     except BaseException as error:
         removed = (
             f"the files of run {run} in {location} are removed, and tasks that still run may leave others there, which "
@@ -122,25 +143,19 @@ def write_deletion_vectors(
         >>> sorted(written["cardinality"].to_pylist())
         [1, 2]
     """
-    from puffin_fast.spark.worker.rows import WRITTEN
+    from puffin_fast.spark.worker.pack import Place, pack
 
     place, run = _check_place(location, target_file_size), run_name(job_id, "write")
     partials = partial_vectors(deletes_df, file_path, pos, task_memory)
     if job_id is not None and (found := job_files(place, job_id, filesystem=filesystem)):
         raise ConflictError(f"job_id {job_id!r}: already used, {found[0]} exists")
-    body = over_batches(
-        "puffin_fast.spark.worker.pack",
-        "pack",
-        memory=task_memory,
-        location=place,
-        job=run,
-        target=target_file_size,
-        filesystem=filesystem,
-    )
-    written = collect_written(mapped(partials, body, WRITTEN), place, run, filesystem)
+    to = Place(place, run, target_file_size)
+    sent = sent_by(partials, pack, memory=task_memory, place=to, filesystem=filesystem)
+    report = collect_report(sent, place, run, filesystem)
     # of two runs at the same time, the one that ends later sees the files of the other: at most one succeeds
     left = () if job_id is None else job_files(place, job_id, filesystem=filesystem)
     if others := [path for path in left if path.endswith(".puffin") and f"/{run}-" not in path]:
         remove_run_files(place, run, keep=(), filesystem=filesystem)
         raise ConflictError(f"job_id {job_id!r}: another run of it wrote {others[0]} at the same time")
-    return written
+    vectors = [asdict(one.vector) for one in report.deleted if one.vector is not None]
+    return pa.Table.from_pylist(vectors, WRITTEN).sort_by([("path", "ascending"), ("offset", "ascending")])

@@ -1,43 +1,80 @@
 """Functions of this package that executors import by name and call.
 
-Only a nested function is sent. It is pickled by value, so it also runs where this package is not installed, and raises
-an error that says so.
+Only a nested function is sent, and bytes with the name of the function and its arguments. It is pickled by value, so it
+also runs where this package is not installed, and raises an error that says so.
 """
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from zipimport import zipimporter
 
 import pyarrow as pa
 
 from puffin_fast import __version__
+from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.sessions import NO_PACKAGE, worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+Batches = Iterator[pa.RecordBatch]
+Options = ParamSpec("Options")
+Result = TypeVar("Result")
+Body = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+PICKLED = pa.schema([pa.field("pickled", pa.binary())])
+"""The column of `sent_by`."""
+
 _ARCHIVE = re.compile(r"[/\\](?:pyspark\.zip|py4j-[^/\\]*\.zip|spark-core_[^/\\]*\.jar)$")
 """The archives that Spark adds to the path of its workers."""
 
 
-def by_name(module: str, function: str) -> Callable[[], Callable[..., Any]]:
-    """Returns a picklable function that imports ``module.function`` on an executor.
+def pack(value: Any) -> bytes:
+    """Pickles and compresses a value for the executors."""
+    return zlib.compress(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), 1)
+
+
+def unpack(data: bytes) -> Any:
+    return pickle.loads(zlib.decompress(data))
+
+
+def items_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    """The items of the packed lists in one binary column."""
+    return (item for batch in batches for packed in batch.column(0) for item in unpack(packed.as_py()))
+
+
+def by_name(function: Callable[..., Result], **options: Any) -> Callable[[], Callable[..., Result]]:
+    """Returns a picklable function that imports a function of this package on an executor.
+
+    Args:
+        function: a function of a module; only its name and these arguments are sent.
+        options: keyword arguments of the function.
 
     Returns:
-        A function without arguments. If the import fails, it raises a RuntimeError that names the host and the Python
-        of the executor (the error classes of this package cannot be imported there). If the executor and the driver
-        have different versions of the package, it raises an UnsupportedError.
+        A function without arguments that returns `function` with its options. If the import fails, it raises a
+        RuntimeError that names the host and the Python of the executor (the error classes of this package cannot be
+        imported there). If the executor and the driver have different versions of the package, it raises an
+        UnsupportedError.
     """
-    trouble, version = NO_PACKAGE, __version__
+    from pyspark import cloudpickle
 
-    def find() -> Callable[..., Any]:
+    trouble, version = NO_PACKAGE, __version__
+    pickled: Any = cloudpickle.dumps  # unlike pickle, takes classes of a notebook, as of a file system
+    packed = zlib.compress(pickled(partial(function, **options)), 1)
+
+    def find() -> Callable[..., Result]:
+        import pickle
         import platform
         import sys
+        import zlib
         from importlib import import_module
 
         where = f"{platform.node()} ({sys.executable}, Python {platform.python_version()})"
@@ -47,7 +84,7 @@ def by_name(module: str, function: str) -> Callable[[], Callable[..., Any]]:
                 raise there.errors.UnsupportedError(
                     f"puffin_fast {there.__version__} on the executor {where}, expected {version}, the driver's"
                 )
-            found: Callable[..., Any] = getattr(import_module(module), function)
+            found: Callable[..., Result] = pickle.loads(zlib.decompress(packed))
         except ImportError as error:
             raise RuntimeError(f"{trouble} {where}: {error}") from None
         return found
@@ -56,10 +93,12 @@ def by_name(module: str, function: str) -> Callable[[], Callable[..., Any]]:
 
 
 def over_batches(
-    module: str, function: str, **options: Any
-) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """The body of a `mapInArrow`: ``module.function(batches, **options)`` on the executor, with aligned batches."""
-    find = by_name(module, function)
+    function: Callable[Concatenate[Batches, Options], Iterable[pa.RecordBatch]],
+    *args: Options.args,
+    **options: Options.kwargs,
+) -> Body:
+    """The body of a `mapInArrow`: ``function(batches, **options)`` on the executor, with aligned batches."""
+    find = by_name(function, **options)
 
     def body(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         called = find()
@@ -67,7 +106,7 @@ def over_batches(
         from puffin_fast.spark.session.executor_calls import forget_archives
 
         try:
-            yield from called(map(aligned_batch, batches), **options)
+            yield from called(map(aligned_batch, batches))
         finally:
             forget_archives()
 
@@ -88,7 +127,7 @@ def forget_archives() -> None:
 
 def mapped(
     df: DataFrame,
-    body: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]],
+    body: Body,
     schema: StructType | pa.Schema,
 ) -> DataFrame:
     """`DataFrame.mapInArrow` in the Python of `worker_python`.
@@ -102,3 +141,28 @@ def mapped(
     schema = schema.toNullable()
     with worker_python():
         return df.mapInArrow(body, schema)
+
+
+def sent_by(
+    df: DataFrame,
+    function: Callable[Concatenate[Batches, Options], Iterable[object]],
+    *args: Options.args,
+    **options: Options.kwargs,
+) -> DataFrame:
+    """Calls a function for the batches of each task; the objects that it yields are sent to the driver.
+
+    Returns:
+        The pickled objects, in one binary column, for `received`.
+    """
+    return mapped(df, over_batches(_pickled, body=partial(function, **options)), PICKLED)
+
+
+def _pickled(batches: Batches, body: Callable[[Batches], Iterable[object]]) -> Batches:
+    for value in body(batches):
+        data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], schema=PICKLED)
+
+
+def received(sent: DataFrame) -> list[Any]:
+    """Collects the objects of `sent_by`, within `split_by_rows_only` and `own_errors`."""
+    return [pickle.loads(value.as_buffer()) for value in collected(sent).column(0)]

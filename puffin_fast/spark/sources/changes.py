@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from puffin_fast.errors import NotFoundError, UnsupportedError
+from puffin_fast.spark.session.executor_calls import pack, unpack
 from puffin_fast.spark.session.sessions import pyspark_version
 from puffin_fast.spark.sources.commits import LOST, Commits, open_commits
 from puffin_fast.spark.sources.stream_options import FORMAT, TABLE, StreamOptions
-from puffin_fast.spark.table.changes import change_bins, packed_reader
+from puffin_fast.spark.table.changes import change_bins, reader_of
 from puffin_fast.spark.table.conditions import check_meaning
 from puffin_fast.spark.worker.changes import batches_of
 from puffin_fast.spark.worker.column_types import spark_schema
-from puffin_fast.spark.worker.tasks import pack, unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,7 +185,7 @@ class ChangesReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             raise NotFoundError(
                 f"table {self._options.name}: batch up to {commits.key}={after}: {error}. {LOST}"
             ) from error
-        reader = packed_reader(found)
+        reader = pack(reader_of(found))
         return [_Part(pack(items), reader) for items in bins]
 
     def _check_schema(self, found: ChangeScan) -> None:
@@ -198,4 +198,4 @@ class ChangesReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
-        return batches_of(unpack(partition.changes), partition.reader, self._schema)
+        return batches_of(unpack(partition.changes), unpack(partition.reader), self._schema)

@@ -29,9 +29,8 @@ from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.table.spelling import as_in_table
+from puffin_fast.spark.worker import append as worker
 from puffin_fast.spark.worker.keys import spark_schema
-from puffin_fast.spark.worker.rows import REPORT
-from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
 
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from puffin_fast.rows.deletes.outcome import Outcome
-
-_BODIES = "puffin_fast.spark.worker.append"
 
 
 @of_dataframe
@@ -212,7 +209,7 @@ class _Given:
             return
         part = self.job.part(dry_run=self.dry_run, kind=self.job.request.verb)
         part.run(self._report(part), {}, "given rows")
-        self.entries, self.n_rows = part.data_files, part.n_inserted
+        self.entries, self.n_rows = part.report.entries, part.report.n_inserted
         self.are_kept = self.job.keep(part)
 
     def replaced(self, outcomes: Iterable[Outcome], purpose: Purpose, part: Any = None) -> Any:
@@ -224,17 +221,18 @@ class _Given:
         from pyspark.sql.pandas.types import from_arrow_schema
         from pyspark.sql.types import StructType
 
-        metadata, options = self.job.metadata, {"target": part.target(), "columns": self.columns}
-        schema, rows = metadata.schema(), self.rows
+        metadata, rows = self.job.metadata, self.rows
+        schema = metadata.schema()
         fields = [field for field in metadata.spec().fields if not isinstance(field.transform, VoidTransform)]
         if fields:
             kinds = [field.transform.result_type(schema.find_type(field.source_id)) for field in fields]
             named = [(f"k{at}", NestedField(at + 1, f"k{at}", kind)) for at, kind in enumerate(kinds)]
             partition = spark_schema(named)
             both = StructType([*rows.schema.fields, *from_arrow_schema(partition).fields])
-            body = over_batches(_BODIES, "placed", **options, fields=pack(fields))
+            body = over_batches(
+                worker.placed, target=part.executor_view(), columns=self.columns, fields=fields
+            )
             placed = mapped(rows, body, both)
             names = partition.names
             rows = placed.repartition(*names).sortWithinPartitions(*names).drop(*names)
-        order = pack(self.job.sort_order())
-        return mapped(rows, over_batches(_BODIES, "append", **options, order=order), REPORT)
+        return part.reports(rows, worker.append, columns=self.columns, order=self.job.sort_order())

@@ -20,14 +20,15 @@ from puffin_fast.spark.table.conditions import check_meaning
 from puffin_fast.spark.table.job import TASK_BYTES, bins_of_tasks, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta, refuse
+from puffin_fast.spark.worker.changes import lines
 from puffin_fast.spark.worker.column_types import spark_schema
-from puffin_fast.spark.worker.tasks import pack
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
     from puffin_fast.rows.changes.change_scan import ChangeScan
+    from puffin_fast.rows.changes.lines import ChangeReader
     from puffin_fast.rows.filters.filters import Filter
     from puffin_fast.rows.tasks import Task
 
@@ -127,15 +128,15 @@ def changes(
     schema, bins = spark_schema(found.schema), change_bins(found)
     if not bins:
         return session.createDataFrame([], schema)
-    body = over_batches("puffin_fast.spark.worker.changes", "lines", reader=packed_reader(found))
+    body = over_batches(lines, reader=reader_of(found))
     return mapped(spread(session, bins), body, schema)
 
 
-def packed_reader(found: ChangeScan) -> bytes:
-    """Returns the packed `ChangeReader` of changes, for executors."""
+def reader_of(found: ChangeScan) -> ChangeReader:
+    """Returns the reader of changes for executors."""
     reader = found.change_reader(without_history(found.metadata))
     pairing = replace(reader.pairing, limit=min(reader.pairing.limit, PAIRED_BYTES))
-    return pack(replace(reader, pairing=pairing, threads=1))
+    return replace(reader, pairing=pairing, threads=1)
 
 
 def change_bins(found: ChangeScan) -> list[list[CommitChanges]]:

@@ -12,13 +12,12 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as target_file_size_of
 from puffin_fast.iceberg.maintenance.compact import n_bytes_of, select_vectors
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
-from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.worker.rows import REPORT
+from puffin_fast.spark.worker.conversions import move
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -76,8 +75,7 @@ def compact(
         if not chosen:
             return Rewritten.of(table, (), terms)
         job = Job(table, job_id, "compact", target_file_size=ONE_FILE, dry_run=dry_run)
-        body = over_batches("puffin_fast.spark.worker.conversions", "move", target=job.target())
-        report = mapped(spread(session, _bins(chain.from_iterable(chosen), limit)), body, REPORT)
+        report = job.reports(spread(session, _bins(chain.from_iterable(chosen), limit)), move)
         tasks = {task.data.file_path: task for task in chain.from_iterable(chosen)}
         return Rewritten.of(table, job.run(report, tasks), terms)
 

@@ -11,7 +11,6 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.convert import (
     EqualityConverter,
     PositionConversion,
-    SupersededPositions,
     equality_conversion,
 )
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
@@ -35,8 +34,8 @@ from puffin_fast.spark.table.job import (
 )
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import MOST_BYTES
-from puffin_fast.spark.worker.rows import MARKED, REPORT
-from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.spark.worker import conversions
+from puffin_fast.spark.worker.marked import MARKED
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
     from puffin_fast.rows.shared_deletes import SharedDeletes
-
-_BODIES = "puffin_fast.spark.worker.conversions"
 
 
 @of_session
@@ -98,7 +95,7 @@ def convert_position_deletes(
         tasks = {path: file.task for path, file in conversion.files.items()}
         job = Job(table, job_id, "convert", dry_run=dry_run)
         outcomes = job.run(_converted(session, job, conversion.files.values(), task_memory), tasks)
-        left = [SupersededPositions(*one) for one in job.superseded.items() if one[0] in conversion.files]
+        left = [one for one in job.report.superseded if one.path in conversion.files]
         return Rewritten.of(table, outcomes, conversion.terms(left), conversion.reasons(left))
 
     request = Request(
@@ -108,7 +105,7 @@ def convert_position_deletes(
 
 
 def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], task_memory: int) -> DataFrame:
-    """Converts the position deletes of data files; returns rows of `REPORT`."""
+    """Converts the position deletes of data files; returns the reports."""
     alone: list[FileDeletes] = []
     sharing: list[FileDeletes] = []
     for file in files:
@@ -118,18 +115,16 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
     if alone:
         alone.sort(key=lambda file: file.data.spec_id)
         bins = bins_of(alone, TASK_BYTES, lambda file: _n_bytes(file.position_deletes))
-        body = over_batches(_BODIES, "positions", target=job.target())
-        reports.append(mapped(spread(session, bins), body, REPORT))
+        reports.append(job.reports(spread(session, bins), conversions.positions))
     if sharing:
         items, starts = shared_files(sharing)
         shared = bins_of(items, TASK_BYTES, lambda item: _n_bytes(item[:1]))
-        body = over_batches(_BODIES, "read", target=job.target(), files=pack(starts))
+        body = over_batches(conversions.read, target=job.executor_view(), files=starts)
         partials = mapped(spread(session, shared), body, MARKED)
         remaining = {file.data.file_path: replace(file, position_deletes=NO_DELETES) for file in sharing}
         rows, lists = task_rows(session, remaining)
         marked = by_file(partials.unionAll(rows))
-        body = over_batches(_BODIES, "unite", target=job.target(), memory=task_memory, lists=lists)
-        reports.append(mapped(marked, body, REPORT))
+        reports.append(job.reports(marked, conversions.unite, memory=task_memory, lists=lists))
     return reports[0] if len(reports) == 1 else reports[0].unionAll(reports[1])
 
 
@@ -203,8 +198,7 @@ def convert_equality_deletes(
         bins = _bins_by_keys(converter.narrowed(files))
         if not bins:
             return Rewritten.of(table, (), terms)
-        body = over_batches(_BODIES, "equality", target=job.target())
-        report = mapped(spread(session, bins), body, REPORT)
+        report = job.reports(spread(session, bins), conversions.equality)
         outcomes = job.run(report, {file.data.file_path: file.task for file in files})
         return Rewritten.of(table, outcomes, terms)
 

@@ -41,8 +41,9 @@ from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
 from puffin_fast.spark.table.job import MAIN, checked_id, task_rows, without_metrics
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.search import searched
-from puffin_fast.spark.worker.known_files import pack_files
-from puffin_fast.spark.worker.rows import MARKED, REPORT
+from puffin_fast.spark.worker.known_files import mark, pack_files
+from puffin_fast.spark.worker.marked import MARKED
+from puffin_fast.spark.worker.tasks import extend
 from puffin_fast.verbs.options import OnConflict
 
 if TYPE_CHECKING:
@@ -247,8 +248,7 @@ def _by_position(
         marked = mapped(
             deletes,
             over_batches(
-                "puffin_fast.spark.worker.known_files",
-                "mark",
+                mark,
                 names=names,
                 memory=task_memory,
                 files=pack_files((path, task.data.record_count) for path, task in tasks.items()),
@@ -258,11 +258,9 @@ def _by_position(
         )
         rows_of_tasks, lists = task_rows(deletes.sparkSession, tasks)
         marked = marked.unionAll(rows_of_tasks)
-        body = over_batches(
-            "puffin_fast.spark.worker.tasks", "extend", target=part.target(), memory=task_memory, lists=lists
-        )
-        outcomes = part.run(mapped(by_file(marked), body, REPORT), tasks)
-        n_nan = part.n_nan
+        reports = part.reports(by_file(marked), extend, memory=task_memory, lists=lists)
+        outcomes = part.run(reports, tasks)
+        n_nan = part.report.n_nan
         return part.changes(outcomes, conflict_filter)
 
     result = job.run(plan, on_conflict)

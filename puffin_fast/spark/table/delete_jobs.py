@@ -127,7 +127,7 @@ class IcebergDelete(DeleteJob):
 
     def keep(self, part: Job) -> bool:
         """Keeps the data files of a run for all attempts; returns that they are kept."""
-        self.table.created += [entry.file_path for entry in part.data_files]
+        self.table.created += [one.path for one in part.report.data_files]
         return True
 
     def sort_order(self) -> RowOrder | None:

@@ -40,9 +40,9 @@ from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import MOST_BYTES, MOST_ROWS, cached, saved
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.table.spelling import as_in_table, key_names
-from puffin_fast.spark.worker.keys import MORE, from_spark, spark_schema
-from puffin_fast.spark.worker.rows import MARKED, REPORT
-from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.spark.worker.keys import MORE, from_spark, matched, normalised, spark_schema, up_to
+from puffin_fast.spark.worker.marked import MARKED
+from puffin_fast.spark.worker.tasks import extend
 from puffin_fast.verbs.options import OnConflict
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.index.lookup import KeyLookup
 
 UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"  # $ would accept a trailing newline
-
-_BODIES = "puffin_fast.spark.worker.keys"
 
 Fields = list[tuple[str, "NestedField"]]
 
@@ -141,7 +139,7 @@ def delete_keys(
             return job.run_pruned(keys, search, on_conflict)
 
         plain = list(_plain(fields).items())
-        body = over_batches(_BODIES, "normalised", fields=pack(plain), null_safe=null_safe)
+        body = over_batches(normalised, fields=plain, null_safe=null_safe)
         with cached(mapped(kept.frame(), body, spark_schema(fields))) as given:
             bounds = KeyBounds.between(job.metadata, fields, key_ends(given, fields))
 
@@ -222,7 +220,7 @@ def sent(rows: DataFrame, limit: int = MOST_ROWS) -> pa.Table | None:
     """Returns the rows, or None if they exceed the limits. The driver never receives more than the limits."""
     from pyspark.sql.types import BooleanType, StructField, StructType
 
-    body = over_batches(_BODIES, "up_to", n_bytes=MOST_BYTES)
+    body = over_batches(up_to, n_bytes=MOST_BYTES)
     schema = StructType([*rows.schema.fields, StructField(MORE, BooleanType())])
     few = collected(mapped(rows.limit(limit + 1), body, schema))
     if few.num_rows > limit or few.nbytes > MOST_BYTES or pc.any(few[MORE]).as_py():
@@ -277,7 +275,7 @@ def _joined(
     """
     if not tasks:
         return []
-    session, target = cached.sparkSession, job.target()
+    session = cached.sparkSession
     found = {task.data.file_path: without_metrics(task) for task in tasks}
     exact = index is not None and index.exact
     if index is not None and exact:
@@ -297,11 +295,8 @@ def _joined(
         same = reduce(lambda a, b: a & b, (x.eqNullSafe(y) if null_safe else x == y for x, y in pairs))
         matches = rows.join(other, same, "left_semi").select("file", "pos")
         paths = [task.data.file_path for task in read]
-        body = over_batches(_BODIES, "matched", files=pack(paths), memory=task_memory)
+        body = over_batches(matched, files=paths, memory=task_memory)
         marked.append(mapped(matches, body, MARKED))
     tasks_of_rows, lists = task_rows(session, found)
-    body = over_batches(
-        "puffin_fast.spark.worker.tasks", "extend", target=target, memory=task_memory, lists=lists
-    )
     rows_by_file = by_file(reduce(lambda a, b: a.unionAll(b), marked, tasks_of_rows))
-    return job.run(mapped(rows_by_file, body, REPORT), found)
+    return job.run(job.reports(rows_by_file, extend, memory=task_memory, lists=lists), found)

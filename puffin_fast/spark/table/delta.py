@@ -39,6 +39,7 @@ from puffin_fast.spark.dataframe.job_files import run_name
 from puffin_fast.spark.table.job import MAIN, Job
 from puffin_fast.spark.table.scan import check_compared, refuse, scan
 from puffin_fast.spark.worker.pack import Place
+from puffin_fast.spark.worker.reports import Report
 from puffin_fast.spark.worker.tasks import Target
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.counts import Counts, result_of
@@ -357,9 +358,7 @@ class DeltaJob(Job):
         self.place = Place(
             f"{job.storage.root}/{self.name}", self.name, TARGET_FILE_SIZE, dry_run, records=True
         )
-        self.dangling = 0
-        self.n_inserted = 0
-        self.entries, self.superseded, self.saved, self.data_files, self.matched = [], {}, [], [], []
+        self.report = Report()
 
     def executor_view(self) -> Target:
         """The parts of the table that executors need."""
@@ -373,13 +372,13 @@ class DeltaJob(Job):
         """Returns the changes that a delete commits; with ``dry_run`` only their counts."""
         written = self._written(outcomes)
         if self.place.dry_run:
-            return DeletePlan(written, rows_dangling=self.dangling)
+            return DeletePlan(written, rows_dangling=self.report.n_dangling)
         return DeletePlan.of(
             self._delete.base.snapshot,
             written,
             predicate=self._delete.predicate,
             looks_at_rows=conflict_filter is not None,
-            rows_dangling=self.dangling,
+            rows_dangling=self.report.n_dangling,
         )
 
     def replaced(

@@ -12,14 +12,12 @@ from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.index.build import ROW_BYTES, KeyIndexResult, build_index
 from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker
 from puffin_fast.spark.dataframe.transforms import check_memory
-from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.job import MAIN, Job, spread
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.worker.rows import REPORT
-from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.spark.worker.indexed_keys import segments
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -89,16 +87,10 @@ def on_executors(session: SparkSession, table: Table, task_memory: int) -> Encod
         bins = bins_of(new, most, lambda data: data.record_count)
         part = Job(WorkingTable.of(table), None, "index")
         sent = SegmentMaker(maker.io, without_history(maker.metadata), maker.field_ids)
-        body = over_batches(
-            "puffin_fast.spark.worker.key_index",
-            "segments",
-            maker=pack(sent),
-            place=pack(part.place),
-            most_rows=most,
-        )
         try:
-            part.run(mapped(spread(session, bins), body, REPORT), {}, "segments of a key index")
-            for segment in sorted(part.saved):
+            reports = part.reports(spread(session, bins), segments, maker=sent, most_rows=most)
+            part.run(reports, {}, "segments of a key index")
+            for segment in sorted(part.report.saved):
                 assert segment.path is not None
                 with open_source(segment.path, filesystem=maker.io, size=segment.file_size) as source:
                     yield source.read_at(0, segment.file_size)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.table.job import Job, bins_of_tasks, spread, task_rows
-from puffin_fast.spark.worker.indexed_keys import PART
-from puffin_fast.spark.worker.keys import candidate_schema
-from puffin_fast.spark.worker.rows import MARKED
-from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.spark.worker.indexed_keys import PART, named, with_parts
+from puffin_fast.spark.worker.indexed_keys import candidates as indexed_candidates
+from puffin_fast.spark.worker.keys import candidate_schema, candidates
+from puffin_fast.spark.worker.marked import MARKED
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from puffin_fast.rows.tasks import Task
 
 _LOG = logging.getLogger(__name__)
-_BODIES = "puffin_fast.spark.worker.indexed_keys"
 
 Found = TypeVar("Found")
 
@@ -48,11 +47,10 @@ def named_rows(keys: DataFrame, index: KeyLookup) -> DataFrame:
     """The rows that may have a key, of the data files that an index covers: rows of `MARKED`."""
     from pyspark.sql.types import IntegerType, StructField, StructType
 
-    lookup = pack(index)
     schema = StructType([*keys.schema.fields, StructField(PART, IntegerType())])
-    parts = mapped(keys, over_batches(_BODIES, "with_parts", lookup=lookup), schema)
+    parts = mapped(keys, over_batches(with_parts, lookup=index), schema)
     ranges = parts.repartitionByRange(PART).sortWithinPartitions(PART)
-    return mapped(ranges, over_batches(_BODIES, "named", lookup=lookup), MARKED)
+    return mapped(ranges, over_batches(named, lookup=index), MARKED)
 
 
 def candidate_rows(
@@ -81,14 +79,19 @@ def candidate_rows(
         null_safe, live: as for `candidates`.
         task_memory: limit of the partial vectors that a task holds, in bytes.
     """
-    options = {"target": job.target(), "bounds": pack(bounds), "null_safe": null_safe, "live": live}
+    options: dict[str, Any] = {
+        "target": job.executor_view(),
+        "bounds": bounds,
+        "null_safe": null_safe,
+        "live": live,
+    }
     schema = candidate_schema(fields)
     items = [*enumerate(tasks)]
     whole = [item for item in items if index is None or item[1].data.file_path not in index.covered]
     frames = []
     if whole or index is None:
         bins = bins_of_tasks(whole, lambda item: (item[1],))
-        body = over_batches("puffin_fast.spark.worker.keys", "candidates", **options)
+        body = over_batches(candidates, **options)
         frames.append(mapped(spread(session, bins), body, schema))
     if index is not None:
         numbered = {
@@ -97,6 +100,6 @@ def candidate_rows(
             if (path := task.data.file_path) in index.covered
         }
         rows, lists = task_rows(session, numbered)
-        body = over_batches(_BODIES, "candidates", **options, memory=task_memory, lists=lists)
+        body = over_batches(indexed_candidates, **options, memory=task_memory, lists=lists)
         frames.append(mapped(by_file(named_rows(keys, index).unionAll(rows)), body, schema))
     return frames[0] if len(frames) == 1 else frames[0].unionAll(frames[1])

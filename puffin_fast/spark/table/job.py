@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -17,43 +16,25 @@ from puffin_fast.iceberg.compat.table_properties import data_folder
 from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as size_of
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest.entries import METRICS
-from puffin_fast.puffin.vectors import DeletionVectorLocation
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.scan.splits import data_bytes, row_groups_of
 from puffin_fast.rows.shared_deletes import DeleteFiles as SharedDeleteFiles
 from puffin_fast.rows.tasks import DataFile, Task
 from puffin_fast.spark.dataframe.job_files import check_job, run_name
-from puffin_fast.spark.dataframe.write import collect_written, remove_unnamed
+from puffin_fast.spark.dataframe.write import collect_report, remove_unnamed
 from puffin_fast.spark.session.batches import rows_per_batch
+from puffin_fast.spark.session.executor_calls import Batches, Options, pack, sent_by
 from puffin_fast.spark.session.sessions import tagged
+from puffin_fast.spark.worker.marked import MARKED, pickled_tasks
 from puffin_fast.spark.worker.pack import Place
-from puffin_fast.spark.worker.rows import (
-    BY_FILES,
-    DATA_FILE,
-    DELETE_FILE,
-    GROUP,
-    INSERTED,
-    MARKED,
-    MATCHED,
-    NAN_ROWS,
-    REPORT,
-    SAVED,
-    SUPERSEDED,
-    TASK,
-    UNKNOWN_ROWS,
-    VECTOR,
-)
-from puffin_fast.spark.worker.saved_rows import SavedRows
-from puffin_fast.spark.worker.tasks import Target, pack, pickled_tasks
+from puffin_fast.spark.worker.reports import Report
+from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
-    from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
-    from puffin_fast.spark.worker.upsert import MatchedFile
 
 MAIN = "main"
 
@@ -110,19 +91,8 @@ class Job:
 
     Attributes:
         name: the first part of the name of each file; also the tag of its Spark jobs.
-        dangling: number of rows that name no data file of the table.
-        n_nan: number of deleted rows with NaN in a column of the condition that Spark evaluated.
-        entries: position-delete files written, in a table of format version 2.
-        data_files: new data files, in jobs that write rows.
-        groups: groups of data files that were rewritten.
-        matched: data files with rows that have a given key.
-        n_inserted: number of given rows whose key was new.
-        saved: rows that the job reads again.
-        superseded: by path of a data file, the number of positions in position-delete files that its deletion
-            vector supersedes and does not contain.
+        report: the sum of what its tasks reported.
     """
-
-    n_nan = 0
 
     def __init__(
         self,
@@ -137,18 +107,7 @@ class Job:
         self.name = run_name(job_id, kind)
         limit = size_of(table) if target_file_size is None else target_file_size
         self.place = Place(f"{data_folder(table)}/{self.name}", self.name, limit, dry_run)
-        self.dangling = 0
-        self.entries: list[ManifestEntry] = []
-        self.data_files: list[ManifestEntry] = []
-        self.groups: list[RewrittenGroup] = []
-        self.matched: list[MatchedFile] = []
-        self.n_inserted = 0
-        self.saved: list[SavedRows] = []
-        self.superseded: dict[str, int] = {}
-
-    def target(self) -> bytes:
-        """The packed `Target` for executors."""
-        return pack(self.executor_view())
+        self.report = Report()
 
     def executor_view(self) -> Target:
         """The parts of the table that executors need."""
@@ -158,62 +117,49 @@ class Job:
         """The filesystem that lists the folder of the run."""
         return filesystem(self.table.io, self.place.location)[0]
 
-    def run(self, report: DataFrame, tasks: Mapping[str, Task], what: str | None = None) -> list[Outcome]:
-        """Runs the Spark job once and reads its report.
+    def reports(
+        self,
+        df: DataFrame,
+        body: Callable[Concatenate[Batches, Target, Options], Iterable[Report]],
+        *args: Options.args,
+        **options: Options.kwargs,
+    ) -> DataFrame:
+        """The reports of tasks, which call a function for the rows of a DataFrame."""
+        work: Any = body
+        return sent_by(df, work, target=self.executor_view(), **options)
+
+    def run(self, reports: DataFrame, tasks: Mapping[str, Task], what: str | None = None) -> list[Outcome]:
+        """Runs the Spark job once and reads its reports.
 
         Args:
-            report: the Spark job.
+            reports: the Spark job, as `reports` returns it.
             tasks: the data files, by path.
             what: what the job does; by default the number and the size of the data files.
         """
         listing = self.listing()
-        with tagged(report.sparkSession, self.name, what or of_files(tasks.values())):
-            rows = collect_written(report, self.place.location, self.name, listing)
-        return self._outcomes(rows, tasks)
+        with tagged(reports.sparkSession, self.name, what or of_files(tasks.values())):
+            found = collect_report(reports, self.place.location, self.name, listing)
+        return self._outcomes(found, tasks)
 
     def run_here(
-        self, body: Callable[..., Iterable[pa.RecordBatch]], tasks: Mapping[str, Task]
+        self, body: Callable[[Target], Iterable[Report]], tasks: Mapping[str, Task]
     ) -> list[Outcome]:
         """Runs the work of a task on the driver, if that takes less time than starting a task.
 
         Args:
-            body: a function that takes a `Target`, and yields rows of `REPORT`.
+            body: the work.
             tasks: the data files, by path.
         """
         try:
-            rows = pa.Table.from_batches(body(self.executor_view()), REPORT)
+            found = Report.sum(body(self.executor_view()))
         except BaseException:
             self.remove_files()
             raise
-        return self._outcomes(rows, tasks)
+        return self._outcomes(found, tasks)
 
-    def _outcomes(self, report: pa.Table, tasks: Mapping[str, Task]) -> list[Outcome]:
-        outcomes = []
-        for row in report.to_pylist():
-            kind, n_rows, entry = (row.pop(name) for name in ("kind", "n_rows", "entry"))
-            data_file = row["data_file"]
-            if kind == SUPERSEDED:
-                self.superseded[data_file] = n_rows
-            elif kind == DELETE_FILE:
-                self.entries.append(pickle.loads(entry))
-            elif kind == DATA_FILE:
-                self.data_files += [] if entry is None else [pickle.loads(entry)]
-            elif kind == GROUP:
-                self.groups.append(pickle.loads(entry))
-            elif kind == MATCHED:
-                self.matched.append(pickle.loads(entry))
-            elif kind == INSERTED:
-                self.n_inserted += n_rows
-            elif kind == SAVED:
-                self.saved.append(SavedRows(row["path"], row["file_size"], n_rows, row["length"], entry))
-            elif kind == UNKNOWN_ROWS:
-                self.dangling += n_rows
-            elif kind == NAN_ROWS:
-                self.n_nan += n_rows
-            else:
-                vector = DeletionVectorLocation(**row) if kind == VECTOR else None
-                outcomes.append(Outcome(tasks[data_file], n_rows, vector, by_files=kind == BY_FILES))
-        return outcomes
+    def _outcomes(self, report: Report, tasks: Mapping[str, Task]) -> list[Outcome]:
+        self.report += report
+        return [Outcome(tasks[one.data_file], one.n_new, one.vector, one.by_files) for one in report.deleted]
 
     def remove_files(self) -> None:
         """Removes all files of a run that commits none of them."""
@@ -224,9 +170,9 @@ class Job:
         if self.place.dry_run:
             written = WrittenDeletes.counted(outcomes)
         else:
-            files = DeleteFiles(tuple(outcomes), tuple(self.entries))
+            files = DeleteFiles(tuple(outcomes), tuple(self.report.delete_files))
             written = WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
-        return replace(written, rows_dangling=self.dangling)
+        return replace(written, rows_dangling=self.report.n_dangling)
 
 
 def without_metrics(task: AnyTask) -> AnyTask:
@@ -369,7 +315,9 @@ def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
 def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> tuple[DataFrame, bytes]:
     """Returns rows of `MARKED` with the task of each data file, and the lists of `pickled_tasks`."""
     pickled, lists = pickled_tasks(tasks.values())
-    extra = pa.array(pickled, pa.binary())
-    kind, blob = pa.repeat(pa.scalar(TASK, pa.int8()), len(tasks)), pa.nulls(len(tasks), pa.binary())
-    columns = [kind, pa.array(list(tasks), pa.string()), blob, extra]
+    columns = [
+        pa.array(list(tasks), pa.string()),
+        pa.nulls(len(tasks), pa.binary()),
+        pa.array(pickled, pa.binary()),
+    ]
     return _frame(session, pa.Table.from_arrays(columns, schema=MARKED)), lists

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from puffin_fast import delta
@@ -25,8 +26,7 @@ from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, RewriteTerms
 from puffin_fast.spark.dataframe.job_files import run_name
-from puffin_fast.spark.session.batches import collected
-from puffin_fast.spark.session.executor_calls import mapped, over_batches
+from puffin_fast.spark.session.executor_calls import received, sent_by
 from puffin_fast.spark.session.sessions import session_of, tagged
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.caches import refreshing
@@ -37,8 +37,7 @@ from puffin_fast.spark.table.job import MAIN, OPEN_BYTES, TASK_BYTES, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.rewrite_data_files import rewrite_on_executors
 from puffin_fast.spark.table.scan import is_delta, refuse
-from puffin_fast.spark.worker.checks import CHECKED
-from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.spark.worker.tasks import called
 from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 if TYPE_CHECKING:
@@ -282,9 +281,8 @@ def _each_on_executors(session: SparkSession) -> Each:
         if len(items) <= FEW and not any(map(n_bytes, items)):
             return here(call, items, n_bytes, label)
         bins = bins_of([*enumerate(items)], TASK_BYTES, lambda one: OPEN_BYTES + n_bytes(one[1]))
-        body = over_batches("puffin_fast.spark.worker.checks", "checked", check=pack(call))
         with tagged(session, run, f"{label}: {counted(len(items), 'data file')}"):
-            rows = collected(mapped(spread(session, bins), body, CHECKED)).sort_by("number")
-        return [pickle.loads(found.as_py()) for found in rows["found"]]
+            found = received(sent_by(spread(session, bins), called, call=call))
+        return [result for _, result in sorted(chain.from_iterable(found), key=itemgetter(0))]
 
     return each

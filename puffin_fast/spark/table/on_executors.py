@@ -17,8 +17,7 @@ from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.rows.match.matching import Matches, Source
 from puffin_fast.rows.scan.located_rows import LocatedRows
-from puffin_fast.spark.session.batches import collected
-from puffin_fast.spark.session.executor_calls import mapped, over_batches
+from puffin_fast.spark.session.executor_calls import received, sent_by
 from puffin_fast.spark.session.sessions import tagged
 from puffin_fast.spark.table.delta import target_of
 from puffin_fast.spark.table.job import (
@@ -30,10 +29,9 @@ from puffin_fast.spark.table.job import (
 )
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search
-from puffin_fast.spark.worker.located import PACKED, unpacked
-from puffin_fast.spark.worker.matches import MANY, MATCHES
+from puffin_fast.spark.worker import located as worker
 from puffin_fast.spark.worker.pack import Place
-from puffin_fast.spark.worker.tasks import Target, pack
+from puffin_fast.spark.worker.tasks import Target
 from puffin_fast.verbs.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -62,19 +60,12 @@ class _OnExecutors(Attempt):
         if is_small(tasks):
             return super().located(matcher, tasks)
         view, self.reads = self.view(), None
-        body = over_batches(
-            "puffin_fast.spark.worker.located",
-            "packed",
-            target=pack(view),
-            matcher=pack(matcher),
-        )
         with tagged(self.session, self.run_name, of_files(tasks)):
-            bins = bins_to_search([*map(without_metrics, tasks)])
-            found = collected(mapped(spread(self.session, bins), body, PACKED))
-        packed = found["packed"].to_pylist()
+            bins = spread(self.session, bins_to_search([*map(without_metrics, tasks)]))
+            packed = received(sent_by(bins, worker.located, target=view, matcher=matcher))
         if None in packed:
             raise ManyRowsError
-        of, rows = unpacked(view, packed)
+        of, rows = worker.unpacked(view, packed)
         number_of = {task.data.file_path: number for number, task in enumerate(tasks)}
         numbers = np.array([number_of[task.data.file_path] for task in of], np.int64)
         return replace(rows, file=numbers[rows.file]).sorted()
@@ -84,19 +75,15 @@ class _OnExecutors(Attempt):
             return super().matches(source, tasks, compared=compared)
         self.reads = None
         numbered = [(number, without_metrics(task)) for number, task in enumerate(tasks)]
-        body = over_batches(
-            "puffin_fast.spark.worker.matches",
-            "matches",
-            target=pack(self.view()),
-            source=pack(source),
-            compared=compared,
-        )
         bins = bins_of_tasks(numbered, lambda item: (item[1],))
         with tagged(self.session, self.run_name, of_files(tasks)):
-            found = collected(mapped(spread(self.session, bins), body, MATCHES))
-        file, *others = (column.to_numpy() for column in found.combine_chunks().columns)
-        if MANY in file:
+            sent = spread(self.session, bins)
+            found = received(
+                sent_by(sent, worker.matches, target=self.view(), source=source, compared=compared)
+            )
+        if any(one is None for one in found):
             raise ManyRowsError
+        file, *others = map(np.concatenate, zip(*found, strict=True))
         order = np.argsort(file, kind="stable")
         return Matches(tasks, *(column[order] for column in (file, *others)))
 

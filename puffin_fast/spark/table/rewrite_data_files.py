@@ -22,7 +22,6 @@ from puffin_fast.iceberg.maintenance.rewrite_job import (
 from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, RewriteTerms, live_bytes
-from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.caches import refreshing
@@ -41,7 +40,7 @@ from puffin_fast.spark.table.job import (
 )
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
-from puffin_fast.spark.worker.rows import REPORT
+from puffin_fast.spark.worker.data_files import rewrite, rewrite_delta
 from puffin_fast.verbs.options import Options
 
 if TYPE_CHECKING:
@@ -55,8 +54,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.rows.rewrite.file_groups import GroupLimits
     from puffin_fast.rows.tasks import Task
-
-_BODIES = "puffin_fast.spark.worker.data_files"
 
 
 @of_session
@@ -154,16 +151,13 @@ def rewrite_on_executors(
         table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
     ) -> Sequence[RewrittenGroup]:
         job = Job(table, request.job_id, "rewrite")
-        body = over_batches(
-            _BODIES,
-            "rewrite",
-            target=job.target(),
-            sequence_number=head.sequence_number or 0,
-            target_file_size=target,
+        number = head.sequence_number or 0
+        bins = spread(session, _bins(groups))
+        job.run(
+            job.reports(bins, rewrite, sequence_number=number, target_file_size=target), {}, _shown(groups)
         )
-        job.run(mapped(spread(session, _bins(groups)), body, REPORT), {}, _shown(groups))
-        table.created += [new.entry.file_path for group in job.groups for new in group.new]
-        return job.groups
+        table.created += [new.entry.file_path for group in job.report.groups for new in group.new]
+        return job.report.groups
 
     return run_rewrite(table, terms, request, write, encode, dry_run=dry_run)
 
@@ -196,12 +190,10 @@ def _rewrite_delta(
     ) -> NewDeltaFiles:
         job.base = current
         part = job.part(dry_run=False, kind="rewrite")
-        body = over_batches(
-            _BODIES, "rewrite_delta", target=part.target(), target_file_size=limits.target_file_size
-        )
-        part.run(mapped(spread(session, _bins(groups)), body, REPORT), {}, _shown(groups))
-        adds: list[Any] = part.data_files
-        return NewDeltaFiles(adds, row_tracking_columns(current.snapshot) is not None)
+        bins = spread(session, _bins(groups))
+        reports = part.reports(bins, rewrite_delta, target_file_size=limits.target_file_size)
+        part.run(reports, {}, _shown(groups))
+        return NewDeltaFiles(part.report.entries, row_tracking_columns(current.snapshot) is not None)
 
     return run_rewrite_of_delta(job.storage, terms, options, write)
 

@@ -21,15 +21,13 @@ from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import restoring, tagged
 from puffin_fast.spark.table.job import OPEN_BYTES, TASK_BYTES, spread
-from puffin_fast.spark.worker.rows import REPORT
-from puffin_fast.spark.worker.saved_rows import SavedRows, encoded, rows_of
+from puffin_fast.spark.worker import keys
+from puffin_fast.spark.worker.saved_rows import SavedRows, encoded, load, rows_of, save
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from puffin_fast.spark.table.job import Job
-
-_BODIES = "puffin_fast.spark.worker.saved_rows"
 
 MOST_ROWS = 1 << 22
 """Largest number of rows that the driver reads."""
@@ -61,20 +59,20 @@ class Saved:
     """
 
     def __init__(self, rows: DataFrame, part: Job, *, distinct: bool = False) -> None:
-        self._rows, self._part, self._target = rows, part, part.target()
+        self._rows, self._part = rows, part
         with tagged(rows.sparkSession, part.name, "given rows"):
             self._few = _sent_by_jvm(rows)
             if self._few is not None:
                 return
         if distinct:
-            rows = mapped(rows, over_batches("puffin_fast.spark.worker.keys", "distinct"), rows.schema)
-        part.run(mapped(rows, over_batches(_BODIES, "save", target=self._target), REPORT), {}, "given rows")
+            rows = mapped(rows, over_batches(keys.distinct), rows.schema)
+        part.run(part.reports(rows, save), {}, "given rows")
 
     def few(self, most_rows: int = MOST_ROWS) -> pa.Table | None:
         """Returns the rows, or None if they exceed a limit of rows or `MOST_BYTES`."""
         if self._few is not None:
             return self._few if self._few.num_rows <= most_rows else None
-        saved = self._part.saved
+        saved = self._part.report.saved
         n_rows, n_bytes = sum(one.n_rows for one in saved), sum(one.n_bytes for one in saved)
         if n_rows > most_rows or n_bytes > MOST_BYTES or not self._is_kept:
             return None
@@ -84,7 +82,7 @@ class Saved:
 
     def frame(self) -> DataFrame:
         """The rows as a DataFrame that can be computed any number of times with the same rows."""
-        saved = self._part.saved
+        saved = self._part.report.saved
         if self._few is not None:
             batches = self._few.to_batches()
             data = encoded(batches).to_pybytes() if batches else b""
@@ -97,12 +95,12 @@ class Saved:
         session = self._rows.sparkSession
         if not bins:
             return session.createDataFrame([], self._rows.schema)
-        body = over_batches(_BODIES, "load", target=self._target)
+        body = over_batches(load, target=self._part.executor_view())
         return mapped(spread(session, bins), body, self._rows.schema)
 
     @property
     def _is_kept(self) -> bool:
-        return all(one.path or one.data for one in self._part.saved)
+        return all(one.path or one.data for one in self._part.report.saved)
 
 
 def _sent_by_jvm(rows: DataFrame) -> pa.Table | None:

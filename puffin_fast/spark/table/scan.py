@@ -30,9 +30,8 @@ from puffin_fast.spark.table.job import (
     without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
+from puffin_fast.spark.worker import scan as worker
 from puffin_fast.spark.worker.column_types import spark_schema
-from puffin_fast.spark.worker.scan import ROW
-from puffin_fast.spark.worker.tasks import pack
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -123,17 +122,12 @@ def scan(
     shares = [share for task in found.tasks() for share in shares_of(without_metrics(task))]
     if not shares:
         return session.createDataFrame([], schema)
-    body = over_batches(
-        "puffin_fast.spark.worker.scan",
-        "rows",
-        reader=pack(found.file_reader()),
-        schema=pack(found.schema),
-    )
+    body = over_batches(worker.rows, reader=found.file_reader(), schema=found.schema)
     tasks = spread(session, bins_of_tasks(shares, lambda share: (share[0],), share_bytes))
     rows = (
         mapped(tasks, body, schema)
         if schema.fields
-        else mapped(tasks, body, pa.schema([(ROW, pa.bool_())])).drop(ROW)
+        else mapped(tasks, body, pa.schema([(worker.ROW, pa.bool_())])).drop(worker.ROW)
     )
     return rows if limit is None else rows.limit(limit)
 

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.tasks import Task
-from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.table.job import bins_of_tasks, is_small, spread, without_metrics
-from puffin_fast.spark.worker.rows import REPORT
-from puffin_fast.spark.worker.tasks import deleted, pack
+from puffin_fast.spark.worker.tasks import deleted, search
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,14 +36,8 @@ def searched(session: SparkSession, job: Job, tasks: Iterable[Task], finder: Fin
     others = {path: without_metrics(task) for path, task in whole.items()}
     if is_named(others.values()) or is_small(whole.values(), finder.matcher.field_ids):
         return known + job.run_here(lambda target: deleted(finder.search([*others.values()]), target), others)
-    body = over_batches(
-        "puffin_fast.spark.worker.tasks",
-        "search",
-        target=job.target(),
-        matcher=pack(finder.matcher),
-    )
-    report = mapped(spread(session, bins_to_search(others.values())), body, REPORT)
-    return known + job.run(report, others)
+    bins = spread(session, bins_to_search(others.values()))
+    return known + job.run(job.reports(bins, search, matcher=finder.matcher), others)
 
 
 def is_named(tasks: Collection[Task]) -> bool:

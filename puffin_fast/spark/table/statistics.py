@@ -23,8 +23,7 @@ from puffin_fast.spark.table.job import (
     without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.worker.sketches import SKETCHES
-from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.spark.worker.sketches import SKETCHES, of_files, unite
 from puffin_fast.theta import ThetaSketch
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.statistics.columns import SketchedColumn
     from puffin_fast.rows.tasks import Task
-
-_WORKER = "puffin_fast.spark.worker.sketches"
 
 
 @of_session
@@ -92,10 +89,10 @@ def collect_ndv(
         reader = selection.reader(some, without_history(selection.table.metadata))
         shares = [share for task in tasks for share in shares_of(without_metrics(task))]
         bins = bins_of(shares, TASK_BYTES, share_bytes)
-        partial = over_batches(_WORKER, "of_files", reader=pack(reader))
+        partial = over_batches(of_files, reader=reader)
         sketches = mapped(spread(session, bins), partial, SKETCHES)
         if len(bins) > 1:
-            sketches = mapped(sketches.repartition("column"), over_batches(_WORKER, "unite"), SKETCHES)
+            sketches = mapped(sketches.repartition("column"), over_batches(unite), SKETCHES)
         rows = collected(sketches).to_pylist()
         return {row["column"]: ThetaSketch.from_bytes(row["sketch"]) for row in rows}
 

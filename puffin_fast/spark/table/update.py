@@ -36,11 +36,10 @@ from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search
 from puffin_fast.spark.table.spelling import timestamp_cast, values_as_in_table
+from puffin_fast.spark.worker import located
+from puffin_fast.spark.worker import update as worker
 from puffin_fast.spark.worker.column_types import spark_schema
-from puffin_fast.spark.worker.located import column_schema
-from puffin_fast.spark.worker.rows import REPORT
-from puffin_fast.spark.worker.tasks import pack, packed
-from puffin_fast.spark.worker.update import PLACE, ColumnNumber, by_filter
+from puffin_fast.spark.worker.update import PLACE, ColumnNumber
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
 from puffin_fast.verbs.update import bound_values
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
 
 _SHUFFLES = re.compile("over|window|select|exists", re.IGNORECASE)
 """The words of values whose computation may shuffle the rows: window functions and subqueries."""
-
-_BODIES = "puffin_fast.spark.worker.update"
 
 
 @of_session
@@ -166,14 +163,8 @@ def update(
         def read(some: Sequence[str]) -> DataFrame:
             view = part.executor_view()
             found = [pa.field(first_two[0], pa.int64()), pa.field(first_two[1], pa.binary())]
-            body = over_batches(
-                "puffin_fast.spark.worker.located",
-                "numbered",
-                target=pack(view),
-                matcher=pack(matcher),
-                names=[*some],
-            )
-            kinds = spark_schema(pa.schema([*found, *column_schema(view, some)]))
+            body = over_batches(located.numbered, target=view, matcher=matcher, names=[*some])
+            kinds = spark_schema(pa.schema([*found, *located.column_schema(view, some)]))
             return mapped(spread(session, bins_to_search(tasks)), body, kinds)
 
         return named(selected_from(read, names, [*first_two, *columns.values()], shown))
@@ -187,35 +178,34 @@ def update(
         part = job.part(dry_run=dry_run, kind="update")
         outcomes: list[Outcome] = []
         if tasks and condition is None and not columns:
-            options: dict[str, Any] = {"matcher": pack(matcher), "values": pack(assignments)}
             if is_small(tasks.values()):
-                every = packed([*tasks.values()])
+                every = [*tasks.values()]
                 outcomes = part.run_here(
-                    lambda target: by_filter(every, target=pack(target), **options), tasks
+                    lambda target: worker.updated(every, target, matcher, assignments), tasks
                 )
             else:
-                body = over_batches(_BODIES, "by_filter", target=part.target(), **options)
-                report = mapped(spread(session, bins_to_search(tasks.values())), body, REPORT)
-                outcomes = part.run(report, tasks)
+                bins = spread(session, bins_to_search(tasks.values()))
+                reports = part.reports(bins, worker.by_filter, matcher=matcher, values=assignments)
+                outcomes = part.run(reports, tasks)
         elif tasks:
             numbers = {name: ColumnNumber(len(PLACE) + at) for at, name in enumerate(columns)}
-            given = pack(replace(assignments, values={**assignments.values, **numbers}))
-            options = {"target": part.target(), "values": given}
+            given = replace(assignments, values={**assignments.values, **numbers})
             with sql_errors(row_filter):
                 if condition is None and not _SHUFFLES.search(shown):
                     found = numbered(part, [*tasks.values()])
-                    body = over_batches(_BODIES, "with_values", **options)
+                    reports = part.reports(found, worker.with_values, values=given)
                 else:
                     selected = rows()
                     n_columns = len(PLACE) + len(columns)
-                    options["nan"] = n_columns if len(selected.columns) > n_columns else None
-                    body = over_batches(_BODIES, "at_positions", tasks=pack(tasks), **options)
-                    found = by_file(selected)
-                outcomes = part.run(mapped(found, body, REPORT), tasks)
-        n_nan = part.n_nan
+                    nan = n_columns if len(selected.columns) > n_columns else None
+                    reports = part.reports(
+                        by_file(selected), worker.at_positions, tasks=tasks, values=given, nan=nan
+                    )
+                outcomes = part.run(reports, tasks)
+        n_nan = part.report.n_nan
         updated = frozenset(outcome.task.data.file_path for outcome in outcomes)
         metrics = {"numUpdatedRows": sum(one.n_new for one in outcomes), "numCopiedRows": 0}
-        return part.replaced(outcomes, purpose, part.data_files, updated, metrics)
+        return part.replaced(outcomes, purpose, part.report.entries, updated, metrics)
 
     planned, committed = job.commit(plan, on_conflict)
     counts = {"rows_updated": 0 if planned is None else planned.written.rows}

@@ -47,9 +47,9 @@ from puffin_fast.spark.table.on_executors import ManyRowsError, attempt_on
 from puffin_fast.spark.table.saved_rows import Saved, cached, saved
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.spelling import as_in_table, key_names
+from puffin_fast.spark.worker import upsert as worker
+from puffin_fast.spark.worker.append import append
 from puffin_fast.spark.worker.keys import spark_schema
-from puffin_fast.spark.worker.rows import REPORT
-from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.spark.worker.upsert import DELETES, MATCH, ORDER
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict, Options
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     from puffin_fast.rows.deletes.outcome import Outcome
     from puffin_fast.rows.keys.keys import Keys
     from puffin_fast.rows.tasks import Task
-
-_BODIES = "puffin_fast.spark.worker.upsert"
 
 
 @of_dataframe
@@ -201,7 +199,7 @@ def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeF
     kept = with_deletes_and_order(no_rows(data_df).to_reader(), changes).schema.names
     fields = [field for field in data_df.schema.fields if field.name in kept]
     added = [StructField(GIVEN_DELETES, BooleanType()), StructField(GIVEN_ORDER, LongType())]
-    rows = mapped(data_df, over_batches(_BODIES, "marked", changes=changes), StructType([*fields, *added]))
+    rows = mapped(data_df, over_batches(worker.marked, changes=changes), StructType([*fields, *added]))
     if order is None and kinds != CHANGE_TYPE:
         return rows.drop(GIVEN_ORDER), ChangeFeed(GIVEN_DELETES)
     return rows, ChangeFeed(GIVEN_DELETES, GIVEN_ORDER)
@@ -307,8 +305,8 @@ class _Cached:
         from pyspark.sql.types import StructType
 
         feed = given.feed
-        options: dict[str, Any] = {"target": part.target(), "columns": given.columns}
-        body = over_batches(_BODIES, "keyed", **options, fields=pack(given.fields), feed=pack(feed))
+        options: dict[str, Any] = {"target": part.executor_view(), "columns": given.columns}
+        body = over_batches(worker.keyed, **options, fields=given.fields, feed=feed)
         keys = from_arrow_schema(spark_schema(given.fields))
         rows = mapped(kept.frame(), body, StructType([*given.rows.schema.fields, *keys.fields]))
         if feed.order_column is not None:
@@ -318,7 +316,7 @@ class _Cached:
             rows = rows.withColumns({"n_given": n_given, "rank": last}).where("rank = 1")
         if feed:
             last_of = [] if feed.order_column is None else given.keys
-            body = over_batches(_BODIES, "checked", **options, wanted=pack(given.wanted), last_of=last_of)
+            body = over_batches(worker.checked, **options, wanted=given.wanted, last_of=last_of)
             rows = mapped(rows, body, rows.schema)
         self.rows = held.enter_context(cached(rows))
         facts = [functions.count(functions.lit(1)).alias("count")]
@@ -382,28 +380,30 @@ class _Upsert:
         index = job.key_lookup(given.fields, tasks) if few == [None] else None  # type: ignore[arg-type]
         part, outcomes = with_or_without(lambda index: self._run(tasks, bounds, index), index)
         names = [name for name, _ in given.fields]
-        duplicates = sum((file.duplicates for file in part.matched), DuplicateKeys())
+        duplicates = sum((file.duplicates for file in part.report.matched), DuplicateKeys())
         if self.refused and duplicates.n_keys:
             part.remove_files()
             duplicates.refuse(names)
         several: dict[int, bool] = {}
-        for file in part.matched:
+        for file in part.report.matched:
             for key, is_updated in file.several.items():
                 several[key] = several.get(key, False) or is_updated
         n_updated = sum(several.values())
         counts = {
-            "rows_updated": sum(file.n_updated for file in part.matched) + n_updated,
-            "rows_inserted": part.n_inserted,
-            "rows_unchanged": sum(file.n_unchanged for file in part.matched) + len(several) - n_updated,
-            "keys_deleted": sum(file.n_deleted for file in part.matched),
+            "rows_updated": sum(file.n_updated for file in part.report.matched) + n_updated,
+            "rows_inserted": part.report.n_inserted,
+            "rows_unchanged": sum(file.n_unchanged for file in part.report.matched)
+            + len(several)
+            - n_updated,
+            "keys_deleted": sum(file.n_deleted for file in part.report.matched),
         }
         metrics = {"Updated": "rows_updated", "Inserted": "rows_inserted"}
         if given.feed.delete_column is not None:
             metrics["Deleted"] = "keys_deleted"
         history = {f"numTargetRows{what}": counts[name] for what, name in metrics.items()}
         purpose = Purpose("MERGE", names, bounds, isolation="always", inserts=True)
-        sources = frozenset(file.path for file in part.matched)
-        return _Planned(counts, part.replaced(outcomes, purpose, part.data_files, sources, history))
+        sources = frozenset(file.path for file in part.report.matched)
+        return _Planned(counts, part.replaced(outcomes, purpose, part.report.entries, sources, history))
 
     def _run(
         self, tasks: Sequence[Task], bounds: KeyBounds, index: KeyLookup | None
@@ -424,30 +424,31 @@ class _Upsert:
         index: KeyLookup | None,
         held: ExitStack,
     ) -> DataFrame:
-        """Returns the Spark job that replaces and inserts rows, with the columns of `REPORT`."""
-        given, target = self.given, part.target()
-        options: dict[str, Any] = {"target": target, "columns": given.columns}
-        insert = over_batches("puffin_fast.spark.worker.append", "append", **options, order=pack(None))
+        """Returns the reports of the Spark job that replaces and inserts rows."""
+        given = self.given
+
+        def inserted(rows: DataFrame) -> DataFrame:
+            return part.reports(rows, append, columns=given.columns, order=None)
+
         new = rows.where(f"NOT {DELETES}")
         if not tasks:
             new = new.select(*given.own) if self.insert else new.select(*given.own).limit(0)
-            return mapped(new, insert, REPORT)
+            return inserted(new)
         matches = held.enter_context(cached(self._matches(rows, part, tasks, bounds, index)))
-        body = over_batches(
-            _BODIES,
-            "replace",
-            **options,
-            tasks=pack(tasks),
+        pairs = matches.join(rows, given.keys).select(*MATCH, DELETES, *given.own).repartition("file")
+        report = part.reports(
+            pairs,
+            worker.replace,
+            columns=given.columns,
+            tasks=tasks,
             update=self.update,
             compared=self.compared,
             set_columns=self.set_columns,
         )
-        pairs = matches.join(rows, given.keys).select(*MATCH, DELETES, *given.own).repartition("file")
-        report = mapped(pairs, body, REPORT)
         if not self.insert:
             return report
         new = new.join(matches.select(*given.keys), given.keys, "left_anti").select(*given.own)
-        return report.unionAll(mapped(new, insert, REPORT))
+        return report.unionAll(inserted(new))
 
     def _matches(
         self, rows: DataFrame, part: Job, tasks: Sequence[Task], bounds: KeyBounds, index: KeyLookup | None

@@ -11,31 +11,32 @@ import pyarrow as pa
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.rows.keys.key_columns import column_of
 from puffin_fast.rows.keys.transforms import partition_values
+from puffin_fast.spark.session.executor_calls import Batches
 from puffin_fast.spark.worker.data_files import new_rows
 from puffin_fast.spark.worker.given import Given
 from puffin_fast.spark.worker.keys import for_spark
-from puffin_fast.spark.worker.rows import INSERTED, ReportRow, report_rows
-from puffin_fast.spark.worker.tasks import Target, unpack
+from puffin_fast.spark.worker.reports import Report
+from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField
 
     from puffin_fast.rows.rewrite.row_order import RowOrder
 
-Batches = Iterator[pa.RecordBatch]
-
 GROUP_BYTES = 128 << 20
 """Bytes of rows that a task holds before it writes them, if they cannot be streamed."""
 
 
-def placed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: bytes) -> Batches:
+def placed(
+    batches: Batches, target: Target, *, columns: Sequence[str], fields: Sequence[PartitionField]
+) -> Batches:
     """Adds the values of the partition fields to given rows.
 
     Args:
         batches: the given rows.
-        target: packed `Target`.
+        target: the target.
         columns: the names of their columns.
-        fields: packed list of the partition fields.
+        fields: the partition fields.
 
     Yields:
         The same columns, and the partition fields as columns of `spark_schema`.
@@ -43,43 +44,38 @@ def placed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: b
     Raises:
         InvalidInputError: a value does not fit its column, or no partition value can be computed from it.
     """
-    part: Target = unpack(target)
-    given, schema = Given(part, columns, whole=True), part.metadata.schema()
-    partition: list[PartitionField] = unpack(fields)
+    given, schema = Given(target, columns, whole=True), target.metadata.schema()
     for batch in batches:
         if not batch.num_rows:
             continue
         (rows,) = given.rows([batch]).combine_chunks().to_batches()
         arrays = list(batch.columns)
-        for field in partition:
+        for field in fields:
             name = str(schema.find_column_name(field.source_id))
             kind = schema.find_type(field.source_id)
             arrays.append(for_spark(partition_values(field.transform, kind, column_of(rows, name), name)))
-        names = [f"k{at}" for at in range(len(partition))]
+        names = [f"k{at}" for at in range(len(fields))]
         yield pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *names])
 
 
-def append(batches: Batches, *, target: bytes, columns: Sequence[str], order: bytes) -> Batches:
+def append(
+    batches: Batches, target: Target, *, columns: Sequence[str], order: RowOrder | None
+) -> Iterator[Report]:
     """Writes given rows as data files.
 
     Rows of an unpartitioned table without an order are streamed; others are written 128 MiB at a time.
 
     Args:
         batches: the given rows; rows of one partition are adjacent.
-        target: packed `Target`.
+        target: the target.
         columns: names of their columns.
-        order: packed `RowOrder` of the rows in a data file, or None.
-
-    Yields:
-        rows of `REPORT`.
+        order: the order of the rows in a data file.
 
     Raises:
         InvalidInputError: a value does not fit its column.
     """
-    part: Target = unpack(target)
-    given, writer = Given(part, columns, whole=True), new_rows(part)
-    rows_in: RowOrder | None = unpack(order)
-    stream = part.delta is None and part.metadata.spec().is_unpartitioned() and rows_in is None
+    given, writer = Given(target, columns, whole=True), new_rows(target)
+    stream = target.delta is None and target.metadata.spec().is_unpartitioned() and order is None
     n_rows = 0
 
     def fitted(group: Batches) -> Batches:
@@ -90,14 +86,14 @@ def append(batches: Batches, *, target: bytes, columns: Sequence[str], order: by
 
     for group in _groups(batches, stream=stream):
         rows = fitted(group)
-        if part.place.dry_run:
+        if target.place.dry_run:
             for _ in rows:
                 pass
         elif stream:
-            yield from writer.write(_reader(rows))
+            yield Report(data_files=writer.write(_reader(rows)))
         else:
-            yield from writer.write(pa.Table.from_batches(rows), order=rows_in)
-    yield from report_rows([ReportRow(INSERTED, n_rows=n_rows)])
+            yield Report(data_files=writer.write(pa.Table.from_batches(rows), order=order))
+    yield Report(n_inserted=n_rows)
 
 
 def _groups(batches: Batches, *, stream: bool) -> Iterator[Batches]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from puffin_fast.spark.session.batches import arrow_schema
+from puffin_fast.spark.session.executor_calls import items_of
 from puffin_fast.spark.worker.column_types import converter
-from puffin_fast.spark.worker.tasks import items_of, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from puffin_fast.rows.changes.states import CommitChanges
 
 
-def lines(batches: Iterator[pa.RecordBatch], *, reader: bytes) -> Iterator[pa.RecordBatch]:
+def lines(batches: Iterator[pa.RecordBatch], *, reader: ChangeReader) -> Iterator[pa.RecordBatch]:
     """Reads the lines of one task.
 
     Args:
         batches: one binary column: packed lists of `CommitChanges`.
-        reader: packed `ChangeReader`.
+        reader: the reader of the changes.
     """
     return lines_of(items_of(batches), reader)
 
 
 def batches_of(
-    changes: Iterable[CommitChanges], reader: bytes, schema: StructType
+    changes: Iterable[CommitChanges], reader: ChangeReader, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
     """Yields the lines of commits in exactly the types that PySpark's data sources require.
 
@@ -56,15 +56,14 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def lines_of(changes: Iterable[CommitChanges], reader: bytes) -> Iterator[pa.RecordBatch]:
+def lines_of(changes: Iterable[CommitChanges], reader: ChangeReader) -> Iterator[pa.RecordBatch]:
     """Yields the lines of commits.
 
     Args:
         changes: the changes of the commits. Only rows of the same commit are paired.
-        reader: packed `ChangeReader`.
+        reader: the reader of the changes.
     """
-    read: ChangeReader = unpack(reader)
-    steps = [converter(field.type) for field in read.schema]
-    for batch in read.lines(changes):
+    steps = [converter(field.type) for field in reader.schema]
+    for batch in reader.lines(changes):
         columns = [c if s is None else s(c) for c, s in zip(batch.columns, steps, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, read.schema.names)
+        yield pa.RecordBatch.from_arrays(columns, reader.schema.names)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
@@ -15,8 +14,9 @@ from pyiceberg.table.locations import LocationProvider
 
 from puffin_fast.iceberg.dml.attempt import write_new_rows
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter
-from puffin_fast.spark.worker.rows import DATA_FILE, GROUP, ReportRow, report_rows
-from puffin_fast.spark.worker.tasks import Target, items_of, unpack
+from puffin_fast.spark.session.executor_calls import Batches, items_of
+from puffin_fast.spark.worker.reports import FileWritten, Report
+from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey
@@ -61,16 +61,13 @@ class NewRows(Protocol):
         rows: pa.Table | pa.RecordBatchReader,
         row_ids: pa.Array | pa.ChunkedArray | None = None,
         order: RowOrder | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> list[FileWritten]:
         """Writes rows to data files.
 
         Args:
             rows: all columns of the table.
             row_ids: for each row the id of the row that it replaces, or null. None if no row replaces another.
             order: the order of the rows in a data file.
-
-        Yields:
-            rows of `REPORT`.
         """
 
 
@@ -88,13 +85,13 @@ class _IcebergRows:
         rows: pa.Table | pa.RecordBatchReader,
         row_ids: pa.Array | pa.ChunkedArray | None = None,
         order: RowOrder | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> list[FileWritten]:
         if order is None:
             entries = write_new_rows(self._table, rows, row_ids)
         else:
             entries = write_new_rows(self._table, rows.take(order.indices(rows)))
             entries = [replace(entry, sort_order_id=order.order_id) for entry in entries]
-        return report_rows([ReportRow(DATA_FILE, path=e.file_path, entry=pickle.dumps(e)) for e in entries])
+        return [FileWritten(entry.file_path, entry) for entry in entries]
 
 
 class _DeltaRows:
@@ -109,7 +106,7 @@ class _DeltaRows:
         rows: pa.Table | pa.RecordBatchReader,
         row_ids: pa.Array | pa.ChunkedArray | None = None,
         order: RowOrder | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> list[FileWritten]:
         from puffin_fast.delta.dml.data_files import row_tracking_columns
 
         assert order is None, "Delta tables have no sort order"
@@ -117,9 +114,11 @@ class _DeltaRows:
         extra = None if row_ids is None else row_tracking_columns(self._snapshot, row_ids)
         n_earlier = len(self._writer.written)
         adds = self._writer.write(rows, extra)
-        paths = [f"{self._snapshot.root}/{path}" for path in self._writer.written[n_earlier:]]
-        pairs = zip(paths, adds, strict=True)
-        return report_rows([ReportRow(DATA_FILE, path=path, entry=pickle.dumps(add)) for path, add in pairs])
+        return _files(self._snapshot.root, self._writer.written[n_earlier:], adds)
+
+
+def _files(root: str, paths: Sequence[str], adds: Sequence[Any]) -> list[FileWritten]:
+    return [FileWritten(f"{root}/{path}", add) for path, add in zip(paths, adds, strict=True)]
 
 
 def _delta_names(target: Target, table: DeltaTable) -> Callable[[], str]:
@@ -128,50 +127,34 @@ def _delta_names(target: Target, table: DeltaTable) -> Callable[[], str]:
     return lambda: path_of(next(numbers)).removeprefix(f"{table.snapshot.root}/")
 
 
-def rewrite_delta(
-    batches: Iterator[pa.RecordBatch], *, target: bytes, target_file_size: int
-) -> Iterator[pa.RecordBatch]:
+def rewrite_delta(batches: Batches, target: Target, *, target_file_size: int) -> Iterator[Report]:
     """Writes the live rows of groups of a Delta table's data files to new ones.
 
     Args:
         batches: one binary column: packed lists of groups, which are lists of `DeltaTask`.
-        target: packed `Target`.
+        target: the target.
         target_file_size: as in `FileRewriter`.
-
-    Yields:
-        rows of `REPORT`: the new data files.
     """
     from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
 
-    part: Target = unpack(target)
-    assert part.delta is not None
-    rewriter = FileRewriter(part.delta, target_file_size, name=_delta_names(part, part.delta))
+    assert target.delta is not None
+    rewriter = FileRewriter(target.delta, target_file_size, name=_delta_names(target, target.delta))
     for tasks in items_of(batches):
         n_earlier = len(rewriter.written)
         adds = rewriter.write_group(tasks, 1)
-        paths = [f"{part.delta.snapshot.root}/{path}" for path in rewriter.written[n_earlier:]]
-        pairs = zip(paths, adds, strict=True)
-        yield from report_rows(
-            [ReportRow(DATA_FILE, path=path, entry=pickle.dumps(add)) for path, add in pairs]
-        )
+        yield Report(data_files=_files(target.delta.snapshot.root, rewriter.written[n_earlier:], adds))
 
 
 def rewrite(
-    batches: Iterator[pa.RecordBatch], *, target: bytes, sequence_number: int, target_file_size: int
-) -> Iterator[pa.RecordBatch]:
+    batches: Batches, target: Target, *, sequence_number: int, target_file_size: int
+) -> Iterator[Report]:
     """Writes the live rows of groups of data files to new ones.
 
     Args:
         batches: one binary column: packed lists of groups, which are lists of `FileTask`.
-        target: packed `Target`.
+        target: the target.
         sequence_number, target_file_size: as in `GroupWriter`.
-
-    Yields:
-        rows of `REPORT`: the new data files, and the groups.
     """
-    table: Target = unpack(target)
-    writer = GroupWriter(TaskTable(table), sequence_number, target_file_size, 1)
+    writer = GroupWriter(TaskTable(target), sequence_number, target_file_size, 1)
     for tasks in items_of(batches):
-        group = writer.write(tasks)
-        paths = [ReportRow(DATA_FILE, path=new.entry.file_path) for new in group.new]
-        yield from report_rows([*paths, ReportRow(GROUP, entry=pickle.dumps(group))])
+        yield Report(groups=[writer.write(tasks)])

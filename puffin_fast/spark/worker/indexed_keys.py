@@ -1,4 +1,4 @@
-"""On executors: keys are looked up in an index of keys, in the order of their hashes."""
+"""On executors: segments of key indexes are made from data files, and keys are looked up in them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from puffin_fast._io import open_sink
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
+from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.combine import pieces
 from puffin_fast.spark.worker.keys import candidates_of, from_spark
-from puffin_fast.spark.worker.rows import partial_rows
-from puffin_fast.spark.worker.tasks import Marked, Target, unpack
+from puffin_fast.spark.worker.marked import Marked, partial_rows
+from puffin_fast.spark.worker.reports import Report
+from puffin_fast.spark.worker.saved_rows import SavedRows
+from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
     from puffin_fast.iceberg.index.lookup import KeyLookup
+    from puffin_fast.iceberg.index.segment_maker import SegmentMaker
     from puffin_fast.key_index import Found, Read, Segment
     from puffin_fast.rows.keys.keys import KeyBounds
-
-Batches = Iterator[pa.RecordBatch]
 
 PART = "part"
 """The column that says in which range of hashes a key is."""
@@ -32,27 +35,26 @@ LOOKUP_BYTES = 32 << 20
 """Bytes of keys that are looked up at a time."""
 
 
-def with_parts(batches: Batches, *, lookup: bytes) -> Batches:
+def with_parts(batches: Batches, *, lookup: KeyLookup) -> Batches:
     """Adds the column `PART` to keys.
 
     Args:
         batches: the columns of `spark_schema`.
-        lookup: packed `KeyLookup`.
+        lookup: the index.
     """
-    index: KeyLookup = unpack(lookup)
-    with index.segments() as segments:
+    with lookup.segments() as segments:
         first = max((segment for segment, *_ in segments), key=lambda segment: segment.n_entries)
         for batch in batches:
-            parts = first.parts_of(_columns(batch, index))
+            parts = first.parts_of(_columns(batch, lookup))
             yield batch.append_column(PART, pa.array(parts, pa.int32()))
 
 
-def named(batches: Batches, *, lookup: bytes) -> Batches:
+def named(batches: Batches, *, lookup: KeyLookup) -> Batches:
     """Looks up keys.
 
     Args:
         batches: the columns of `spark_schema`, and `PART`, by which the keys are sorted.
-        lookup: packed `KeyLookup`.
+        lookup: the index.
 
     Yields:
         rows of `MARKED`: the rows of data files that may have a key, as partial vectors.
@@ -61,12 +63,11 @@ def named(batches: Batches, *, lookup: bytes) -> Batches:
         CorruptDataError: a segment is damaged or cannot be read.
         NotFoundError: the file with the segments does not exist.
     """
-    index: KeyLookup = unpack(lookup)
-    with index.segments() as segments:
+    with lookup.segments() as segments:
         for group in split_by_size(batches, LOOKUP_BYTES, lambda batch: batch.nbytes):
-            columns = _columns(pa.Table.from_batches(group).combine_chunks(), index)
+            columns = _columns(pa.Table.from_batches(group).combine_chunks(), lookup)
             for segment, read, paths in segments:
-                found = segment.by_file(_found(index, segment, read, columns))
+                found = segment.by_file(_found(lookup, segment, read, columns))
                 rows = {
                     path: codec.encode(PositionBitmap.from_positions(positions))
                     for number, (positions, _) in found.items()
@@ -98,7 +99,14 @@ def _columns(rows: pa.RecordBatch | pa.Table, index: KeyLookup) -> list[pa.Array
 
 
 def candidates(
-    batches: Batches, *, target: bytes, bounds: bytes, null_safe: bool, live: bool, memory: int, lists: bytes
+    batches: Batches,
+    target: Target,
+    *,
+    bounds: KeyBounds,
+    null_safe: bool,
+    live: bool,
+    memory: int,
+    lists: bytes,
 ) -> Batches:
     """Reads the rows that `named` found; arguments and rows as for `keys.candidates`.
 
@@ -108,10 +116,24 @@ def candidates(
         memory: limit of the buffer of partial vectors, in bytes.
         lists: as `pickled_tasks` packs them.
     """
-    table: Target = unpack(target)
-    matcher: KeyBounds = unpack(bounds)
     items = (
         (number, replace(task, candidates=positions))
         for (number, task), positions in Marked(batches, lists).united(memory)
     )
-    yield from candidates_of(items, table, matcher, null_safe=null_safe, live=live)
+    return candidates_of(items, target, bounds, null_safe=null_safe, live=live)
+
+
+def segments(batches: Batches, target: Target, *, maker: SegmentMaker, most_rows: int) -> Iterator[Report]:
+    """Writes segments for the data files of one task, each to a file of its own.
+
+    Args:
+        batches: one binary column: packed lists of data files.
+        target: the target.
+        maker: makes the segments.
+        most_rows: maximum rows of a segment.
+    """
+    path_of = target.place.paths(".segment")
+    for number, blob in enumerate(maker.segments([*items_of(batches)], most_rows, 1)):
+        path = path_of(number)
+        open_sink(path, filesystem=target.io).write_file(blob)
+        yield Report(saved=[SavedRows(path, len(blob), 0, 0)])

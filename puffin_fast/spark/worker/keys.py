@@ -7,23 +7,22 @@ a Spark type that represents it exactly. Spark compares the values; for floats i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.rows.keys.key_columns import key_schema, keys_of_batch, normalize_floats
+from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.combine import combine
-from puffin_fast.spark.worker.rows import partial_rows
-from puffin_fast.spark.worker.tasks import Target, items_of, unpack
+from puffin_fast.spark.worker.marked import partial_rows
+from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.rows.keys.keys import KeyBounds
-
-Batches = Iterator[pa.RecordBatch]
 
 HELD_BYTES = 8 << 20
 """Bytes of keys that a task compares with each other at a time."""
@@ -104,38 +103,35 @@ def up_to(batches: Batches, *, n_bytes: int) -> Batches:
             return
 
 
-def normalised(batches: Batches, *, fields: bytes, null_safe: bool) -> Batches:
+def normalised(batches: Batches, *, fields: list[tuple[str, NestedField]], null_safe: bool) -> Batches:
     """Casts keys to the types of the table's columns; keys that a column cannot hold are left out.
 
     Args:
         batches: columns of the names in `fields`.
-        fields: packed names and fields of the key's columns.
+        fields: names and fields of the key's columns.
         null_safe: as in `delete_keys`. If false, keys with a null are left out.
     """
-    wanted = unpack(fields)
     for batch in batches:
-        for rows in keys_of_batch(batch, wanted, null_safe=null_safe).to_batches():
+        for rows in keys_of_batch(batch, fields, null_safe=null_safe).to_batches():
             yield pa.RecordBatch.from_arrays(list(map(for_spark, rows.columns)), rows.schema.names)
 
 
 def candidates(
-    batches: Batches, *, target: bytes, bounds: bytes, null_safe: bool, live: bool = False
+    batches: Batches, target: Target, *, bounds: KeyBounds, null_safe: bool, live: bool = False
 ) -> Batches:
     """Returns the rows of data files that may have a key.
 
     Args:
         batches: one binary column: packed lists of the number of a data file and its `FileTask`.
-        target: packed `Target`.
-        bounds: packed `KeyBounds`: row groups outside of the bounds are not read.
+        target: the target.
+        bounds: the bounds of the keys: row groups outside of the bounds are not read.
         null_safe: if False, rows with a null in their key are left out.
         live: whether rows that are deleted by position are left out. Rows that are deleted by equality always are.
 
     Yields:
         the key's columns, file int, pos long.
     """
-    table: Target = unpack(target)
-    matcher: KeyBounds = unpack(bounds)
-    yield from candidates_of(items_of(batches), table, matcher, null_safe=null_safe, live=live)
+    return candidates_of(items_of(batches), target, bounds, null_safe=null_safe, live=live)
 
 
 def candidates_of(
@@ -166,17 +162,17 @@ def candidates_of(
             yield pa.RecordBatch.from_arrays(arrays, names).filter(pa.array(keep))
 
 
-def matched(batches: Batches, *, files: bytes, memory: int) -> Batches:
+def matched(batches: Batches, *, files: Sequence[str], memory: int) -> Batches:
     """Encodes the rows that have a key as partial vectors.
 
     Args:
         batches: file int, pos long.
-        files: packed paths of the data files, by number.
+        files: the paths of the data files, by number.
         memory: limit of the buffers, in bytes.
 
     Yields:
         rows of `MARKED`.
     """
-    paths = pa.array(unpack(files), pa.string())
+    paths = pa.array(files, pa.string())
     rows = (pa.RecordBatch.from_arrays([paths.take(b[0]), b[1]], ["file_path", "pos"]) for b in batches)
     yield from map(partial_rows, combine(rows, names=("file_path", "pos"), memory=memory))

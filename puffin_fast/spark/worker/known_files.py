@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.spark.worker.combine import combine
-from puffin_fast.spark.worker.rows import DANGLING, NAN, count_row, partial_rows
+from puffin_fast.spark.worker.marked import partial_rows, report_row
+from puffin_fast.spark.worker.reports import Report
 
 
 def pack_files(files: Iterable[tuple[str, int]]) -> bytes:
@@ -91,7 +92,5 @@ def mark(
 
     for batch in combine(places(), names=names, memory=memory, screen=known):
         yield partial_rows(batch)
-    if known.dangling:
-        yield count_row(DANGLING, known.dangling)
-    if n_nan:
-        yield count_row(NAN, n_nan)
+    if counts := Report(n_dangling=known.dangling, n_nan=n_nan):
+        yield report_row(counts)

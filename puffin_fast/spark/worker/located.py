@@ -1,7 +1,6 @@
 """On executors: rows of a table are read with all their columns, and passed on as they are stored.
 
-Spark passes a binary value on, whatever types the rows have: `PACKED` has the rows of a batch in its first row, and
-null in the others.
+Spark passes a binary value on, whatever types the rows have.
 """
 
 from __future__ import annotations
@@ -14,38 +13,40 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast.rows.files.conversion import arrow_type
+from puffin_fast.rows.match.matching import find_matches
 from puffin_fast.rows.scan.located_rows import LocatedRows, joined, located_groups
+from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.column_types import converter
-from puffin_fast.spark.worker.tasks import Target, items_of, unpack
+from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
+    from puffin_fast.rows.filters.filters import Matcher
+    from puffin_fast.rows.match.matching import Source
     from puffin_fast.rows.tasks import Task
-
-Batches = Iterator[pa.RecordBatch]
-
-PACKED = pa.schema([("packed", pa.binary())])
-"""The column of `packed`."""
 
 MOST_BYTES = 32 << 20
 """Largest size of the rows that a task sends to the driver."""
 
+MOST = 1 << 20
+"""A task sends the places of this number of rows, and more if there are more given rows."""
 
-def numbered(batches: Batches, *, target: bytes, matcher: bytes, names: Sequence[str]) -> Batches:
+
+def numbered(batches: Batches, target: Target, *, matcher: Matcher, names: Sequence[str]) -> Batches:
     """Reads the rows that match, for Spark to compute values of.
 
     Args:
         batches: one binary column: a packed list of `FileTask`.
-        target: packed `Target`.
-        matcher: packed `RowFilter`.
+        target: the target.
+        matcher: the filter.
         names: columns of the table, ``_file`` or ``_pos``.
 
     Yields:
-        the number of the row in this task, the rows of the batch as in `PACKED`, and the columns in Spark's types.
+        the number of the row in this task, the rows of the batch as in `_packed` in the first row (null in the others),
+        and the columns in Spark's types.
     """
-    part: Target = unpack(target)
-    columns = [field.name for field in part.metadata.schema().fields]
+    columns = [field.name for field in target.metadata.schema().fields]
     first = 0
-    for tasks, file, batch in _groups(part, batches, matcher):
+    for tasks, file, batch in _groups(target, batches, matcher):
         found = dict(zip([*columns, "_pos"], batch.columns, strict=False))
         if "_file" in names:
             found["_file"] = pa.array([task.data.file_path for task in tasks], pa.string()).take(
@@ -62,27 +63,60 @@ def numbered(batches: Batches, *, target: bytes, matcher: bytes, names: Sequence
         first += batch.num_rows
 
 
-def packed(batches: Batches, *, target: bytes, matcher: bytes) -> Batches:
+def located(batches: Batches, target: Target, *, matcher: Matcher) -> Iterator[bytes | None]:
     """Reads the rows that match, for the driver; arguments as `numbered`.
 
     Yields:
-        rows of `PACKED`; a null at the end if there are more rows than the driver takes from one task.
+        the rows of a batch as in `_packed`; None at the end if there are more rows than the driver takes from one task.
     """
     n_bytes = 0
-    for tasks, file, batch in _groups(unpack(target), batches, matcher):
+    for tasks, file, batch in _groups(target, batches, matcher):
         n_bytes += batch.nbytes
-        rows = _packed(tasks, file, batch) if n_bytes <= MOST_BYTES else None
-        yield pa.record_batch([pa.array([rows], pa.binary())], schema=PACKED)
-        if rows is None:
+        if n_bytes > MOST_BYTES:
+            yield None
             return
+        yield _packed(tasks, file, batch)
+
+
+def matches(
+    batches: Batches, target: Target, *, source: Source, compared: bool
+) -> Iterator[list[np.ndarray] | None]:
+    """Finds the rows of data files that have a given key, for the driver.
+
+    Args:
+        batches: one binary column: packed lists of the number of a data file and its task.
+        target: the target.
+        source: the given rows.
+        compared: as for `find_matches`.
+
+    Yields:
+        the number of each row's data file, and the other arrays of `Matches`; None if they would be too many for the
+        driver.
+    """
+    numbers, tasks = zip(*items_of(batches), strict=True)
+    found = find_matches(
+        tasks,
+        source,
+        target.metadata.schema().fields,
+        target.reader_factory(source.keys),
+        compared=compared,
+        row_ids=bool(target.lineage),
+        threads=1,
+        current=target.loader(),
+    )
+    if len(found.file) > max(MOST, 2 * source.n_keys):
+        yield None
+        return
+    file = np.array(numbers, np.int32)[found.file]
+    yield [file, found.position, found.source, found.same, found.row_id]
 
 
 def _groups(
-    part: Target, batches: Batches, matcher: bytes
+    part: Target, batches: Batches, matcher: Matcher
 ) -> Iterator[tuple[list[Task], Any, pa.RecordBatch]]:
     """Yields data files, the index of each row's data file, and rows: the columns of the table, ``_pos``, lineage."""
     tasks = list(items_of(batches))
-    reader = part.reader_factory(unpack(matcher))
+    reader = part.reader_factory(matcher)
     fields = part.metadata.schema().fields
     for group in located_groups(lambda one: [*joined(one)], reader, fields, tasks, part.lineage, threads=1):
         for file, batch in group:
@@ -92,6 +126,7 @@ def _groups(
 
 
 def _packed(tasks: Sequence[Task], file: Any, batch: pa.RecordBatch) -> bytes:
+    """Pickles data files, the index of each row's data file, and rows."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -99,7 +134,7 @@ def _packed(tasks: Sequence[Task], file: Any, batch: pa.RecordBatch) -> bytes:
 
 
 def unpacked(part: Target, rows: Iterable[bytes]) -> tuple[list[Task], LocatedRows]:
-    """Returns data files, and the rows of some values of `PACKED`."""
+    """Returns data files, and the rows of some results of `_packed`."""
     tasks: dict[str, Task] = {}
     numbers: dict[str, int] = {}
     found = []

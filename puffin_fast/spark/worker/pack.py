@@ -26,7 +26,7 @@ from puffin_fast.dv import delta
 from puffin_fast.iceberg.delete_files.deletion_vectors import size_of
 from puffin_fast.puffin.vectors import DeletionVectorLocation, write_vectors
 from puffin_fast.spark.worker.merge import merge
-from puffin_fast.spark.worker.rows import WRITTEN
+from puffin_fast.spark.worker.reports import FileDeleted, Report
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def write_files(
     *,
     filesystem: Any,
     kind: Callable[[str], object] = lambda data_file: None,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[list[DeletionVectorLocation]]:
     """Writes deletion vectors one after another; one vector is in memory at a time.
 
     Args:
@@ -73,7 +73,7 @@ def write_files(
         kind: returns the kind of a data file; vectors of different kinds are not written to one Puffin file.
 
     Yields:
-        one batch of `WRITTEN` per file, when the file is complete.
+        the locations in one file, when the file is complete.
     """
     path_of = _record_file(place) if place.records else place.paths(".puffin")
     write = _write_records if place.records else write_vectors
@@ -83,14 +83,9 @@ def write_files(
     for number, run in enumerate(groups):
         path = path_of(number)
         if place.dry_run:
-            written = [replace(v, path=path) for v in write(io.BytesIO(), run)]
+            yield [replace(vector, path=path) for vector in write(io.BytesIO(), run)]
         else:
-            written = write(path, run, filesystem=filesystem)
-        columns = [[getattr(v, name) for v in written] for name in WRITTEN.names]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(values, field.type) for values, field in zip(columns, WRITTEN, strict=True)],
-            schema=WRITTEN,
-        )
+            yield write(path, run, filesystem=filesystem)
 
 
 def _record_file(place: Place) -> Callable[[int], str]:
@@ -124,22 +119,20 @@ def _write_records(
 
 
 def pack(
-    batches: Iterator[pa.RecordBatch], *, memory: int, location: str, job: str, target: int, filesystem: Any
-) -> Iterator[pa.RecordBatch]:
+    batches: Iterator[pa.RecordBatch], *, memory: int, place: Place, filesystem: Any
+) -> Iterator[Report]:
     """Unites the partial vectors of each data file of one task and writes the deletion vectors.
 
     Args:
         batches: (file_path, blob); all rows of a data file are adjacent.
         memory: limit of the buffer of partial vectors, in bytes.
-        location, job, target: as in `Place`.
+        place: where to write.
         filesystem: as for `write_vectors`.
-
-    Yields:
-        rows of `WRITTEN`.
     """
     whole = (
         (path.as_py(), blob.as_py())
         for batch in merge(batches, memory=memory)
         for path, blob in zip(batch["file_path"], batch["blob"], strict=True)
     )
-    return write_files(whole, Place(location, job, target), filesystem=filesystem)
+    for file in write_files(whole, place, filesystem=filesystem):
+        yield Report([FileDeleted(vector.data_file, vector.cardinality, vector) for vector in file])

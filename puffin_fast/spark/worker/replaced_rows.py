@@ -15,6 +15,7 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.spark.worker.data_files import new_rows
+from puffin_fast.spark.worker.reports import Report
 from puffin_fast.spark.worker.tasks import deleted
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def rows_at(table: Target, task: Task, positions: np.ndarray) -> tuple[pa.Table,
 
 def write_replaced(
     part: Target, deletes: Iterable[NewDeletes], rows: pa.Table, row_ids: Any
-) -> Iterator[pa.RecordBatch]:
-    """Writes the deletes of old rows, and the new rows unless in a dry run; yields rows of `REPORT`."""
+) -> Iterator[Report]:
+    """Writes the deletes of old rows, and the new rows unless in a dry run."""
     yield from deleted(deletes, part)
     if not part.place.dry_run:
-        yield from new_rows(part).write(rows, row_ids)
+        yield Report(data_files=new_rows(part).write(rows, row_ids))

@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from puffin_fast._io import open_sink, open_source
 from puffin_fast._run.groups import split_by_size
-from puffin_fast.spark.worker.rows import SAVED, ReportRow, report_rows
-from puffin_fast.spark.worker.tasks import Target, items_of, unpack
-
-Batches = Iterator[pa.RecordBatch]
+from puffin_fast.spark.session.executor_calls import Batches, items_of
+from puffin_fast.spark.worker.reports import Report
+from puffin_fast.spark.worker.tasks import Target
 
 FILE_BYTES = 32 << 20
 """Bytes of rows in a file. A task holds these rows and their compressed form."""
@@ -43,27 +42,22 @@ class SavedRows(NamedTuple):
     data: bytes | None = None
 
 
-def save(batches: Batches, *, target: bytes) -> Batches:
-    """Writes the rows of one task, or sends them if they are few; yields rows of `REPORT`."""
-    part: Target = unpack(target)
-    path_of = part.place.paths(".arrow")
+def save(batches: Batches, target: Target) -> Iterator[Report]:
+    """Writes the rows of one task, or sends them if they are few."""
+    path_of = target.place.paths(".arrow")
     some = (batch for batch in batches if batch.num_rows)
     for number, group in enumerate(split_by_size(some, FILE_BYTES, lambda batch: batch.nbytes)):
         rows = list(group)
         data = encoded(rows)
-        facts = ReportRow(
-            SAVED,
-            file_size=data.size,
-            n_rows=sum(batch.num_rows for batch in rows),
-            length=sum(batch.nbytes for batch in rows),
-        )
+        n_rows, n_bytes = sum(batch.num_rows for batch in rows), sum(batch.nbytes for batch in rows)
+        saved = SavedRows(None, data.size, n_rows, n_bytes)
         if number == 0 and data.size <= SENT_BYTES:
-            facts = facts._replace(entry=data.to_pybytes())
-        elif not part.place.dry_run:
+            saved = saved._replace(data=data.to_pybytes())
+        elif not target.place.dry_run:
             path = path_of(number)
-            open_sink(path, filesystem=_filesystem(part)).write_file(data)
-            facts = facts._replace(path=path)
-        yield from report_rows([facts])
+            open_sink(path, filesystem=_filesystem(target)).write_file(data)
+            saved = saved._replace(path=path)
+        yield Report(saved=[saved])
 
 
 def encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
@@ -76,14 +70,14 @@ def encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
     return sink.getvalue()
 
 
-def load(batches: Batches, *, target: bytes) -> Batches:
+def load(batches: Batches, target: Target) -> Batches:
     """Yields the rows of one task.
 
     Args:
         batches: one binary column: packed lists of `SavedRows`.
-        target: packed `Target`.
+        target: the target.
     """
-    yield from rows_of(unpack(target), items_of(batches))
+    return rows_of(target, items_of(batches))
 
 
 def rows_of(part: Target, items: Iterable[SavedRows]) -> Batches:

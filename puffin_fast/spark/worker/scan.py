@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from puffin_fast.rows.scan.splits import Split
+from puffin_fast.spark.session.executor_calls import items_of
 from puffin_fast.spark.worker.column_types import converter
-from puffin_fast.spark.worker.tasks import items_of, unpack
 
 if TYPE_CHECKING:
     from puffin_fast.rows.scan.file_reader import FileReader
@@ -18,22 +18,22 @@ ROW = "row"
 """Column that stands for rows without columns, which PySpark 4.0 drops."""
 
 
-def rows(batches: Iterator[pa.RecordBatch], *, reader: bytes, schema: bytes) -> Iterator[pa.RecordBatch]:
+def rows(
+    batches: Iterator[pa.RecordBatch], *, reader: FileReader, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """Reads the splits of one task.
 
     Args:
         batches: one binary column: packed lists of a `FileTask`, the number of a share of it and the number of
             shares.
-        reader: packed `FileReader` of the scan.
-        schema: packed Arrow schema of the scan.
+        reader: the reader of the scan.
+        schema: the columns of the scan.
     """
-    files: FileReader = unpack(reader)
-    wanted: pa.Schema = unpack(schema)
-    steps = [converter(field.type) for field in wanted]
+    steps = [converter(field.type) for field in schema]
     for task, number, count in items_of(batches):
-        for batch in files.read(Split.of(task, number, count)):
+        for batch in reader.read(Split.of(task, number, count)):
             columns = [c if s is None else s(c) for c, s in zip(batch.columns, steps, strict=True)]
-            names = wanted.names
+            names = schema.names
             if not columns:
                 columns, names = [pa.nulls(batch.num_rows, pa.bool_())], [ROW]
             yield pa.RecordBatch.from_arrays(columns, names)

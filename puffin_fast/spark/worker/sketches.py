@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.spark.worker.tasks import items_of, unpack
+from puffin_fast.spark.session.executor_calls import items_of
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 
 if TYPE_CHECKING:
@@ -24,18 +24,17 @@ def _rows(sketches: Mapping[int, ThetaSketch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SKETCHES)
 
 
-def of_files(batches: Iterator[pa.RecordBatch], *, reader: bytes) -> Iterator[pa.RecordBatch]:
+def of_files(batches: Iterator[pa.RecordBatch], *, reader: SketchReader) -> Iterator[pa.RecordBatch]:
     """Sketches the live rows of the data files of one task: one row for each column.
 
     Args:
         batches: one binary column: packed lists of a `FileTask`, the number of a share of it and the number of
             shares.
-        reader: packed `SketchReader`.
+        reader: makes the sketches.
     """
-    files: SketchReader = unpack(reader)
     shares = list(items_of(batches))
     if shares:
-        yield _rows(files.sketches_of_shares(shares, 1))
+        yield _rows(reader.sketches_of_shares(shares, 1))
 
 
 def of_columns(batches: Iterable[pa.RecordBatch], *, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -15,15 +15,15 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows
 from puffin_fast.rows.match.assignments import Assignments, NewColumn
 from puffin_fast.rows.scan.located_rows import LocatedRows
+from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.located import unpacked
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
-from puffin_fast.spark.worker.rows import NAN_ROWS, ReportRow, report_rows
-from puffin_fast.spark.worker.tasks import Target, items_of, unpack
+from puffin_fast.spark.worker.reports import Report
+from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
+    from puffin_fast.rows.filters.filters import RowFilter
     from puffin_fast.rows.tasks import Task
-
-Batches = Iterator[pa.RecordBatch]
 
 
 class ColumnNumber(NamedTuple):
@@ -36,57 +36,54 @@ PLACE = ("file_path", "pos")
 """The first two columns that `at_positions` reads."""
 
 
-def by_filter(batches: Batches, *, target: bytes, matcher: bytes, values: bytes) -> Batches:
+def by_filter(
+    batches: Batches, target: Target, *, matcher: RowFilter, values: Assignments
+) -> Iterator[Report]:
     """Updates the rows that match a filter.
 
     Args:
         batches: one binary column: a packed list of `FileTask`.
-        target: packed `Target`.
-        matcher: packed `RowFilter`.
-        values: packed `Assignments`.
-
-    Yields:
-        rows of `REPORT`.
+        target: the target.
+        matcher: the filter.
+        values: the assignments.
     """
-    part: Target = unpack(target)
-    tasks = list(items_of(batches))
-    found = LocatedRows.read(
-        part.reader_factory(unpack(matcher)),
-        part.metadata.schema().fields,
-        tasks,
-        part.lineage,
-        threads=1,
-    )
-    return _replaced(part, unpack(values), tasks, found)
+    return updated([*items_of(batches)], target, matcher, values)
 
 
-def with_values(batches: Batches, *, target: bytes, values: bytes) -> Batches:
+def updated(
+    tasks: Sequence[Task], target: Target, matcher: RowFilter, values: Assignments
+) -> Iterator[Report]:
+    """`by_filter` for some data files."""
+    fields = target.metadata.schema().fields
+    found = LocatedRows.read(target.reader_factory(matcher), fields, tasks, target.lineage, threads=1)
+    return _replaced(target, values, tasks, found)
+
+
+def with_values(batches: Batches, target: Target, *, values: Assignments) -> Iterator[Report]:
     """Updates the rows that `puffin_fast.spark.worker.located` has read, with values that Spark has computed.
 
     Args:
         batches: the first two columns of `numbered`, and a column for each value that Spark has computed, in the order
             of the rows.
-        target: packed `Target`.
+        target: the target.
         values: as for `at_positions`.
-
-    Yields:
-        rows of `REPORT`.
     """
     given = [batch for batch in batches if batch.num_rows]
     if not given:
         return iter(())
-    part: Target = unpack(target)
     own = pa.Table.from_batches(given)
     packed = (one.as_py() for chunk in own.column(1).chunks for one in chunk.drop_null())
-    tasks, found = unpacked(part, packed)
+    tasks, found = unpacked(target, packed)
     if not np.array_equal(own.column(0).to_numpy(), np.arange(found.rows.num_rows)):
         raise PuffinFastError(
             f"values: expected one row for each of {found.rows.num_rows} rows, in their order, found {own.num_rows}"
         )
-    return _replaced(part, _with_columns(unpack(values), own), tasks, found)
+    return _replaced(target, _with_columns(values, own), tasks, found)
 
 
-def _replaced(part: Target, assignments: Assignments, tasks: Sequence[Task], found: LocatedRows) -> Batches:
+def _replaced(
+    part: Target, assignments: Assignments, tasks: Sequence[Task], found: LocatedRows
+) -> Iterator[Report]:
     """Writes updated rows and the deletes of the old ones."""
     rows = assignments.apply(found.rows)
     ids = found.metadata["_row_id"] if part.lineage else pa.nulls(rows.num_rows, pa.int64())
@@ -95,42 +92,41 @@ def _replaced(part: Target, assignments: Assignments, tasks: Sequence[Task], fou
 
 
 def at_positions(
-    batches: Batches, *, target: bytes, tasks: bytes, values: bytes, nan: int | None = None
-) -> Batches:
+    batches: Batches,
+    target: Target,
+    *,
+    tasks: Mapping[str, Task],
+    values: Assignments,
+    nan: int | None = None,
+) -> Iterator[Report]:
     """Updates the rows at given positions, with values that Spark has computed.
 
     Args:
         batches: file_path string, pos long, and a column for each value that Spark has computed. All rows of a data
             file are adjacent.
-        target: packed `Target`.
-        tasks: packed `FileTask` of each data file, by path.
-        values: packed `Assignments`; in place of a value that Spark has computed, the number of its column.
+        target: the target.
+        tasks: the data files, by path.
+        values: the assignments; in place of a value that Spark has computed, the number of its column.
         nan: the number of the column that says whether a row has NaN in a column of the condition, if there is one.
-
-    Yields:
-        rows of `REPORT`.
     """
-    part: Target = unpack(target)
-    known = unpack(tasks)
-    assignments: Assignments = unpack(values)
     deletes: list[NewDeletes] = []
     rows: list[pa.Table] = []
     ids: list[pa.Array] = []
     n_nan = 0
-    loader = part.loader()
+    loader = target.loader()
     for path, own in by_places(batches):
-        task, positions = known[path], own[PLACE[1]].to_numpy()
-        old, row_ids = rows_at(part, task, positions)
-        rows.append(_with_columns(assignments, own).apply(old))
+        task, positions = tasks[path], own[PLACE[1]].to_numpy()
+        old, row_ids = rows_at(target, task, positions)
+        rows.append(_with_columns(values, own).apply(old))
         ids.append(row_ids)
         deletes.append(NewDeletes.merge(task, PositionBitmap.from_positions(positions), loader))
         if nan is not None:
             n_nan += pc.sum(own[nan]).as_py() or 0
     if not deletes:
         return
-    yield from write_replaced(part, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
+    yield from write_replaced(target, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
     if n_nan:
-        yield from report_rows([ReportRow(NAN_ROWS, n_rows=n_nan)])
+        yield Report(n_nan=n_nan)
 
 
 def _with_columns(assignments: Assignments, given: pa.Table) -> Assignments:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,19 +21,18 @@ from puffin_fast.rows.match.given_changes import with_deletes_and_order
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.rows.match.matching import check_columns, written_schema
 from puffin_fast.rows.match.same_values import same_values
+from puffin_fast.spark.session.executor_calls import Batches
 from puffin_fast.spark.worker.given import Given
 from puffin_fast.spark.worker.keys import for_spark
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
-from puffin_fast.spark.worker.rows import MATCHED, ReportRow, report_rows
-from puffin_fast.spark.worker.tasks import Target, deleted, unpack
+from puffin_fast.spark.worker.reports import Report
+from puffin_fast.spark.worker.tasks import Target, deleted
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.rows.match.change_feed import ChangeFeed
     from puffin_fast.rows.tasks import Task
-
-Batches = Iterator[pa.RecordBatch]
 
 MATCH = ("file", "pos", "n", "first", "key")
 """The columns of a match: the number of the data file, the position, the number of rows that have the key, the number
@@ -71,15 +69,23 @@ def marked(batches: Batches, *, changes: bool | str) -> Batches:
         yield from with_deletes_and_order(rows, changes)
 
 
-def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: bytes, feed: bytes) -> Batches:
+def keyed(
+    batches: Batches,
+    target: Target,
+    *,
+    columns: Sequence[str],
+    fields: list[tuple[str, NestedField]],
+    feed: ChangeFeed,
+) -> Batches:
     """Checks given rows, and adds their keys as columns that Spark can compare.
 
     Args:
         batches: columns of the table, as Spark has them, `DELETES`, and `ORDER` if the feed has an order.
-        target: packed `Target`.
+        target: the target.
         columns: names of the columns of the table.
-        fields: packed names and fields of the key's columns.
-        feed: packed `ChangeFeed` or None. If there is one, only the keys and its columns are checked.
+        fields: names and fields of the key's columns.
+        feed: the columns of the caller's rows that mark deletes and order rows. If there are any, only these and the
+            keys are checked.
 
     Yields:
         The same columns, and the columns of the key.
@@ -87,22 +93,19 @@ def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: by
     Raises:
         InvalidInputError: a value does not fit its column, or a key has a null.
     """
-    wanted: list[tuple[str, NestedField]] = unpack(fields)
-    part: Target = unpack(target)
-    changes: ChangeFeed = unpack(feed)
-    needed = written_schema(part.metadata.schema(), wanted, () if changes else columns).fields
-    given = Given(part, columns, [field.name for field in needed])
-    named = {changes.delete_column: DELETES, changes.order_column: ORDER}
+    needed = written_schema(target.metadata.schema(), fields, () if feed else columns).fields
+    given = Given(target, columns, [field.name for field in needed])
+    named = {feed.delete_column: DELETES, feed.order_column: ORDER}
     for batch in batches:
         if not batch.num_rows:
             continue
         flags = pa.table({name: batch[own] for name, own in named.items() if name is not None})
-        changes.deletes(flags)
-        if changes.order_column is not None:
-            changes.order(flags)
+        feed.deletes(flags)
+        if feed.order_column is not None:
+            feed.order(flags)
         (rows,) = given.rows([batch]).combine_chunks().to_batches()
-        (keys,) = keys_of_batch(rows, wanted, null_safe=True).combine_chunks().to_batches()
-        for (name, _), column in zip(wanted, keys.columns, strict=True):
+        (keys,) = keys_of_batch(rows, fields, null_safe=True).combine_chunks().to_batches()
+        for (name, _), column in zip(fields, keys.columns, strict=True):
             if column.null_count:
                 raise InvalidInputError(
                     f"data: null in key column {name}: expected none, found {column.null_count}"
@@ -112,15 +115,15 @@ def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: by
 
 
 def checked(
-    batches: Batches, *, target: bytes, columns: Sequence[str], wanted: bytes, last_of: Sequence[str]
+    batches: Batches, target: Target, *, columns: Sequence[str], wanted: Schema, last_of: Sequence[str]
 ) -> Batches:
     """Checks given rows that do not delete their key; leaves out repeated changes of a key.
 
     Args:
         batches: columns of the table, `DELETES`, and others.
-        target: packed `Target`.
+        target: the target.
         columns: names of the columns of the table.
-        wanted: packed `Schema`, of the columns that rows must have.
+        wanted: the columns that rows must have.
         last_of: the key's columns, if the rows are the last ones of their key, one after another; else none.
 
     Yields:
@@ -129,16 +132,14 @@ def checked(
     Raises:
         InvalidInputError: a value does not fit its column, or a column is missing.
     """
-    part: Target = unpack(target)
-    schema: Schema = unpack(wanted)
-    given = Given(part, columns)
+    given = Given(target, columns)
     before: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:
             continue
         kept = batch.filter(pc.invert(batch[DELETES]))
         if kept.num_rows:
-            check_columns(schema, part.metadata.schema(), columns)
+            check_columns(wanted, target.metadata.schema(), columns)
             given.rows([kept])
         if not last_of:
             yield batch
@@ -156,44 +157,39 @@ def checked(
 
 def replace(
     batches: Batches,
+    target: Target,
     *,
-    target: bytes,
     columns: Sequence[str],
-    tasks: bytes,
+    tasks: Sequence[Task],
     update: bool,
     compared: bool,
     set_columns: Sequence[str] | None,
-) -> Batches:
+) -> Iterator[Report]:
     """Replaces rows by the given rows of their keys, or deletes them.
 
     Args:
         batches: the columns of `MATCH`, `DELETES`, then the columns of the table that given rows have.
-        target: packed `Target`.
+        target: the target.
         columns: the names of these columns of the table.
-        tasks: packed list of `Task`, by number.
+        tasks: the data files, by number.
         update: whether rows are replaced; otherwise they are only counted.
         compared: whether a row that equals the given row is left as it is.
         set_columns: the columns that are set, in all rows that have the key; None to replace whole rows.
-
-    Yields:
-        rows of `REPORT`.
     """
-    part: Target = unpack(target)
-    known: list[Task] = unpack(tasks)
-    given, loader = Given(part, columns, first=len(MATCH) + 1), part.loader()
+    given, loader = Given(target, columns, first=len(MATCH) + 1), target.loader()
     matched: list[MatchedFile] = []
     deletes: list[NewDeletes] = []
     rows: list[pa.Table] = []
     ids: list[pa.Array] = []
     for number, own in by_places(batches):
-        task, gone = known[number], _mask(own[DELETES])
+        task, gone = tasks[number], _mask(own[DELETES])
         positions, first = own["pos"].to_numpy(), own["first"].to_numpy() == 1
         found = MatchedFile(task.data.file_path, n_deleted=int((gone & first).sum()))
         if not update:
             found = found._replace(n_unchanged=int((first & ~gone).sum()))
         elif not gone.all():
             kept = own.filter(pa.array(~gone))
-            changes = _changes(part, task, kept, given, compared=compared, set_columns=set_columns)
+            changes = _changes(target, task, kept, given, compared=compared, set_columns=set_columns)
             found = found._replace(**changes.counts)
             rows.append(changes.rows)
             ids.append(changes.row_ids)
@@ -202,11 +198,11 @@ def replace(
         if gone.any():
             mine = PositionBitmap.from_positions(positions[gone])
             deletes.append(NewDeletes.merge(task, mine, loader))
-    yield from report_rows([ReportRow(MATCHED, entry=pickle.dumps(file)) for file in matched])
+    yield Report(matched=matched)
     if rows:
-        yield from write_replaced(part, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
+        yield from write_replaced(target, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
     elif deletes:
-        yield from deleted(deletes, part)
+        yield from deleted(deletes, target)
 
 
 class _Changes(NamedTuple):
