@@ -18,8 +18,7 @@ from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.combine import pieces
 from puffin_fast.spark.worker.keys import candidates_of, from_spark
 from puffin_fast.spark.worker.marked import Marked, partial_rows
-from puffin_fast.spark.worker.reports import Report
-from puffin_fast.spark.worker.saved_rows import SavedRows
+from puffin_fast.spark.worker.reports import Report, SavedRows
 from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:

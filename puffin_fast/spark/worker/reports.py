@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puffin_fast.puffin.vectors import DeletionVectorLocation
+from puffin_fast.rows.match.duplicate_keys import DuplicateKeys
 
 if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.convert import SupersededPositions
     from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
     from puffin_fast.iceberg.manifest import ManifestEntry
-    from puffin_fast.spark.worker.saved_rows import SavedRows
-    from puffin_fast.spark.worker.upsert import MatchedFile
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,43 @@ class FileWritten(NamedTuple):
 
     path: str
     entry: Any
+
+
+class MatchedFile(NamedTuple):
+    """A data file with rows that have a given key.
+
+    Attributes:
+        path: the path of the data file.
+        n_updated, n_unchanged, n_deleted: numbers of given rows.
+        several: for each key that several rows of the table have, whether a row of this file is updated; these keys are
+            not in the numbers above.
+        duplicates: keys with several rows that one given row replaces, if the first of these rows is in this file.
+    """
+
+    path: str
+    n_updated: int = 0
+    n_unchanged: int = 0
+    n_deleted: int = 0
+    several: Mapping[int, bool] = {}
+    duplicates: DuplicateKeys = DuplicateKeys()
+
+
+class SavedRows(NamedTuple):
+    """Rows of one task.
+
+    Attributes:
+        path: the file of the rows. None if `data` has them, or in a dry run if nothing has.
+        file_size: its size in bytes.
+        n_rows: number of rows.
+        n_bytes: their bytes in memory.
+        data: the content of the file, if there is no file.
+    """
+
+    path: str | None
+    file_size: int
+    n_rows: int
+    n_bytes: int
+    data: bytes | None = None
 
 
 @dataclass

@@ -6,14 +6,14 @@ A file is a compressed stream of Arrow IPC, named as `Place.paths` does. Few row
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from puffin_fast._io import open_sink, open_source
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.spark.session.executor_calls import Batches, items_of
-from puffin_fast.spark.worker.reports import Report
+from puffin_fast.spark.worker.reports import Report, SavedRows
 from puffin_fast.spark.worker.tasks import Target
 
 FILE_BYTES = 32 << 20
@@ -22,24 +22,6 @@ FILE_BYTES = 32 << 20
 
 SENT_BYTES = 64 << 10
 """Bytes of a compressed stream that a task sends to the driver in place of a file; a job may have many tasks."""
-
-
-class SavedRows(NamedTuple):
-    """Rows of one task.
-
-    Attributes:
-        path: the file of the rows. None if `data` has them, or in a dry run if nothing has.
-        file_size: its size in bytes.
-        n_rows: number of rows.
-        n_bytes: their bytes in memory.
-        data: the content of the file, if there is no file.
-    """
-
-    path: str | None
-    file_size: int
-    n_rows: int
-    n_bytes: int
-    data: bytes | None = None
 
 
 def save(batches: Batches, target: Target) -> Iterator[Report]:

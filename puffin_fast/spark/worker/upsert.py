@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +25,7 @@ from puffin_fast.spark.session.executor_calls import Batches
 from puffin_fast.spark.worker.given import Given
 from puffin_fast.spark.worker.keys import for_spark
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
-from puffin_fast.spark.worker.reports import Report
+from puffin_fast.spark.worker.reports import MatchedFile, Report
 from puffin_fast.spark.worker.tasks import Target, deleted
 
 if TYPE_CHECKING:
@@ -40,25 +40,6 @@ of this one among them, from 1, and a number that these rows share."""
 
 DELETES, ORDER = "is_delete", "order_value"
 """The columns of given rows that mark deletes of a key, and order the rows of one key."""
-
-
-class MatchedFile(NamedTuple):
-    """A data file with rows that have a given key.
-
-    Attributes:
-        path: the path of the data file.
-        n_updated, n_unchanged, n_deleted: numbers of given rows.
-        several: for each key that several rows of the table have, whether a row of this file is updated; these keys are
-            not in the numbers above.
-        duplicates: keys with several rows that one given row replaces, if the first of these rows is in this file.
-    """
-
-    path: str
-    n_updated: int = 0
-    n_unchanged: int = 0
-    n_deleted: int = 0
-    several: Mapping[int, bool] = {}
-    duplicates: DuplicateKeys = DuplicateKeys()
 
 
 def marked(batches: Batches, *, changes: bool | str) -> Batches:
