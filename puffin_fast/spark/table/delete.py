@@ -20,7 +20,6 @@ from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.filters.filters import Filter, RowFilter
-from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
@@ -37,8 +36,7 @@ from puffin_fast.spark.table.conditions import (
 )
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
-from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
-from puffin_fast.spark.table.job import MAIN, checked_id, task_rows, without_metrics
+from puffin_fast.spark.table.job import MAIN, ConflictFilter, checked_id, task_rows, without_metrics
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.known_files import mark, pack_files
@@ -133,12 +131,13 @@ def delete(
                 dry_run=dry_run,
             )
 
-    def work(tasks: Sequence[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
-        part = job.part(dry_run=dry_run)
-        outcomes = searched(session, part, tasks, finder)
-        return part.changes(outcomes, conflict_filter)
+    bound = RowFilter.bind(row_filter, job.schema(), case_sensitive=case_sensitive)
 
-    return job.run_filter(row_filter, work, on_conflict, case_sensitive=case_sensitive)
+    def work(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
+        part = job.part(dry_run=dry_run)
+        return part.changes(searched(session, part, tasks, job.finder(bound)), conflict_filter)
+
+    return job.run_pruned(bound, work, on_conflict, str(row_filter))
 
 
 @of_dataframe

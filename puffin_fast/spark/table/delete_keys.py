@@ -27,10 +27,10 @@ from puffin_fast.spark.session.with_session import of_dataframe
 from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.delete_jobs import start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
-from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
 from puffin_fast.spark.table.indexed_keys import candidate_rows, named_rows, with_or_without
 from puffin_fast.spark.table.job import (
     MAIN,
+    ConflictFilter,
     Job,
     checked_id,
     task_rows,

@@ -1,4 +1,4 @@
-"""Deletes from Delta tables on executors: the counterparts of Iceberg's `DeleteJob` and `Job`, with one commit in
+"""Deletes from Delta tables on executors: the counterparts of `IcebergDelete` and `Job`, with one commit in
 Delta's log.
 
 Executors write files of records into a folder of the run, which is the prefix of their names in the log:
@@ -33,7 +33,7 @@ from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
-from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
+from puffin_fast.rows.filters.filters import Filter, Matcher
 from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.dataframe.job_files import run_name
 from puffin_fast.spark.table.job import MAIN, Job
@@ -127,7 +127,7 @@ Planned = TypeVar("Planned", bound=_Plan)
 
 
 class DeltaDelete:
-    """A delete from a Delta table in progress, with the interface of Iceberg's `DeleteJob`.
+    """A delete from a Delta table in progress, with the interface of `IcebergDelete`.
 
     Attributes:
         request: branch, job id and properties.
@@ -232,23 +232,9 @@ class DeltaDelete:
         plan: Callable[[Any], DeletePlan],
         on_conflict: OnConflict,
     ) -> DeltaDeleteResult:
-        """Plans and commits, with retries; as `DeleteJob.run`."""
+        """Plans and commits, with retries; as `IcebergDelete.run`."""
         planned, committed = self.commit(plan, on_conflict)
-        planned = planned or DeletePlan()
-        written = planned.written
-        return DeltaDeleteResult(
-            version=committed.version,
-            rows_deleted=written.rows,
-            data_files=len(written.changes),
-            data_files_dropped=written.dropped,
-            vectors_written=written.vectors,
-            vectors_merged=written.merged,
-            n_bytes=written.n_bytes,
-            seconds=time.perf_counter() - self.started,
-            attempts=committed.attempts,
-            repeated=committed.repeated,
-            rows_dangling=planned.rows_dangling,
-        )
+        return self.finished(DeltaDeleteResult, planned, committed)
 
     def commit(
         self, plan: Callable[[Any], Planned], on_conflict: OnConflict
@@ -279,15 +265,21 @@ class DeltaDelete:
             )
 
     def finished(
-        self, kind: type[Result], planned: DeletePlan | None, committed: Committed, counts: Mapping[str, int]
+        self,
+        kind: type[Result],
+        planned: DeletePlan | None,
+        committed: Committed,
+        counts: Mapping[str, int] = {},
     ) -> Result:
-        """Returns the result of a verb that writes rows; `counts` are its own counts."""
-        written = DeletePlan().written if planned is None else planned.written
+        """Returns the result of a verb; `counts` are its own counts."""
+        planned = planned or DeletePlan()
+        written = planned.written
         found = Counts(
             rows_deleted=written.rows,
+            rows_dangling=planned.rows_dangling,
             data_files=len(written.changes),
             data_files_dropped=written.dropped,
-            data_files_written=0 if planned is None else planned.data_files,
+            data_files_written=planned.data_files,
             vectors_written=written.vectors,
             vectors_merged=written.merged,
             n_bytes=written.n_bytes,
@@ -301,23 +293,6 @@ class DeltaDelete:
             repeated=committed.repeated,
         )
 
-    def run_filter(
-        self,
-        row_filter: Filter,
-        work: Any,
-        on_conflict: OnConflict,
-        *,
-        case_sensitive: bool,
-    ) -> DeltaDeleteResult:
-        """Runs a delete by a row filter; as `DeleteJob.run_filter`."""
-        bound = RowFilter.bind(row_filter, self.schema(), case_sensitive=case_sensitive)
-        self.predicate = str(row_filter)
-
-        def search(tasks: list[Task], conflict_filter: Any) -> DeletePlan:
-            return work(tasks, self.finder(bound), conflict_filter)  # type: ignore[no-any-return]
-
-        return self.run_pruned(bound, search, on_conflict)
-
     def finder(self, matcher: Matcher) -> Finder:
         """Returns the finder of the rows of the current attempt that match."""
         return self.base.finder(matcher)
@@ -327,9 +302,17 @@ class DeltaDelete:
         bound: Matcher,
         work: Any,
         on_conflict: OnConflict,
+        predicate: str | None = None,
     ) -> DeltaDeleteResult:
-        """Runs a delete of rows of the data files that a matcher does not exclude; as `DeleteJob.run_pruned`."""
-        schema = self.schema()
+        """Runs a delete of rows of the data files that a matcher does not exclude.
+
+        Args:
+            bound: the matcher.
+            work: searches data files for the rows to delete, and writes the deletes.
+            on_conflict: as for `commit`.
+            predicate: the filter as text, for ``commitInfo``.
+        """
+        schema, self.predicate = self.schema(), predicate
 
         def plan(base: Snapshot) -> DeletePlan:
             self.check_schema(schema)

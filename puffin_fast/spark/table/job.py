@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
+    from puffin_fast.iceberg.manifest import ManifestEntry
 
 MAIN = "main"
 
@@ -65,6 +65,9 @@ class WithDeletes(Protocol):
     @property
     def equality_deletes(self) -> SharedDeleteFiles: ...
 
+
+ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"
+"""A predicate on the data files of concurrent commits, as in `Changes`."""
 
 Share = tuple[Task, int, int]
 """A data file, the number of one share of its row groups, and the number of shares."""
