@@ -61,7 +61,8 @@ def _way(name: str, via: Via) -> tuple[Callable[[], Callable[..., Any]], type, A
         return by_name(getattr(columns, name)), pa.Array, makers.arrow_udf
     import pandas as pd
 
-    return by_name(getattr(columns, f"{name}_pandas")), pd.Series, makers.pandas_udf
+    find = by_name(columns.over_pandas, inner=getattr(columns, name))
+    return find, pd.Series, makers.pandas_udf
 
 
 def _annotated(function: Callable[..., Any], kind: type, arity: int, returns: type) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -67,55 +67,34 @@ def theta_estimate(sketches: pa.Array) -> pa.Array:
     return _where_valid(estimates, sketches)
 
 
-def theta_sketch_pandas(values: pd.Series) -> bytes:
+def over_pandas(*series: pd.Series, inner: Callable[..., Any]) -> Any:
+    """Calls a function of this module for Series; the result for each row is a Series, that for a group is bytes."""
+    first, *others = series
+    read = {encode: _lists, theta_sketch: _values}.get(inner, _binary)
+    found = inner(read(first), *map(pa.array, others))
+    return found if isinstance(found, bytes) else found.to_pandas(integer_object_nulls=True)
+
+
+def _values(values: pd.Series) -> pa.Array:
     """Converts each value in an array of length 1, because pandas keeps the type of an array."""
     kept = [one for one in values if one is not None]
     if not kept:
-        return theta_sketch(pa.nulls(0))
+        return pa.nulls(0)
     array = pa.array(np.concatenate(kept), from_pandas=False)
     if pa.types.is_timestamp(array.type):
         array = array.cast(
             pa.timestamp("us", array.type.tz)
         )  # pandas converts Spark's microseconds to nanoseconds
-    return theta_sketch(array)
+    return array
 
 
-def theta_union_pandas(sketches: pd.Series) -> bytes:
-    return theta_union(_binary(sketches))
-
-
-def theta_estimate_pandas(sketches: pd.Series) -> pd.Series:
-    return _series(theta_estimate(_binary(sketches)))
-
-
-def encode_pandas(positions: pd.Series) -> pd.Series:
+def _lists(positions: pd.Series) -> pa.Array:
     try:
-        lists = pa.array(positions, pa.list_(pa.int64()), from_pandas=True)
+        return pa.array(positions, pa.list_(pa.int64()), from_pandas=True)
     except pa.ArrowException as error:
         raise InvalidInputError(f"lists: expected lists of integers: {error}") from error
-    return _series(encode(lists))
-
-
-def decode_pandas(blobs: pd.Series) -> pd.Series:
-    return _series(decode(_binary(blobs)))
-
-
-def cardinality_pandas(blobs: pd.Series) -> pd.Series:
-    return _series(cardinality(_binary(blobs)))
-
-
-def contains_pandas(blobs: pd.Series, positions: pd.Series) -> pd.Series:
-    return _series(contains(_binary(blobs), pa.array(positions)))
-
-
-def union_pandas(blobs: pd.Series) -> bytes:
-    return union(_binary(blobs))
 
 
 def _binary(blobs: pd.Series) -> pa.Array:
     found = pa.array(blobs, from_pandas=True)  # with an explicit type, Arrow would convert numbers to bytes
     return found.cast(pa.binary()) if pa.types.is_null(found.type) else found
-
-
-def _series(array: pa.Array) -> pd.Series:
-    return array.to_pandas(integer_object_nulls=True)
