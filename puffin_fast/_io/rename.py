@@ -1,5 +1,7 @@
 """Renames a local file unless the new name exists, in one step. Python's own functions replace an existing file.
 
+Filesystems without hard links need it: a writer that is killed between two steps would leave an empty file.
+
 Linux     renameat2(…, RENAME_NOREPLACE)
 macOS     renamex_np(…, RENAME_EXCL)
 Windows   a plain rename

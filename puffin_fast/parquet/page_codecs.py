@@ -56,6 +56,8 @@ def _zstd(data: Any, n_bytes: int) -> Any:
 
 
 def _snappy(data: Any, n_bytes: int) -> Any:
+    """PyArrow's codec takes longer: scans of a Delta table of 3 million rows 1.35 to 1.5 times (columns of numbers), or
+    1.04 times (all columns, with texts)."""
     declared = snappy.decoded_size(data)
     if declared != n_bytes:
         raise PageError(f"{declared} bytes of snappy; expected {n_bytes}")
