@@ -10,14 +10,15 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import zstandard
 
+from puffin_fast._kernels.avro.records import split
 from puffin_fast._run.interrupt import PARSE_ERRORS, is_from_outside
-from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
+from puffin_fast.errors import CorruptDataError, LimitExceededError, PuffinFastError, UnsupportedError
 from puffin_fast.limits import most_inflated
 
 if TYPE_CHECKING:
@@ -60,91 +61,143 @@ class Block(NamedTuple):
     data: bytes
 
 
-def read_blocks(
-    data: memoryview, *, codec: str, sync: bytes, limit: int, path: str, offset: int
-) -> list[Block]:
-    """Reads and decompresses the blocks of an Avro file.
+class Blocks:
+    """The blocks of an Avro file. They are decompressed when they are read, one at a time, each time again.
 
     Args:
         data: the bytes of the file after its header.
         codec: ``avro.codec`` of the header.
         sync: the sync marker of the header.
         limit: the maximum number of decompressed bytes of all blocks.
+        n_fields: the number of fields of a record; each takes at least one byte.
         path, offset: the file and the offset of `data` in it, for error messages.
 
+    Attributes:
+        counts: the declared number of records of each block.
+
     Raises:
-        CorruptDataError: a block is truncated, has another sync marker, a negative count or size, or bytes that
-            are not valid for the codec.
-        LimitExceededError: the blocks decompress to more than `limit` bytes.
+        CorruptDataError: a block is truncated, has another sync marker, or a negative count or size. When a block is
+            read: its bytes are not valid for the codec, or are too few for its records.
+        LimitExceededError: when blocks are read: they have more than `limit` bytes, or records without bytes.
         UnsupportedError: the codec is not supported.
     """
-    blocks, left, at = [], limit, 0
-    while at < len(data):
-        block, at = read_block(data, at, codec=codec, sync=sync, limit=left, path=path, offset=offset)
-        left -= len(block.data)
-        blocks.append(block)
-    return blocks
+
+    def __init__(
+        self, data: memoryview, *, codec: str, sync: bytes, limit: int, n_fields: int, path: str, offset: int
+    ) -> None:
+        self._data, self._codec, self._limit, self._n_fields = data, codec, limit, n_fields
+        self._path, self._offset = path, offset
+        _check_codec(codec, path)
+        self._places, at = split(data, sync)  # stops at a block that is wrong, or has a very large number
+        while at < len(data):
+            self._places.append((at, *_head(data, at, sync, path, offset)))
+            more, at = split(data, sync, self._places[-1][-1] + SYNC_BYTES)
+            self._places += more
+        self.counts = [n_records for _, n_records, _, _ in self._places]
+        if sum(self.counts) * max(n_fields, 1) > limit:
+            for _ in self:  # one of them has more bytes than are allowed, or too few
+                pass
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __iter__(self) -> Iterator[Block]:
+        return self.some(range(len(self)))
+
+    def some(self, numbers: Iterable[int]) -> Iterator[Block]:
+        """Reads the blocks of some numbers."""
+        left = self._limit
+        for number in numbers:
+            at, n_records, start, stop = self._places[number]
+            where = self._offset + at
+            content = _inflated(self._data[start:stop], self._codec, left, len(self._data), self._path, where)
+            left -= len(content)
+            if n_records * max(self._n_fields, 1) > len(content):
+                raise too_many_records(self._path, n_records, len(content), self._n_fields, where)
+            yield Block(n_records, content)
 
 
 def read_block(
-    data: memoryview | FileBytes,
-    at: int,
-    *,
-    codec: str,
-    sync: bytes,
-    limit: int | None,
-    path: str,
-    offset: int,
-    io: Any = None,
+    data: FileBytes, at: int, *, codec: str, sync: bytes, path: str, offset: int, io: Any = None
 ) -> tuple[Block, int]:
-    """Reads and decompresses one block.
+    """Reads and decompresses one block, up to the limit that follows from its size.
 
     Args:
         data: the bytes of the file after its header.
         at: where the block begins in `data`.
-        limit: the maximum number of decompressed bytes; None for the limit that follows from the block's size.
-        io: the FileIO whose properties adjust that limit.
-        codec, sync, path, offset: as for `read_blocks`.
+        io: the FileIO whose properties adjust the limit.
+        codec, sync, path, offset: as for `Blocks`.
 
     Returns:
         the block, and where the next one begins.
 
     Raises:
-        As `read_blocks` does.
+        CorruptDataError, LimitExceededError, UnsupportedError: as `Blocks` does.
     """
-    inflate = _INFLATE.get(codec)
-    if inflate is None:
+    _check_codec(codec, path)
+    n_records, start, stop = _head(data, at, sync, path, offset)
+    size = stop - start
+    content = _inflated(data[start:stop], codec, most_inflated(size, io), size, path, offset + at)
+    return Block(n_records, content), stop + SYNC_BYTES
+
+
+def _check_codec(codec: str, path: str) -> None:
+    if codec not in _INFLATE:
         raise UnsupportedError(f"{path}: Avro codec {codec!r}; expected one of {', '.join(_INFLATE)}")
-    where: dict[str, Any] = {"path": path, "offset": offset + at}
+
+
+def _head(data: memoryview | FileBytes, at: int, sync: bytes, path: str, offset: int) -> tuple[int, int, int]:
+    """The number of records of a block, and where its bytes begin and end; they are read with the sync marker."""
     head = data[at : at + 2 * _LONG_BYTES]
     n_records, n_head = _long(head, 0, path, offset + at)
     size, n_head = _long(head, n_head, path, offset + at)
-    at += n_head
-    if n_records < 0 or not 0 <= size <= len(data) - at - SYNC_BYTES:
+    start = at + n_head
+    if n_records < 0 or not 0 <= size <= len(data) - start - SYNC_BYTES:
         raise CorruptDataError(
             "count and size of an Avro block",
-            expected=f"0 or more, and 0 to {max(len(data) - at - SYNC_BYTES, 0)} bytes",
+            path=path,
+            offset=offset + at,
+            expected=f"0 or more, and 0 to {max(len(data) - start - SYNC_BYTES, 0)} bytes",
             found=f"{n_records} records in {size} bytes",
-            **where,
         )
-    body = data[at : at + size + SYNC_BYTES]
-    if (found := body[size:]) != sync:
+    if (found := data[start : start + size + SYNC_BYTES][size:]) != sync:
         raise CorruptDataError(
-            "sync marker of an Avro block", expected=sync.hex(), found=found.hex(), **where
+            "sync marker of an Avro block",
+            path=path,
+            offset=offset + at,
+            expected=sync.hex(),
+            found=found.hex(),
         )
-    most = most_inflated(size, io) if limit is None else limit
+    return n_records, start, start + size
+
+
+def _inflated(body: memoryview, codec: str, most: int, stored: int, path: str, offset: int) -> bytes:
+    """Decompresses a block to at most `most` bytes, the limit for `stored` bytes."""
     try:
-        content = inflate(body[:size], most)
+        content = _INFLATE[codec](body, most)
     except CODEC_ERRORS as error:
         if isinstance(error, TimeoutError) or is_from_outside(error):
             raise
-        raise CorruptDataError(f"{codec} data of an Avro block: {error}", **where) from error
+        raise CorruptDataError(f"{codec} data of an Avro block: {error}", path=path, offset=offset) from error
     if content is None or len(content) > most:
         raise LimitExceededError(
-            f"{path}: offset {where['offset']}: Avro blocks of more than {most} decompressed bytes, "
-            f"the limit for {size if limit is None else len(data)} stored bytes"
+            f"{path}: offset {offset}: Avro blocks of more than {most} decompressed bytes, "
+            f"the limit for {stored} stored bytes"
         )
-    return Block(n_records, content), at + size + SYNC_BYTES
+    return content
+
+
+def too_many_records(path: str, n_records: int, n_bytes: int, n_fields: int, offset: int) -> PuffinFastError:
+    """Makes the error for a block with fewer bytes than its number of records needs."""
+    if n_fields == 0:
+        return LimitExceededError(f"{path}: {n_records} records without bytes, the limit is 0")
+    return CorruptDataError(
+        "records of an Avro block",
+        path=path,
+        offset=offset,
+        expected=f"at most {n_bytes // n_fields} ({n_bytes} bytes, at least {n_fields} per record)",
+        found=n_records,
+    )
 
 
 class FileBytes:

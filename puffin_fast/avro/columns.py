@@ -11,8 +11,7 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from io import BytesIO
-from itertools import compress
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import fastavro
 import numpy as np
@@ -20,14 +19,11 @@ import numpy.typing as npt
 
 from puffin_fast._kernels.avro import records as avro
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast.avro.blocks import Block
 from puffin_fast.avro.file import AVRO_ERRORS, AvroFile
+from puffin_fast.avro.integers import Column, Integers
 from puffin_fast.avro.programs import is_one_value, kernel_type, program
 from puffin_fast.avro.schema import PlainSchema, value_type
 from puffin_fast.errors import CorruptDataError
-
-Integers: TypeAlias = "npt.NDArray[np.int64]"
-Flags: TypeAlias = "npt.NDArray[np.bool_]"
 
 
 class Field:
@@ -48,20 +44,23 @@ class Located(NamedTuple):
 
     Attributes:
         places: the offsets of values.
-        integers: integers, 0 for null, and whether they are valid.
+        integers: decoded integers.
         texts: the offsets of strings or bytes, and their sizes, -1 for null.
+        numbered: distinct strings or bytes, and the number of that of each record.
     """
 
     places: dict[str, Integers]
-    integers: dict[str, tuple[Integers, Flags]]
+    integers: dict[str, Column]
     texts: dict[str, tuple[Integers, Integers]]
+    numbered: dict[str, tuple[list[bytes], Column]]
 
     def take(self, rows: npt.NDArray[Any]) -> Located:
         """Returns those of some records, by index or by mask."""
         return Located(
             {name: places[rows] for name, places in self.places.items()},
-            {name: (values[rows], valid[rows]) for name, (values, valid) in self.integers.items()},
+            {name: column.take(rows) for name, column in self.integers.items()},
             {name: (starts[rows], sizes[rows]) for name, (starts, sizes) in self.texts.items()},
+            {name: (known, numbers.take(rows)) for name, (known, numbers) in self.numbered.items()},
         )
 
 
@@ -101,8 +100,8 @@ class Records:
         Args:
             file: an Avro file.
             names: the fields; those that the file does not have are left out.
-            located: fields that are decoded at once for all records: those of `names`, and integers. The other fields
-                of `names` may be decoded, too.
+            located: fields that are decoded at once for all records: those of `names`, integers, and the distinct
+                strings of other fields. The other fields of `names` may be decoded, too.
             chosen: all records of the file with other fields, and the ascending indexes of those that are gathered.
 
         Raises:
@@ -117,8 +116,7 @@ class Records:
             if chosen is not None:
                 found = found.take(chosen[1])
         for name, branch in file.plain.branches.items():
-            values, _ = found.integers(name)
-            if (values != branch).any():
+            if (found.integers(name).short[0] != branch).any():
                 raise CorruptDataError(
                     "data_file of a manifest entry", path=file.path, expected="a record", found="null"
                 )
@@ -146,17 +144,26 @@ class Records:
             {name: places for name, places in found.places.items() if name in names},
             {name: integers for name, integers in found.integers.items() if name in names},
             {name: texts for name, texts in found.texts.items() if name in names},
+            {name: numbered for name, numbered in found.numbered.items() if name in names},
         )
         return Records(self.data, self._fields, self._starts, some, self._constants)
 
-    def integers(self, name: str) -> tuple[Integers, Flags]:
-        """Decodes a field of integers: the values, 0 for null, and whether they are valid."""
+    def integers(self, name: str) -> Column:
+        """Decodes a field of integers."""
         if (known := self._found.integers.get(name)) is not None:
             return known
+        if name in self._constants:
+            return Column.of(None, len(self))
         values, valid = np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
-        if name not in self._constants:
-            avro.longs(self.data, self._located(name), self._program(name), values, valid.view(np.uint8))
-        return values, valid
+        avro.longs(self.data, self._located(name), self._program(name), values, valid.view(np.uint8))
+        return Column(values, valid)
+
+    def numbered(self, name: str) -> tuple[list[bytes], Column] | None:
+        """Returns the distinct strings of a field that was located, and the number of that of each record.
+
+        None if the field was not located, or is in the records, or has many distinct strings, long ones or nulls.
+        """
+        return self._found.numbered.get(name)
 
     def places(self, names: Sequence[str]) -> list[Integers]:
         """Finds the values of some fields: their offsets in `data`."""
@@ -269,7 +276,10 @@ def _layout(plain: PlainSchema, names: frozenset[str], located: frozenset[str]) 
         return None
     words, sizes, of_field = array("q"), array("q"), bytearray()
     roles = {name: _role(kind) for name, kind in kinds.items() if name in located}
-    roles = {name: role for name, role in roles.items() if name in names or role == avro.INTEGER}
+    roles = {
+        name: avro.NUMBER if role == avro.TEXT and name not in names else role for name, role in roles.items()
+    }
+    roles = {name: role for name, role in roles.items() if name in names or role != avro.PLACE}
     for name, kind in kinds.items():
         own = program(kind)
         words.extend(own)
@@ -293,41 +303,67 @@ def _gathered(
     layout = _layout(file.plain, frozenset(names), frozenset(located))
     if layout is None:
         return None
-    blocks: Sequence[Block] = file.blocks
+    numbers, counts = np.arange(len(file.blocks)), np.array(file.blocks.counts, np.int64)
     offsets, flags = np.empty(file.n_records, np.int64), None
     if chosen is not None and chosen[0]._origins is not None:
-        blocks, offsets, flags = _blocks_of(blocks, chosen[0]._origins, chosen[1])
+        numbers, offsets, flags = _blocks_of(counts, chosen[0]._origins, chosen[1])
     n = len(offsets) if flags is None else int(flags.sum())
     of_role = [*layout.roles.values()]
     starts, slots = np.empty(n, np.int64), np.empty((len(of_role) + of_role.count(avro.TEXT), n), np.int64)
-    valid = np.empty((of_role.count(avro.INTEGER), n), np.bool_)
-    data = avro.gather(
-        [block.data for block in blocks],
-        [block.n_records for block in blocks],
+    n_integers = of_role.count(avro.INTEGER) + of_role.count(avro.NUMBER)
+    valid, varies = np.empty((n_integers, n), np.bool_), np.empty(n_integers, np.bool_)
+    gathered = avro.gather(
+        (block.data for block in file.blocks.some(numbers.tolist())),
+        counts[numbers].tolist(),
         layout.words,
         layout.sizes,
         layout.of_field,
         starts,
         slots,
         valid.view(np.uint8),
+        varies.view(np.uint8),
         offsets,
         flags,
     )
-    if data is None:
+    if gathered is None:
         return None
-    found, columns, of_integers = Located({}, {}, {}), iter(slots), iter(valid)
-    for name, role in layout.roles.items():
-        if role == avro.INTEGER:
-            found.integers[name] = next(columns), next(of_integers)
-        elif role == avro.TEXT:
-            found.texts[name] = next(columns), next(columns)
-        else:
-            found.places[name] = next(columns)
+    data, texts = gathered
+    found = _by_roles(layout.roles, slots, valid, varies.tolist(), texts)
     records = Records(data, layout.fields, starts, found, constants)
     if flags is None:
         records._origins = offsets
         return records if chosen is None else records.take(chosen[1])
     return records
+
+
+def _by_roles(
+    roles: Mapping[str, int],
+    slots: Integers,
+    valid: npt.NDArray[np.bool_],
+    varies: Sequence[bool],
+    texts: Sequence[list[bytes] | None],
+) -> Located:
+    """What the kernel found of the values of fields."""
+    found, n = Located({}, {}, {}, {}), slots.shape[1]
+    columns, of_integers, distinct = iter(slots), zip(valid, varies, strict=True), iter(texts)
+    for name, role in roles.items():
+        values = next(columns)
+        if role == avro.TEXT:
+            found.texts[name] = values, next(columns)
+            continue
+        if role == avro.PLACE:
+            found.places[name] = values
+            continue
+        are_valid, differ = next(of_integers)
+        if differ or not n:
+            column = Column(values.copy(), are_valid.copy())
+        else:
+            column = Column.of(int(values[0]) if are_valid[0] else None, n)
+        if role == avro.INTEGER:
+            found.integers[name] = column
+        elif (known := next(distinct)) is not None:
+            found.numbered[name] = known, column
+    return found
 
 
 def _role(kind: Any) -> int:
@@ -339,16 +375,15 @@ def _role(kind: Any) -> int:
 
 
 def _blocks_of(
-    blocks: Sequence[Block], origins: Integers, rows: Integers
-) -> tuple[list[Block], Integers, npt.NDArray[np.uint8]]:
-    """The blocks that have chosen records; for each of their records, its offset, and 1 if it is chosen."""
-    counts = np.array([block.n_records for block in blocks], np.int64)
-    has = np.zeros(len(blocks), np.bool_)
+    counts: Integers, origins: Integers, rows: Integers
+) -> tuple[Integers, Integers, npt.NDArray[np.uint8]]:
+    """The numbers of blocks with chosen records; for each of their records, its offset, and 1 if it is chosen."""
+    has = np.zeros(len(counts), np.bool_)
     has[np.searchsorted(np.cumsum(counts), rows, "right")] = True
     flags = np.zeros(len(origins), np.uint8)
     flags[rows] = 1
     own = np.repeat(has, counts)
-    return [*compress(blocks, has.tolist())], origins[own], flags[own]
+    return np.flatnonzero(has), origins[own], flags[own]
 
 
 def _is_read(field: Mapping[str, Any], names: Collection[str], located: Collection[str]) -> bool:
@@ -385,7 +420,7 @@ def _encoded(file: AvroFile, fields: Sequence[dict[str, Any]], constants: Mappin
         out.getvalue(),
         {name: Field(kind) for name, kind in kinds.items()},
         starts,
-        Located({}, {}, {}),
+        Located({}, {}, {}, {}),
         constants,
     )
 

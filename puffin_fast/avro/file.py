@@ -38,7 +38,7 @@ except ImportError as error:  # pragma: no cover - installed with the extra
 
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from puffin_fast.avro.blocks import SYNC_BYTES, Block, as_long, read_blocks
+from puffin_fast.avro.blocks import SYNC_BYTES, Block, Blocks, as_long
 from puffin_fast.avro.schema import PlainSchema
 
 if TYPE_CHECKING:
@@ -77,20 +77,20 @@ CODECS = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "snapp
 
 @dataclass(frozen=True)
 class AvroFile:
-    """An Avro file in memory, with decompressed blocks.
+    """An Avro file in memory.
 
     Attributes:
         path: the path, for error messages.
         metadata: the metadata of the header.
         plain: the schema of the records, converted; shared by files with the same schema.
-        blocks: the number of records and the bytes of each block.
+        blocks: its blocks, which are decompressed each time that they are read.
         file_size: the size of the file in bytes.
     """
 
     path: str
     metadata: dict[str, str]
     plain: PlainSchema
-    blocks: tuple[Block, ...]
+    blocks: Blocks
     file_size: int
 
     @property
@@ -101,7 +101,7 @@ class AvroFile:
     @property
     def n_records(self) -> int:
         """The number of records in all blocks."""
-        return sum(block.n_records for block in self.blocks)
+        return sum(self.blocks.counts)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yields the records; decodes one block at a time.
@@ -323,19 +323,17 @@ def parse_avro(data: bytes, path: str, names: Mapping[int, str], io: Any = None)
         if is_from_outside(error):
             raise
         raise CorruptDataError(f"header of an Avro file: {error!r}", path=path, offset=0) from error
-    start, n_fields = source.tell(), len(plain.record["fields"])
-    blocks = read_blocks(
+    start = source.tell()
+    blocks = Blocks(
         memoryview(data)[start:],
         codec=metadata.get("avro.codec", "null"),
         sync=header["sync"],
         limit=limits.most_inflated(len(data) - start, io),
+        n_fields=len(plain.record["fields"]),
         path=path,
         offset=start,
     )
-    for n_records, content in blocks:
-        if n_records * max(n_fields, 1) > len(content):
-            raise too_many_records(path, n_records, len(content), n_fields)
-    return AvroFile(path, metadata, plain, tuple(blocks), len(data))
+    return AvroFile(path, metadata, plain, blocks, len(data))
 
 
 _MOST_CACHED = 1 << 16
@@ -351,21 +349,6 @@ def _plain_schema(text: str, names: Mapping[int, str]) -> PlainSchema:
 @lru_cache(maxsize=64)
 def _converted(text: str, names: tuple[tuple[int, str], ...]) -> PlainSchema:
     return PlainSchema(json.loads(text), dict(names))
-
-
-def too_many_records(
-    path: str, n_records: int, n_bytes: int, n_fields: int, offset: int | None = None
-) -> PuffinFastError:
-    """Makes the error for a block with fewer bytes than its number of records needs."""
-    if n_fields == 0:
-        return LimitExceededError(f"{path}: {n_records} records without bytes, the limit is 0")
-    return CorruptDataError(
-        "records of an Avro block",
-        path=path,
-        offset=offset,
-        expected=f"at most {n_bytes // n_fields} ({n_bytes} bytes, at least {n_fields} per record)",
-        found=n_records,
-    )
 
 
 def _codec_error(error: Exception, path: str) -> PuffinFastError | None:

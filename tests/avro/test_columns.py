@@ -149,10 +149,7 @@ def test_columns_of_some_records_are_those_of_the_whole_file(written: Callable[.
     for some in (records.take(rows), records.located(()).take(rows)):
         whole = records.values(FLAT)
         assert some.values(FLAT) == {name: [whole[name][row] for row in rows] for name in FLAT}
-        values, valid = some.integers("day")
-        assert [int(v) if ok else None for v, ok in zip(values, valid, strict=True)] == [
-            whole["day"][r] for r in rows
-        ]
+        assert some.integers("day").to_list() == [whole["day"][row] for row in rows]
         starts, sizes = some.spans("path")
         texts = [bytes(some.data[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
         assert texts == [whole["path"][row].encode() for row in rows]
@@ -161,6 +158,30 @@ def test_columns_of_some_records_are_those_of_the_whole_file(written: Callable[.
         bounds = [bytes(some.data[s : s + n]) if n >= 0 else None for s, n in zip(*found, strict=True)]
         assert bounds == [(whole["bounds"][row] or {}).get(2147483546) for row in rows]
         assert some.entries_of("counts", 1) is None
+
+
+def at_paths(paths: Sequence[str]) -> list[dict[str, Any]]:
+    every = [entry(n) for n in range(len(paths))]
+    for row, path in zip(every, paths, strict=True):
+        row["file"]["path"] = path
+    return every
+
+
+def test_few_distinct_strings_are_numbered(written: Callable[..., AvroFile]) -> None:
+    for most, is_known in ((1, True), (8, True), (9, False)):
+        paths = [f"{n // 2 % most}" * (n // 2 % most) for n in range(300)]
+        records = Records.of(written(at_paths(paths)), ("status",), ("status", "path"))
+        found, some = records.numbered("path"), records.take(np.array([9, 2])).numbered("path")
+        assert (found is not None) == (some is not None) == is_known
+        if found is not None and some is not None:
+            texts, numbers = found
+            assert [texts[number].decode() for number in numbers.values] == paths
+            assert [texts[number].decode() for number in some[1].values] == [paths[9], paths[2]]
+            assert len({*texts}) == len(texts) == most
+    for path, is_known in (("x" * 32, True), ("x" * 33, False), ("", True)):
+        file = written(at_paths([path] * 3))
+        assert (Records.of(file, (), ("path",)).numbered("path") is not None) == is_known
+        assert Records.of(file, ("path",), ("path",)).numbered("path") is None
 
 
 def test_chosen_records_are_gathered_with_other_fields(
@@ -180,7 +201,7 @@ def test_arrays_in_blocks_with_their_size_are_read() -> None:
     pairs_of_long = {"type": "array", "items": record("kv", ("key", "long"), ("value", "long"))}
     fields = {"counts": Field(kernel_type(pairs_of_long))}
     data = bytes([3, 4, 2, 10, 4, 20, 1, 4, 6, 30, 0])  # -2, 4 bytes: 1:5, 2:10; -1, 4 bytes: 3:15; end
-    records = Records(data, fields, np.array([0]), Located({}, {}, {}), {})
+    records = Records(data, fields, np.array([0]), Located({}, {}, {}, {}), {})
     assert records.values(["counts"]) == {"counts": [{1: 5, 2: 10, 3: 15}]}
 
 
@@ -263,7 +284,9 @@ def test_a_block_that_declares_more_records_than_bytes_allocates_no_memory(
         start = start_of_blocks(data)
         return data[:start] + count + data[start + 1 :]
 
-    with pytest.raises(CorruptDataError, match=r"x\.avro: records of an Avro block: expected at most 7"):
+    with pytest.raises(
+        CorruptDataError, match=r"x\.avro: offset \d+: records of an Avro block: expected at most 7"
+    ):
         written([entry(1)], codec="null", change=lie)
 
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_fast._kernels.avro import records as avro
+from puffin_fast.avro.blocks import as_long
 from puffin_fast.avro.columns import Field, Located, Records
 from puffin_fast.avro.programs import kernel_type, program
 
@@ -75,8 +76,10 @@ def gathered(
     roles = bytes(avro.PLACE if field["name"] in names else 0 for field in FIELDS)
     starts, origins = np.empty(sum(counts), np.int64), np.empty(sum(counts), np.int64)
     places = np.empty((len(names), len(starts)), np.int64)
-    found = avro.gather(blocks, counts, words, sizes, roles, starts, places, bytearray(), origins)
-    return found, starts, places
+    found = avro.gather(
+        blocks, counts, words, sizes, roles, starts, places, bytearray(), bytearray(), origins
+    )
+    return None if found is None else bytes(found[0]), starts, places
 
 
 def fields_of(names: list[str] = NAMES) -> dict[str, Field]:
@@ -84,7 +87,7 @@ def fields_of(names: list[str] = NAMES) -> dict[str, Field]:
 
 
 def at_places(names: list[str], places: Any) -> Located:
-    return Located(dict(zip(names, places, strict=True)), {}, {})
+    return Located(dict(zip(names, places, strict=True)), {}, {}, {})
 
 
 @pytest.mark.parametrize("n", [0, 1, 50])
@@ -105,7 +108,7 @@ def test_any_fields_are_gathered_from_any_blocks(n: int) -> None:
         assert starts.tolist() == np.cumsum([0, *map(len, expected)])[:-1].tolist()
         fields = fields_of(names)
         found = Records(data, fields, starts, at_places(names, places), {}).values(names)
-        again = Records(data, fields, starts, Located({}, {}, {}), {}).values(names)
+        again = Records(data, fields, starts, Located({}, {}, {}, {}), {}).values(names)
         assert found == again
         for name in names:
             values = [row[name] for row in rows]
@@ -157,8 +160,9 @@ MIXED: list[dict[str, Any]] = [
     {"name": "skipped", "type": {"type": "array", "items": "string"}},
     {"name": "raw", "type": "bytes"},
     {"name": "late", "type": ["long", "null"]},
+    {"name": "name", "type": ["null", "string"]},
 ]
-ROLES = bytes([avro.INTEGER, avro.INTEGER, avro.TEXT, 0, avro.TEXT, avro.INTEGER])
+ROLES = bytes([avro.INTEGER, avro.INTEGER, avro.TEXT, 0, avro.TEXT, avro.INTEGER, avro.NUMBER])
 COPIED = {"number", "text", "raw"}
 
 
@@ -172,6 +176,7 @@ def mixed(n: int, seed: int) -> tuple[list[dict[str, Any]], list[bytes]]:
             "skipped": ["x" * rng.randrange(9)] * rng.randrange(3),
             "raw": rng.randbytes(rng.randrange(40)),
             "late": rng.choice([None, -3]),
+            "name": rng.choice(["PARQUET", "ORC", "", "ä"]),
         }
         for _ in range(n)
     ]
@@ -193,12 +198,18 @@ def gathered_by_role(
         words.extend(own)
         sizes.append(len(own) if field["name"] in COPIED else -len(own))
     n = sum(counts) if chosen is None else int(chosen.sum())
-    starts, slots, valid = np.empty(n, np.int64), np.empty((7, n), np.int64), np.empty((3, n), np.uint8)
-    data = avro.gather(blocks, counts, words, sizes, ROLES, starts, slots, valid, origins, chosen)
-    if data is None:
+    starts, slots, valid = np.empty(n, np.int64), np.empty((8, n), np.int64), np.empty((4, n), np.uint8)
+    varies = np.empty(4, np.uint8)
+    gathered = avro.gather(
+        iter(blocks), counts, words, sizes, ROLES, starts, slots, valid, varies, origins, chosen
+    )
+    if gathered is None:
         return None, {}
+    data, (names,) = gathered
 
     def integers(at: int, flags: int) -> list[int | None]:
+        if n and not varies[flags]:
+            slots[at], valid[flags] = slots[at, 0], valid[flags, 0]
         return [int(v) if ok else None for v, ok in zip(slots[at], valid[flags], strict=True)]
 
     def texts(at: int) -> list[bytes | None]:
@@ -211,6 +222,7 @@ def gathered_by_role(
         "text": texts(2),
         "raw": texts(4),
         "late": integers(6, 2),
+        "name": [None if at is None else names[at] for at in integers(7, 3)],
     }
 
 
@@ -241,37 +253,108 @@ def test_chosen_records_at_wrong_offsets_are_refused_or_decoded() -> None:
 
 
 def test_roles_that_do_not_fit_their_fields_are_refused() -> None:
-    for kind, role in (("string", avro.INTEGER), ("long", avro.TEXT), ("long", 9)):
+    for kind, role in (("string", avro.INTEGER), ("long", avro.TEXT), ("long", avro.NUMBER), ("long", 9)):
         words, origins = array("q", program(kernel_type(kind))), np.empty(0, np.int64)
         slots = np.empty((2, 0), np.int64)
         with pytest.raises(ValueError, match="role does not fit"):
-            avro.gather([], [], words, array("q", [1]), bytes([role]), origins, slots, bytearray(), origins)
+            avro.gather(
+                [],
+                [],
+                words,
+                array("q", [1]),
+                bytes([role]),
+                origins,
+                slots,
+                bytearray(),
+                bytearray(),
+                origins,
+            )
     words, origins = array("q", program("string")), np.empty(0, np.int64)
     with pytest.raises(ValueError, match="left out"):
         avro.gather(
-            [], [], words, array("q", [-1]), bytes([avro.TEXT]), origins, origins, bytearray(), origins
+            [],
+            [],
+            words,
+            array("q", [-1]),
+            bytes([avro.TEXT]),
+            origins,
+            origins,
+            bytearray(),
+            bytearray(),
+            origins,
         )
+
+
+@given(
+    st.lists(st.integers(0, 5).map(lambda n: n % 4), max_size=40), st.sampled_from([None, 0, -1, 2**63 - 1])
+)
+def test_integers_that_are_the_same_are_written_once(numbers: list[int], late: int | None) -> None:
+    values = [None if number == 3 else late if number == 2 else 0 for number in numbers]
+    schema = fastavro.parse_schema(["null", "long"])
+    out = BytesIO()
+    for value in values:
+        fastavro.schemaless_writer(out, schema, value)
+    n, words = len(values), array("q", program(kernel_type(["null", "long"])))
+    starts, slots, valid, varies = np.empty(n, np.int64), np.full(n, 7), np.full(n, 9, np.uint8), bytearray(1)
+    arguments = (words, array("q", [-len(words)]), bytes([avro.INTEGER]), starts, slots, valid, varies)
+    assert avro.gather([out.getvalue()], [n], *arguments, np.empty(n, np.int64)) == (b"", [])
+    assert bool(varies[0]) == (len({*values}) > 1)
+    if not varies[0]:
+        assert slots[1:].tolist() == [7] * len(values[1:])
+        slots, valid = np.full(n, slots[:1].sum()), np.full(n, valid[:1].sum())
+    assert slots.tolist() == [value or 0 for value in values]
+    assert valid.tolist() == [value is not None for value in values]
+
+
+def test_blocks_are_split_at_their_sync_markers() -> None:
+    sync, bodies = bytes(range(16)), [(3, b"abc"), (0, b""), (200, b"x" * 300), (2**62, b"\0")]
+    blocks = [as_long(n) + as_long(len(body)) + body + sync for n, body in bodies]
+    data = b"".join(blocks)
+    found, end = avro.split(data, sync)
+    assert end == len(data)
+    assert [(n, data[start:stop]) for _, n, start, stop in found] == bodies
+    assert [at for at, *_ in found] == [sum(map(len, blocks[:n])) for n in range(len(blocks))]
+    assert avro.split(data, sync, found[2][0]) == (found[2:], end)
+    for cut in range(len(data)):
+        whole = [place for place in found if place[-1] + 16 <= cut]
+        assert avro.split(data[:cut], sync) == (whole, whole[-1][-1] + 16 if whole else 0)
+    for wrong in (
+        as_long(-1) + as_long(0),
+        as_long(1) + as_long(-1),
+        b"\xff" * 11,
+        as_long(0) + as_long(2**62),
+    ):
+        assert avro.split(wrong + sync, sync) == ([], 0)
+    with pytest.raises(ValueError, match="expected an offset"):
+        avro.split(data, sync, len(data) + 1)
 
 
 EDGES = bytes.fromhex("7f808f909fa0bfc1c2dfe0edeff0f4f5")
 
 
-@given(st.one_of(st.binary(max_size=12), st.lists(st.sampled_from(EDGES), max_size=8).map(bytes)))
-def test_strings_are_those_that_python_decodes(text: bytes) -> None:
+@given(
+    st.one_of(st.binary(max_size=12), st.lists(st.sampled_from(EDGES), max_size=8).map(bytes)),
+    st.integers(0, 63),
+    st.integers(0, 63),
+)
+def test_strings_are_those_that_python_decodes(middle: bytes, before: int, after: int) -> None:
+    text = b"a" * before + middle + b"b" * after
     words, sizes = array("q", [avro.STRING]), array("q", [1])
-    block = bytes([2 * len(text)]) + text
+    block = as_long(len(text)) + text
     starts, origins = np.empty(1, np.int64), np.empty(1, np.int64)
     for role, n_slots in ((0, 0), (avro.PLACE, 1), (avro.TEXT, 2)):
         slots = np.empty((n_slots, 1), np.int64)
-        found = avro.gather([block], [1], words, sizes, bytes([role]), starts, slots, bytearray(), origins)
+        found = avro.gather(
+            [block], [1], words, sizes, bytes([role]), starts, slots, bytearray(), bytearray(), origins
+        )
         try:
             text.decode()
         except UnicodeDecodeError:
             assert found is None
         else:
-            assert found == block
+            assert found == (block, [])
             if role == avro.TEXT:
-                assert slots[:, 0].tolist() == [1, len(text)]
+                assert slots[:, 0].tolist() == [len(block) - len(text), len(text)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ MAP: int
 PLACE: int
 INTEGER: int
 TEXT: int
+NUMBER: int
 
+def split(data: Any, sync: Any, start: int = 0) -> tuple[list[tuple[int, int, int, int]], int]: ...
 def gather(
     blocks: Any,
     counts: Any,
@@ -25,9 +27,10 @@ def gather(
     starts: Any,
     slots: Any,
     valid: Any,
+    varies: Any,
     origins: Any,
     chosen: Any = None,
-) -> bytearray | None: ...
+) -> tuple[bytearray, list[list[bytes] | None]] | None: ...
 def locate(data: Any, records: Any, program: Any, fields: Any, places: Any) -> None: ...
 def longs(data: Any, places: Any, program: Any, values: Any, valid: Any) -> int: ...
 def spans(data: Any, places: Any, program: Any, starts: Any, sizes: Any) -> int: ...

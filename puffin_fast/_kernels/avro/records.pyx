@@ -11,15 +11,16 @@ Source: Avro specification, "Binary Encoding".
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy, memset
 
-from puffin_fast._kernels.avro.reading cimport Reader, is_utf8, pass_over, take_count, take_long
+from puffin_fast._kernels.avro.reading cimport Reader, is_utf8, pass_long, pass_over, take_count, take_long
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char* data, Py_ssize_t size, const char* errors)
     object PyBytes_FromStringAndSize(const char* data, Py_ssize_t size)
-    object PyByteArray_FromStringAndSize(const char* data, Py_ssize_t size)
+    char* PyByteArray_AsString(object array)
+    int PyByteArray_Resize(object array, Py_ssize_t size) except -1
 
 cdef enum Operation:
     OP_BOOLEAN = 0
@@ -35,14 +36,17 @@ cdef enum Operation:
 
 cdef enum:
     MAX_DEPTH = 64              # of arrays and options within each other
+    MOST_TEXTS = 8              # distinct texts of a field that are numbered
+    MOST_TEXT_BYTES = 32        # of each of them
 
 cdef enum Role:
     AS_PLACE = 1
     AS_INTEGER = 2
     AS_TEXT = 3
+    AS_NUMBER = 4
 
 BOOLEAN, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, OPTIONAL, ARRAY, MAP = range(10)
-PLACE, INTEGER, TEXT = AS_PLACE, AS_INTEGER, AS_TEXT
+PLACE, INTEGER, TEXT, NUMBER = AS_PLACE, AS_INTEGER, AS_TEXT, AS_NUMBER
 
 
 cdef inline bint take_branch(Reader* reader, int64_t* branch) noexcept nogil:
@@ -54,40 +58,75 @@ cdef inline bint take_branch(Reader* reader, int64_t* branch) noexcept nogil:
     return take_long(reader, branch) and 0 <= branch[0] <= 1
 
 
-cdef inline bint walk_pairs(Reader* reader, int64_t count, bint are_bytes) noexcept nogil:
+cdef inline bint pass_pairs(Reader* reader, int64_t count, bint are_bytes) noexcept nogil:
     """Passes over pairs of a long and a long, or of a long and bytes."""
     cdef int64_t value
     while count > 0:
-        if not take_long(reader, &value) or not take_long(reader, &value):
+        if not pass_long(reader):
             return False
-        if are_bytes and not pass_over(reader, value):
+        if not are_bytes:
+            if not pass_long(reader):
+                return False
+        elif not take_long(reader, &value) or not pass_over(reader, value):
             return False
         count -= 1
     return True
 
 
-cdef bint walk(const int64_t* program, size_t n_words, Reader* reader, int depth) noexcept nogil:
+cdef inline bint pass_longs(Reader* reader, int64_t count) noexcept nogil:
+    while count > 0:
+        if not pass_long(reader):
+            return False
+        count -= 1
+    return True
+
+
+cdef bint pass_items(const int64_t* program, size_t n_words, Reader* reader, int depth) noexcept nogil:
+    """Passes over the items of an array, whose program is given."""
+    cdef int64_t count
+    cdef bint are_longs = n_words == 1 and program[0] == OP_LONG
+    cdef bint are_pairs = n_words == 2 and program[0] == OP_LONG and (program[1] == OP_LONG or program[1] == OP_BYTES)
+    while True:
+        if not take_count(reader, &count):
+            return False
+        if count == 0:
+            return True
+        if are_pairs:
+            if not pass_pairs(reader, count, program[1] == OP_BYTES):
+                return False
+            continue
+        if are_longs:
+            if not pass_longs(reader, count):
+                return False
+            continue
+        while count > 0:
+            if not walk(program, n_words, reader, depth + 1):
+                return False
+            count -= 1
+
+
+cdef bint walk(const int64_t* program, size_t n_words, Reader* given, int depth) noexcept nogil:
     """Passes over one record; False when its bytes do not fit the program."""
     cdef const int64_t* end = program + n_words
-    cdef int64_t value, count
-    cdef bint are_pairs
+    cdef Reader reader = given[0]       # in registers
+    cdef int64_t value
     if depth > MAX_DEPTH:
         return False
     while program < end:
         if program[0] == OP_OPTIONAL:
-            if not take_branch(reader, &value):
+            if not take_branch(&reader, &value):
                 return False
             program += 3 + (program[2] if value == program[1] else 0)
         elif program[0] == OP_LONG:
-            if not take_long(reader, &value):
+            if not pass_long(&reader):
                 return False
             program += 1
         elif program[0] == OP_BYTES:
-            if not take_long(reader, &value) or not pass_over(reader, value):
+            if not take_long(&reader, &value) or not pass_over(&reader, value):
                 return False
             program += 1
         elif program[0] == OP_STRING:
-            if not take_long(reader, &value) or not pass_over(reader, value):
+            if not take_long(&reader, &value) or not pass_over(&reader, value):
                 return False
             if not is_utf8(reader.at - value, reader.at):
                 return False
@@ -98,31 +137,20 @@ cdef bint walk(const int64_t* program, size_t n_words, Reader* reader, int depth
             reader.at += 1
             program += 1
         elif program[0] == OP_FLOAT or program[0] == OP_DOUBLE:
-            if not pass_over(reader, 4 if program[0] == OP_FLOAT else 8):
+            if not pass_over(&reader, 4 if program[0] == OP_FLOAT else 8):
                 return False
             program += 1
         elif program[0] == OP_FIXED:
-            if not pass_over(reader, program[1]):
+            if not pass_over(&reader, program[1]):
                 return False
             program += 2
         else:
-            are_pairs = program[1] == 2 and program[2] == OP_LONG and (
-                program[3] == OP_LONG or program[3] == OP_BYTES
-            )
-            while True:
-                if not take_count(reader, &count):
-                    return False
-                if count == 0:
-                    break
-                if are_pairs:
-                    if not walk_pairs(reader, count, program[3] == OP_BYTES):
-                        return False
-                    continue
-                while count > 0:
-                    if not walk(program + 2, <size_t>program[1], reader, depth + 1):
-                        return False
-                    count -= 1
+            given[0] = reader
+            if not pass_items(program + 2, <size_t>program[1], given, depth):
+                return False
+            reader = given[0]
             program += 2 + program[1]
+    given[0] = reader
     return True
 
 
@@ -163,102 +191,284 @@ cdef bint are_fields(Buffer words, Buffer sizes):
     return total == n_words and total > 0
 
 
-cdef inline bint has_role(const int64_t* program, int role) noexcept nogil:
-    """Whether a field can have a role."""
-    cdef int64_t kind = program[3] if program[0] == OP_OPTIONAL else program[0]
-    if role == AS_INTEGER:
-        return kind == OP_LONG
-    return role != AS_TEXT or kind == OP_STRING or kind == OP_BYTES
+cdef size_t words_of(const int64_t* program) noexcept nogil:
+    """The number of words of the first operation of a program."""
+    if program[0] <= OP_STRING:
+        return 1
+    if program[0] == OP_FIXED:
+        return 2
+    return <size_t>(program[1] + 2 if program[0] != OP_OPTIONAL else program[2] + 3)
 
 
-cdef inline bint take_integer(const int64_t* program, Reader* reader, int64_t* value, uint8_t* valid) noexcept nogil:
-    cdef int64_t branch
-    value[0] = 0
-    if program[0] == OP_OPTIONAL:
-        if not take_branch(reader, &branch):
-            return False
-        if branch == program[1]:
-            valid[0] = 0
-            return True
-    valid[0] = 1
-    return take_long(reader, value)
+cdef struct Step:
+    # One operation of a record's program, how it is passed over, and what is kept of the value.
+    const int64_t* program
+    size_t n_words
+    int kind                    # `Operation` of the value, without its option
+    int null_branch             # -1: the value is not optional
+    int role
+    bint starts_gap             # its bytes are not copied, those before it are
+    bint ends_gap               # its bytes are not copied, those after it are
+    int64_t* slot
+    uint8_t* valid
+    bint varies                 # not all integers are the same
+    int64_t first               # the integer of the first record
+    uint8_t is_valid
+    size_t n_texts              # AS_NUMBER: the distinct texts; more than `MOST_TEXTS` if they are not numbered
+    size_t last                 # the number of the last record's text
+    uint8_t sizes[MOST_TEXTS]
+    uint8_t texts[MOST_TEXTS][MOST_TEXT_BYTES]
 
 
-cdef inline bint take_text(const int64_t* program, Reader* reader, int64_t* n_bytes) noexcept nogil:
-    """Passes over a string or bytes, and sets its number of bytes, -1 for null."""
-    cdef int64_t branch
-    if program[0] == OP_OPTIONAL:
-        if not take_branch(reader, &branch):
-            return False
-        if branch == program[1]:
-            n_bytes[0] = -1
-            return True
-        program += 3
-    if not take_long(reader, n_bytes) or not pass_over(reader, n_bytes[0]):
+cdef void set_program(Step* step, const int64_t* program, size_t n_words) noexcept nogil:
+    """Sets how an operation is passed over."""
+    step.program, step.n_words, step.null_branch = program, n_words, -1
+    if program[0] == OP_OPTIONAL and 0 <= program[1] <= 1 and words_of(program + 3) == <size_t>program[2]:
+        step.null_branch = <int>program[1]
+        step.program, step.n_words = program + 3, n_words - 3
+    step.kind = <int>step.program[0]
+
+
+cdef inline bint has_role(const int64_t* program, size_t n_words, int role) noexcept nogil:
+    """Whether a field can have a role: if it is one operation, and of a type that fits."""
+    cdef Step step
+    if role == 0:
+        return True
+    set_program(&step, program, n_words)
+    if n_words != words_of(program) or step.n_words != words_of(step.program):
         return False
-    return program[0] == OP_BYTES or is_utf8(reader.at - n_bytes[0], reader.at)
+    if role == AS_INTEGER:
+        return step.kind == OP_LONG
+    return role == AS_PLACE or step.kind == OP_STRING or step.kind == OP_BYTES
 
 
-def gather(blocks, counts, program, fields, roles, starts, slots, valid, origins, chosen=None):
-    """Gathers some fields of records of all blocks; returns None if the bytes of a block are not exactly its records.
+def split(data, sync, start=0):
+    """Finds the blocks of a file.
+
+        count: long | size: long | size bytes | sync marker: 16 bytes
 
     Args:
-        blocks: the bytes of each block without compression.
+        data: the bytes of the file after its header.
+        sync: the sync marker.
+        start: the offset in `data` of the first block.
+
+    Returns:
+        for each block its offset, its number of records, and where its bytes begin and end; and the offset of the
+        first block that does not have this form, or the end of `data`.
+    """
+    cdef Buffer block = buffer_of(data), marker = buffer_of(sync)
+    cdef Reader reader
+    cdef size_t at = start
+    cdef int64_t count, size
+    cdef size_t begin
+    found = []
+    if at > block.size or marker.size == 0:
+        raise ValueError("expected an offset in the bytes, and a sync marker")
+    reader.at, reader.stop = block.data + at, block.data + block.size
+    while reader.at != reader.stop:
+        if not take_long(&reader, &count) or not take_long(&reader, &size) or count < 0:
+            break
+        begin = reader.at - block.data
+        if not pass_over(&reader, size) or <size_t>(reader.stop - reader.at) < marker.size:
+            break
+        if memcmp(reader.at, marker.data, marker.size) != 0:
+            break
+        found.append((at, count, begin, reader.at - block.data))
+        reader.at += marker.size
+        at = reader.at - block.data
+    return found, at
+
+
+cdef inline void put_integer(Step* step, size_t row, int64_t value, uint8_t is_valid) noexcept nogil:
+    """Keeps an integer. Nothing is written as long as all are the same."""
+    cdef size_t i
+    if not step.varies:
+        if row == 0:
+            step.first, step.is_valid = value, is_valid
+        if value == step.first and is_valid == step.is_valid:
+            return
+        step.varies = True
+        for i in range(row):
+            step.slot[i] = step.first
+        memset(step.valid, step.is_valid, row)
+    step.slot[row] = value
+    step.valid[row] = is_valid
+
+
+cdef inline bint is_text(Step* step, size_t number, const uint8_t* text, int64_t n_bytes) noexcept nogil:
+    return step.sizes[number] == n_bytes and memcmp(step.texts[number], text, <size_t>n_bytes) == 0
+
+
+cdef inline void put_number(Step* step, size_t row, const uint8_t* text, int64_t n_bytes) noexcept nogil:
+    """Keeps the number of a text."""
+    cdef size_t number = step.last
+    if step.n_texts > MOST_TEXTS:
+        return
+    if row == 0 or not is_text(step, number, text, n_bytes):
+        number = 0
+        while number < step.n_texts and not is_text(step, number, text, n_bytes):
+            number += 1
+        if number == step.n_texts:
+            step.n_texts += 1
+            if number == MOST_TEXTS or not 0 <= n_bytes <= MOST_TEXT_BYTES:
+                step.n_texts = MOST_TEXTS + 1
+                return
+            step.sizes[number] = <uint8_t>n_bytes
+            memcpy(step.texts[number], text, <size_t>n_bytes)
+        step.last = number
+    put_integer(step, row, <int64_t>number, 1)
+
+
+cdef inline bint take_text(Step* step, Reader* reader, int64_t* n_bytes) noexcept nogil:
+    """Passes over a string or bytes, and sets its number of bytes."""
+    if not take_long(reader, n_bytes) or not pass_over(reader, n_bytes[0]):
+        return False
+    return step.kind == OP_BYTES or is_utf8(reader.at - n_bytes[0], reader.at)
+
+
+cdef bint gather_record(
+    Step* steps, size_t n_steps, Reader* given, size_t row, size_t n, const uint8_t* first, uint8_t** into
+) noexcept nogil:
+    """Copies the fields of one record to `into`, which starts at `first`; False when its bytes do not fit."""
+    cdef Reader reader = given[0]               # in registers
+    cdef const uint8_t* start = reader.at       # of bytes that are not yet copied
+    cdef uint8_t* end = into[0]
+    cdef Step* step
+    cdef size_t i
+    cdef int64_t value = 0
+    cdef int kind
+    for i in range(n_steps):
+        step = steps + i
+        if step.starts_gap:
+            memcpy(end, start, reader.at - start)
+            end += reader.at - start
+        if step.role == AS_PLACE:
+            step.slot[row] = end - first + (reader.at - start)
+        kind = step.kind
+        if step.null_branch >= 0:
+            if not take_branch(&reader, &value):
+                return False
+            if value == step.null_branch:
+                kind = OP_OPTIONAL
+        if kind == OP_OPTIONAL and step.null_branch >= 0:
+            if step.role == AS_INTEGER:
+                put_integer(step, row, 0, 0)
+            elif step.role == AS_TEXT:
+                step.slot[row], step.slot[n + row] = 0, -1
+            elif step.role == AS_NUMBER:
+                put_number(step, row, reader.at, -1)
+        elif kind == OP_LONG:
+            if step.role != AS_INTEGER:
+                if not pass_long(&reader):
+                    return False
+            elif not take_long(&reader, &value):
+                return False
+            else:
+                put_integer(step, row, value, 1)
+        elif kind == OP_STRING or kind == OP_BYTES:
+            if not take_text(step, &reader, &value):
+                return False
+            if step.role == AS_TEXT:
+                step.slot[row], step.slot[n + row] = end - first + (reader.at - start) - value, value
+            elif step.role == AS_NUMBER:
+                put_number(step, row, reader.at - value, value)
+        else:
+            given[0] = reader
+            if kind == OP_ARRAY or kind == OP_MAP:
+                if not pass_items(step.program + 2, <size_t>step.program[1], given, 0):
+                    return False
+            elif not walk(step.program, step.n_words, given, 0):
+                return False
+            reader = given[0]
+        if step.ends_gap:
+            start = reader.at
+    if not steps[n_steps - 1].starts_gap and start != reader.at:
+        memcpy(end, start, reader.at - start)
+        end += reader.at - start
+    into[0], given[0] = end, reader
+    return True
+
+
+def gather(blocks, counts, program, fields, roles, starts, slots, valid, varies, origins, chosen=None):
+    """Gathers some fields of records of all blocks.
+
+    Args:
+        blocks: the bytes of each block without compression; each is read before the next one is requested.
         counts: the number of records of each block.
         program: int64 words, as above.
         fields: for each field of the record, the number of its words, negative if the field is left out, as int64.
-        roles: for each field a byte: 0, `PLACE`, `INTEGER` or `TEXT`. A field that is left out has no place or text.
+        roles: for each field a byte: 0, `PLACE`, `INTEGER`, `TEXT` or `NUMBER`. A field that is left out has no place
+            or text.
         starts: is filled with the offset of each record in the result, as int64.
         slots: is filled with a column for each role, one after another, as int64: the offsets of the values
-            (`PLACE`), the integers, 0 for null (`INTEGER`), or the offsets of the bytes and in a further column their
-            numbers, -1 for null (`TEXT`).
-        valid: is filled with a byte for each integer, one column after another: 0 for null, else 1.
+            (`PLACE`), the integers, 0 for null (`INTEGER`), the offsets of the bytes and in a further column their
+            numbers, -1 for null (`TEXT`), or the numbers of the distinct texts (`NUMBER`).
+        valid: is filled with a byte for each integer or number, one column after another: 0 for null, else 1.
+        varies: is filled with a byte for each column of `valid`: 0 if all integers are the same. Of these only the
+            first one is written.
         origins: the offset of each record in its block, as int64: filled, or used with `chosen`.
         chosen: for each record a byte, not 0 if it is wanted. Only these records are read. None: all are.
 
     Returns:
-        a bytearray of the records.
+        a bytearray of the records, and for each `NUMBER` a list of the distinct texts, or None if they are not
+        numbered: they are many, long or null. None if the bytes of a block are not exactly its records.
     """
     cdef Buffer words = buffer_of(program), sizes = buffer_of(fields), parts = buffer_of(roles)
     cdef Buffer into = writable(starts), found = writable(slots), flags = writable(valid), every = writable(origins)
-    cdef Buffer block, out, picked = None if chosen is None else buffer_of(chosen)
+    cdef Buffer differ = writable(varies), block, memory, picked = None if chosen is None else buffer_of(chosen)
     cdef Reader reader
     cdef size_t n = into.size // 8, n_every = every.size // 8, n_fields = sizes.size // 8, i, row = 0, left
-    cdef size_t n_slots = 0, n_integers = 0
+    cdef size_t n_slots = 0, n_integers = 0, n_bytes = 0, n_space = 0
     cdef const int64_t* of_field = <const int64_t*>sizes.data
     cdef int64_t* begins = <int64_t*>into.data
     cdef int64_t* origin = <int64_t*>every.data
     cdef const uint8_t* wanted = NULL if picked is None else picked.data
     cdef const int64_t* at = <const int64_t*>words.data
-    cdef int64_t* slot
-    cdef uint8_t* flag
-    cdef const uint8_t* start
-    cdef uint8_t* end
+    cdef Step* steps
     cdef uint8_t* first
-    cdef int64_t size
-    cdef bint sound = are_fields(words, sizes)
+    cdef uint8_t* end
+    cdef const int64_t* end_of_field
+    cdef size_t n_steps = 0, size
+    cdef bint was_copied = False, sound = are_fields(words, sizes)
     if parts.size != n_fields or sum(counts) != n_every or (picked is not None and picked.size != n_every):
         raise ValueError("expected a role for each field, and an offset and a choice for each record")
+    memory = buffer_of(bytearray(words.size // 8 * sizeof(Step)))
+    steps = <Step*>memory.data
     for i in range(n_fields if sound else 0):
-        if of_field[i] < 0 and parts.data[i] not in (0, AS_INTEGER):
+        if of_field[i] < 0 and parts.data[i] not in (0, AS_INTEGER, AS_NUMBER):
             raise ValueError("a field that is left out has no offsets")
-        if parts.data[i] > AS_TEXT or not has_role(at, parts.data[i]):
+        size = <size_t>(of_field[i] if of_field[i] > 0 else -of_field[i])
+        if parts.data[i] > AS_NUMBER or not has_role(at, size, parts.data[i]):
             raise ValueError("the role does not fit the field")
-        n_slots += 0 if parts.data[i] == 0 else 2 if parts.data[i] == AS_TEXT else 1
-        n_integers += parts.data[i] == AS_INTEGER
-        at += of_field[i] if of_field[i] > 0 else -of_field[i]
+        steps[n_steps].slot, steps[n_steps].valid = <int64_t*>found.data + n * n_slots, flags.data + n * n_integers
+        n_slots += 2 if parts.data[i] == AS_TEXT else parts.data[i] != 0
+        n_integers += parts.data[i] == AS_INTEGER or parts.data[i] == AS_NUMBER
+        steps[n_steps].role = parts.data[i]
+        end_of_field = at + size
+        while at < end_of_field:
+            set_program(steps + n_steps, at, words_of(at))
+            at += words_of(at)
+            steps[n_steps].starts_gap = of_field[i] < 0 and (n_steps == 0 or was_copied)
+            steps[n_steps].ends_gap = of_field[i] < 0 and at == end_of_field
+            was_copied = of_field[i] > 0
+            n_steps += 1
     left = n_every
     if wanted != NULL:
         left = 0
         for i in range(n_every):
             left += wanted[i] != 0
-    if n != left or (sound and (found.size != 8 * n * n_slots or flags.size != n * n_integers)):
+    if n != left or (
+        sound and (found.size != 8 * n * n_slots or flags.size != n * n_integers or differ.size != n_integers)
+    ):
         raise ValueError("expected an offset for each located value")
-    result = PyByteArray_FromStringAndSize(NULL, sum([len(data) for data in blocks]))    # not filled: it may stay empty
-    out = writable(result)
-    first = end = <uint8_t*>out.data
+    result = bytearray()
     for data, count in zip(blocks, counts, strict=True):
         block = buffer_of(data)
+        if block.size > n_space - n_bytes:      # what is not used is not touched: it takes no memory
+            n_space = n_bytes + block.size + (n_space // 2 if n_space else (len(counts) - 1) * block.size)
+            PyByteArray_Resize(result, n_space)
+        first = <uint8_t*>PyByteArray_AsString(result)
+        end = first + n_bytes
         reader.at, reader.stop = block.data, block.data + block.size
         left = count
         with nogil:
@@ -278,47 +488,34 @@ def gather(blocks, counts, program, fields, roles, starts, slots, valid, origins
                     reader.at = block.data + origin[0]
                 origin += 1
                 begins[row] = end - first
-                at = <const int64_t*>words.data
-                slot, flag = <int64_t*>found.data + row, flags.data + row
-                start = reader.at       # of bytes that are not yet copied
-                for i in range(n_fields):
-                    size = of_field[i]
-                    if size < 0:
-                        size = -size
-                        if start != reader.at:
-                            memcpy(end, start, reader.at - start)
-                            end += reader.at - start
-                    if parts.data[i] == 0:
-                        sound = walk(at, <size_t>size, &reader, 0)
-                    elif parts.data[i] == AS_INTEGER:
-                        sound = take_integer(at, &reader, slot, flag)
-                        slot += n
-                        flag += n
-                    elif parts.data[i] == AS_TEXT:
-                        sound = take_text(at, &reader, slot + n)
-                        if not sound:
-                            break
-                        slot[0] = end - first + (reader.at - start) - slot[n] if slot[n] >= 0 else 0
-                        slot += 2 * n
-                    else:
-                        slot[0] = end - first + (reader.at - start)
-                        slot += n
-                        sound = walk(at, <size_t>size, &reader, 0)
-                    if not sound:
-                        break
-                    if of_field[i] < 0:
-                        start = reader.at
-                    at += size
-                if sound and start != reader.at:
-                    memcpy(end, start, reader.at - start)
-                    end += reader.at - start
+                sound = gather_record(steps, n_steps, &reader, row, n, first, &end)
                 row += 1
         if not sound or (wanted == NULL and reader.at != reader.stop):
             return None
-    row = end - first
-    out = None
-    del result[row:]
-    return result
+        n_bytes = end - first
+    PyByteArray_Resize(result, n_bytes)
+    return result, finished(steps, n_steps, n, differ.data)
+
+
+cdef object finished(Step* steps, size_t n_steps, size_t n, uint8_t* varies):
+    """Writes the integers that all records have, and which columns vary; returns the distinct texts."""
+    cdef size_t i, number
+    cdef Step* step
+    texts = []
+    for i in range(n_steps):
+        step = steps + i
+        if step.role != AS_INTEGER and step.role != AS_NUMBER:
+            continue
+        if step.role == AS_NUMBER:
+            texts.append(None if step.n_texts > MOST_TEXTS else [
+                PyBytes_FromStringAndSize(<const char*>step.texts[number], step.sizes[number])
+                for number in range(step.n_texts)
+            ])
+        if n and not step.varies:
+            step.slot[0], step.valid[0] = step.first, step.is_valid
+        varies[0] = step.varies
+        varies += 1
+    return texts
 
 
 def locate(data, records, program, fields, places):
@@ -582,15 +779,6 @@ cdef object take(const int64_t* program, Reader* reader):
                 items.append(take(program + 2, reader))
                 count -= 1
     raise ValueError("the bytes are no value of the program")
-
-
-cdef size_t words_of(const int64_t* program) noexcept nogil:
-    """The number of words of the first operation of a program."""
-    if program[0] <= OP_STRING:
-        return 1
-    if program[0] == OP_FIXED:
-        return 2
-    return <size_t>(program[1] + 2 if program[0] != OP_OPTIONAL else program[2] + 3)
 
 
 def values(data, places, program):

@@ -32,7 +32,7 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_manifests,
 )
-from puffin_fast.iceberg.manifest.columns import FileColumns, Mask, Paths
+from puffin_fast.iceberg.manifest.columns import Paths, Select
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask
 from puffin_fast.rows.changes.states import FileChange
 from puffin_fast.rows.deletes.position_files import read_position_deletes
@@ -135,7 +135,7 @@ class _Planner:
         with paused_gc():
             steps = [self._step(before, after) for before, after in pairs]
             data = self._shared(
-                steps, self._data_manifests, lambda all: Paths(all.paths).among if all.by_path else None
+                steps, self._data_manifests, lambda all: Paths(all.paths).select if all.by_path else None
             )
             found = [self._data_of(step, data) for step in steps]
             deletes = self._shared_deletes(steps, found)
@@ -200,7 +200,7 @@ class _Planner:
         self,
         steps: Sequence[_Step],
         needed: Callable[[_Step], Iterable[ManifestFile]],
-        select: Callable[[_Wanted], Callable[[FileColumns], Mask] | None],
+        select: Callable[[_Wanted], Select | None],
     ) -> dict[str, list[ManifestEntry]]:
         """Reads the manifests that steps need, each once; returns their entries by its path."""
         manifests: dict[str, ManifestFile] = {}
@@ -260,7 +260,7 @@ class _Planner:
                     yield manifest
 
         paths = {entry.file_path for states in found for entries in states for entry in entries}
-        return self._shared(steps, needed, lambda _: Paths(paths).referenced)
+        return self._shared(steps, needed, lambda _: Paths(paths).select_deletes)
 
     # Tasks of both states --------------------------------------------------------------------------------------
 

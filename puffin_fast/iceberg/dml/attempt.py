@@ -21,8 +21,7 @@ from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, Wr
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.index.lookup import planned
 from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms
-from puffin_fast.iceberg.manifest.columns import Paths
-from puffin_fast.iceberg.manifest.reader import Select
+from puffin_fast.iceberg.manifest.columns import Paths, Select
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot
 from puffin_fast.iceberg.plan.staged import StagedSnapshot
@@ -116,7 +115,7 @@ class IcebergAttempt(Attempt):
 
     def find(self, paths: Collection[str]) -> Callable[[str], Task | None]:
         every = RowFilter.bind(AlwaysTrue(), self.schema)
-        plan = self._plan(every, metrics=False, select=Paths(paths).among, most=len({*paths}))
+        plan = self._plan(every, metrics=False, select=Paths(paths).select, most=len({*paths}))
         return {task.data.file_path: task for task in plan.tasks}.get
 
     def _plan(

@@ -20,6 +20,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.index.stored import StoredSegment, indexed, opened
+from puffin_fast.iceberg.manifest.columns import Select
 from puffin_fast.key_index import ChunkPages, Read, Segment, from_integers, kind_of
 
 if TYPE_CHECKING:
@@ -28,14 +29,12 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.statistics import StatisticsFile
 
-    from puffin_fast.iceberg.manifest.columns import FileColumns, Mask
+    from puffin_fast.avro.integers import Mask
+    from puffin_fast.iceberg.manifest.columns import FileColumns
     from puffin_fast.iceberg.plan.delete_index import FileTask
 
 Rows: TypeAlias = "Mapping[int, tuple[np.ndarray, np.ndarray | None]]"
 """The positions of rows and their keys, by the number of their data file in a segment."""
-
-Select: TypeAlias = "Callable[[FileColumns], Mask]"
-"""Returns which data files are planned."""
 
 FEW_KEYS = 10_000
 """So many keys are looked up before data files are planned: this takes less time than comparing them with bounds."""
@@ -213,7 +212,11 @@ class _Lookup:
         self._found: dict[int, Rows | None] = {}
 
     def run(self, plan: Callable[[Select | None], Sequence[FileTask]]) -> Sequence[FileTask]:
-        select = self._select if len(self._columns[0]) <= FEW_KEYS and self._segments else None
+        select = (
+            Select(self._select, ("file_path",))
+            if len(self._columns[0]) <= FEW_KEYS and self._segments
+            else None
+        )
         return self._narrowed(plan(select))
 
     def _rows(self, stored: StoredSegment) -> Rows | None:

@@ -66,7 +66,7 @@ def check_data_files(
     if snapshot is None or not paths:
         return found
     manifests = [m for m in manifests_of(table.io, snapshot) if m.content == DATA]
-    select = Paths(paths).among
+    select = Paths(paths).select
     check = partial(_check, table.io, table.metadata.name_mapping(), table.schema())
     for first in range(0, len(manifests), MANIFESTS):
         some = manifests[first : first + MANIFESTS]

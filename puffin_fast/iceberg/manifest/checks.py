@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from puffin_fast._kernels.rows.texts import Texts
+from puffin_fast.avro.columns import Records
+from puffin_fast.avro.integers import Column
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.manifest.columns import Column
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,
@@ -23,7 +24,6 @@ from puffin_fast.iceberg.manifest.entries import (
 )
 
 if TYPE_CHECKING:
-    from puffin_fast.avro.columns import Records
     from puffin_fast.avro.file import AvroFile
 
 DELETE_FORMATS = ("PUFFIN", "PARQUET", "AVRO", "ORC")
@@ -73,37 +73,53 @@ LOCATED = (*_INTEGERS, *TEXTS)
 def integer_columns(records: Records) -> dict[str, Column]:
     """Decodes the fields of integers that are checked. Those that the file does not have are null."""
     return {
-        name: Column(*records.integers(name)) if name in records else Column.of(None, len(records))
+        name: records.integers(name) if name in records else Column.of(None, len(records))
         for name in _INTEGERS
     }
 
 
-def path_at(records: Records, row: int) -> str:
+def path_at(file: AvroFile, row: int) -> str:
     """The ``file_path`` of an entry."""
-    found: str = records.take(np.array([row])).values(["file_path"])["file_path"][0]
+    found: str = Records.of(file, ["file_path"]).take(np.array([row])).values(["file_path"])["file_path"][0]
     return found
 
 
+def unchecked_texts(file: AvroFile, names: Collection[str]) -> set[str]:
+    """The required texts among other fields than `names` that may be null, by the schema of a file."""
+    kinds = {field["name"]: field["type"] for field in file.schema["fields"]}
+    return {
+        name for name in ("file_path", "file_format") if name not in names and kinds.get(name) != "string"
+    }
+
+
 def check_entries(
-    records: Records, columns: dict[str, Column], manifest: ManifestFile
+    file: AvroFile, records: Records, columns: dict[str, Column], manifest: ManifestFile
 ) -> tuple[list[str], Column]:
     """Checks required fields, contents and statuses; adds the contents that version 1 does not have.
+
+    Args:
+        file: the manifest's file.
+        records: its records, with those of `unchecked_texts`.
+        columns: their integers.
+        manifest: its record in the manifest list.
 
     Returns:
         the distinct file formats in upper case, and the number of that of each file.
     """
     for name in _REQUIRED:
         if name in columns:
-            missing = name not in records or not columns[name].valid.all()
+            missing = name not in records or not columns[name].short[1].all()
+        elif name in records:
+            missing = bool((records.spans(name)[1] < 0).any())
         else:
-            missing = name not in records or bool((records.spans(name)[1] < 0).any())
+            missing = name not in file.plain.value_types
         if missing:
             raise CorruptDataError("entry of a manifest", path=manifest.path, expected=name, found="none")
-    n_rows = columns["record_count"].values
+    n_rows = columns["record_count"].short[0]
     for row in (int(n_rows.argmin()), int(n_rows.argmax())) if len(records) else ():
         if not 0 <= n_rows[row] <= _MAX_ROWS:
             raise CorruptDataError(
-                f"record_count of {path_at(records, row)}",
+                f"record_count of {path_at(file, row)}",
                 path=manifest.path,
                 expected=f"0 to {_MAX_ROWS}",
                 found=int(n_rows[row]),
@@ -113,34 +129,43 @@ def check_entries(
     content = (POSITION_DELETES, EQUALITY_DELETES) if manifest.content == DELETES else (DATA,)
     allowed = {"content": content, "status": (ADDED, EXISTING, DELETED)}
     for name, known in allowed.items():
-        values, valid = columns[name].values, columns[name].valid
+        values, valid = columns[name].short
         wrong = ~valid | (values < min(known)) | (values > max(known))
         if wrong.any():
             row = int(wrong.argmax())
             raise CorruptDataError(
-                f"{name} of {path_at(records, row)}",
+                f"{name} of {path_at(file, row)}",
                 path=manifest.path,
                 expected=" or ".join(map(str, range(min(known), max(known) + 1))),
                 found=columns[name].take(np.array([row])).to_list()[0],
             )
-    return _formats(records, manifest)
+    return _formats(file, records, manifest)
 
 
-def _formats(records: Records, manifest: ManifestFile) -> tuple[list[str], Column]:
-    known, numbers = Texts(), np.empty(len(records), np.int64)
-    known.add(records.data, *records.spans("file_format"), numbers)
-    rows = [int((numbers == number).argmax()) for number in range(len(known))]
-    names = [
-        name.upper() for name in records.take(np.array(rows, np.int64)).values(["file_format"])["file_format"]
-    ]
+def _formats(file: AvroFile, records: Records, manifest: ManifestFile) -> tuple[list[str], Column]:
+    known = records.numbered("file_format")
+    if known is None:
+        known = _distinct(records if "file_format" in records else Records.of(file, ["file_format"]))
+    names, numbers = [name.decode().upper() for name in known[0]], known[1]
+    rows = [int((numbers.values == number).argmax()) for number in range(len(names))]
     for name, row in zip(names, rows, strict=True):
         if (
             manifest.content == DELETES and name not in DELETE_FORMATS
         ):  # defined by a later version of the specification
             raise UnsupportedError(
-                f"{manifest.path}: file_format of {path_at(records, row)}: expected {' or '.join(DELETE_FORMATS)}, "
+                f"{manifest.path}: file_format of {path_at(file, row)}: expected {' or '.join(DELETE_FORMATS)}, "
                 f"found {name}"
             )
+    return names, numbers
+
+
+def _distinct(records: Records) -> tuple[list[bytes], Column]:
+    """The distinct formats, and the number of that of each file."""
+    known, numbers = Texts(), np.empty(len(records), np.int64)
+    data, starts, sizes = records.data, *records.spans("file_format")
+    known.add(data, starts, sizes, numbers)
+    rows = [int((numbers == number).argmax()) for number in range(len(known))]
+    names = [bytes(data[starts[row] : starts[row] + sizes[row]]) for row in rows]
     return names, Column(numbers, np.ones(len(records), np.bool_))
 
 
@@ -150,7 +175,8 @@ def check_counts(status: Column, manifest: ManifestFile, file_size: int) -> None
     Entries may be lost if the counts differ and the file is shorter than the manifest list states. Of deletes, whose
     rows would come back, they may be lost if there are fewer and the length is another one.
     """
-    found = np.bincount(status.values, minlength=len(STATUSES))
+    values, _ = status.short
+    found = np.bincount(values, minlength=len(STATUSES)) * (len(status) // max(len(values), 1))
     for state, name in STATUSES.items():
         expected = getattr(manifest, f"{name}_files_count")
         if expected == found[state]:
@@ -162,21 +188,22 @@ def check_counts(status: Column, manifest: ManifestFile, file_size: int) -> None
             )
 
 
-def check_sequence_numbers(columns: dict[str, Column], records: Records, manifest: ManifestFile) -> None:
+def check_sequence_numbers(columns: dict[str, Column], file: AvroFile, manifest: ManifestFile) -> None:
     """Checks data sequence numbers against those of the manifest list: a delete file of a wrong one does not apply.
 
     If a number is below the list's minimum and is also that of the file, the minimum is wrong, and nothing needs it.
     """
-    live = columns["status"].values != DELETED
-    numbers, of_files = columns["sequence_number"].values, columns["file_sequence_number"]
+    live = columns["status"].short[0] != DELETED
+    numbers, _ = columns["sequence_number"].short
+    of_files, has_numbers = columns["file_sequence_number"].short
     low, high = manifest.min_sequence_number, manifest.sequence_number
-    same = of_files.valid & (of_files.values == numbers)
+    same = has_numbers & (of_files == numbers)
     wrong = live & ((numbers > high) | ((numbers < low) & ~same))
     if wrong.any():
         row = int(wrong.argmax())
         raise CorruptDataError(
-            f"data sequence number of {path_at(records, row)}",
+            f"data sequence number of {path_at(file, row)}",
             path=manifest.path,
             expected=f"{low} to {high} (manifest list)",
-            found=int(numbers[row]),
+            found=int(columns["sequence_number"].values[row]),
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,80 +13,11 @@ from pyiceberg.utils.decimal import bytes_to_decimal
 
 from puffin_fast._kernels.rows.texts import Texts
 from puffin_fast.avro.columns import Records
+from puffin_fast.avro.integers import Column, Integers, Mask
 from puffin_fast.avro.schema import PartitionColumn, PlainSchema
 from puffin_fast.iceberg.manifest.entries import ManifestEntry, ManifestFile
 
-Integers: TypeAlias = "npt.NDArray[np.int64]"
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
-
 _ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
-
-
-class Column:
-    """Integers and nulls. Equal values take no memory.
-
-    Args:
-        values: int64, 0 for null.
-        valid: which of them are not null.
-    """
-
-    __slots__ = ("_n", "_valid", "_values")
-
-    def __init__(self, values: Integers, valid: Mask) -> None:
-        self._n = len(values)
-        self._values = _short(values)
-        self._valid = _short(valid)
-
-    def __len__(self) -> int:
-        return self._n
-
-    @classmethod
-    def of(cls, value: int | None, n: int) -> Column:
-        """Returns a column that has one value."""
-        return cls(np.full(n, value or 0), np.full(n, value is not None))
-
-    @property
-    def values(self) -> Integers:
-        """The integers, 0 for null. Read-only if they are equal."""
-        return _repeated(self._values, self._n) if self._values.size == 1 else self._values
-
-    @property
-    def valid(self) -> Mask:
-        """Which of them are not null. Read-only if all are, or none is."""
-        return _repeated(self._valid, self._n) if self._valid.size == 1 else self._valid
-
-    def filled(self, default: int | None, where: Mask | None = None) -> Column:
-        """Replaces nulls, or those that a mask selects."""
-        missing = ~self.valid if where is None else where & ~self.valid
-        if default is None or not missing.any():
-            return self
-        return Column(np.where(missing, default, self.values), self.valid | missing)
-
-    def take(self, rows: npt.NDArray[Any]) -> Column:
-        """Returns some of the values, by index or by mask."""
-        return Column(self.values[rows], self.valid[rows])
-
-    def to_list(self) -> list[int | None]:
-        """Converts to Python's int and None."""
-        found: list[int | None] = self.values.tolist()
-        if not self.valid.all():
-            for at in np.flatnonzero(~self.valid).tolist():
-                found[at] = None
-        return found
-
-
-def _short(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Keeps one of equal values, read-only."""
-    if not values.size or values[0] != values[-1] or not (values == values[0]).all():
-        return values
-    one = values[:1].copy()
-    one.setflags(write=False)
-    return one
-
-
-def _repeated(one: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
-    """As `numpy.broadcast_to`, which takes ten times as long."""
-    return np.ndarray(n, one.dtype, one, strides=(0,))
 
 
 class FileColumns:
@@ -123,7 +54,7 @@ class FileColumns:
 
     def take(self, rows: npt.NDArray[Any]) -> FileColumns:
         """Returns some of the files, by index or by mask."""
-        if rows.dtype == np.bool_ and rows.all():
+        if rows.all() if rows.dtype == np.bool_ else np.array_equal(rows, np.arange(len(self))):
             return self
         names, formats = self._formats
         inherited = {name: column.take(rows) for name, column in self._inherited.items()}
@@ -159,7 +90,7 @@ class FileColumns:
             return found
         if name not in self._records:
             return Column.of(None, len(self))
-        return Column(*self._records.integers(name))
+        return self._records.integers(name)
 
     def texts(self, name: str) -> tuple[Any, Integers, Integers]:
         """Finds the bytes of a field of strings: a buffer, the offset of each in it, and its size, -1 for null."""
@@ -224,6 +155,18 @@ def _scaled(column: PartitionColumn, values: list[Any]) -> list[Any]:
     return [None if value is None else bytes_to_decimal(value, scale) for value in values]
 
 
+class Select(NamedTuple):
+    """Chooses files of a manifest.
+
+    Attributes:
+        chosen: returns which of them are wanted.
+        fields: the fields that it reads, besides integers and the partition.
+    """
+
+    chosen: Callable[[FileColumns], Mask]
+    fields: Collection[str]
+
+
 class Paths:
     """A set of paths, to find files of manifests without making their entries."""
 
@@ -240,14 +183,23 @@ class Paths:
         """Adds the paths of files."""
         self._known.add(*files.texts("file_path"), np.empty(len(files), np.int64))
 
-    def among(self, files: FileColumns, name: str = "file_path") -> Mask:
-        """Returns which files have one of the paths in a field."""
+    def among(self, files: FileColumns) -> Mask:
+        """Returns which files have one of the paths."""
         found = np.empty(len(files), np.int64)
-        self._known.find(*files.texts(name), found)
+        self._known.find(*files.texts("file_path"), found)
         return found >= 0
 
-    def referenced(self, files: FileColumns) -> Mask:
-        """Returns which delete files reference one of the data files, or do not reference a single data file."""
+    @property
+    def select(self) -> Select:
+        """Chooses the files that have one of the paths."""
+        return Select(self.among, ("file_path",))
+
+    @property
+    def select_deletes(self) -> Select:
+        """Chooses the delete files that reference one of the data files, or do not reference a single data file."""
+        return Select(self._referenced, ("referenced_data_file",))
+
+    def _referenced(self, files: FileColumns) -> Mask:
         found = np.empty(len(files), np.int64)
         data, starts, sizes = files.texts("referenced_data_file")
         self._known.find(data, starts, sizes, found)

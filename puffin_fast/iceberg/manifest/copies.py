@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puffin_fast.avro.blocks import as_long
+from puffin_fast.avro.integers import Column, Mask
 from puffin_fast.avro.programs import kernel_type, program
-from puffin_fast.iceberg.manifest.columns import Column, FileColumns, Mask
+from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.iceberg.manifest.entries import DATA, DELETED, EXISTING, ManifestEntry
 
 if TYPE_CHECKING:

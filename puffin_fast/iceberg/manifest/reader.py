@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,11 @@ from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.streams import in_order
 from puffin_fast.avro.columns import Records
 from puffin_fast.avro.file import parse_avro, read_avro, read_together
+from puffin_fast.avro.integers import Column
 from puffin_fast.avro.schema import PartitionColumn
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest.checks import (
     LOCATED,
-    TEXTS,
     check_counts,
     check_entries,
     check_partition_types,
@@ -26,8 +26,9 @@ from puffin_fast.iceberg.manifest.checks import (
     check_types,
     integer_columns,
     path_at,
+    unchecked_texts,
 )
-from puffin_fast.iceberg.manifest.columns import Column, FileColumns, Mask
+from puffin_fast.iceberg.manifest.columns import FileColumns, Select
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,
@@ -51,14 +52,14 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.snapshots import Snapshot
 
+    from puffin_fast.avro.file import AvroFile
+
 ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
 BOUNDS = ("lower_bounds", "upper_bounds")
 TO_PRUNE = tuple(name for name in METRICS if name != "column_sizes")
 MATCHED = ("file_path", "referenced_data_file")
 INHERITED = ("content", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
-Select = Callable[[FileColumns], Mask]
-"""Returns which files are wanted."""
 
 _THREADS = 8
 _TOGETHER_BYTES = 1 << 20
@@ -168,8 +169,7 @@ def read_columns(
         metrics: whether the entries have the six maps of metrics. False is faster, but the entries must not be
             written back. Delete files still have the maps that name their data file.
         bounds: whether data files have the maps that `TO_PRUNE` names, although `metrics` is False.
-        select: returns which of the files are wanted. It is given their paths, integers and partitions, and with
-            `bounds` their bounds. All other fields are read of wanted files only.
+        select: chooses the files that are wanted. All fields that it does not read are read of these only.
 
     Raises:
         CorruptDataError: the file is not a manifest, a required field is missing, or entries are lost: their counts
@@ -184,22 +184,22 @@ def read_columns(
     check_partition_types(file)
     names = set(ENTRY_FIELDS)
     if not metrics:
-        names -= set(METRICS)
+        names -= {*METRICS, "file_format"}
         if manifest.content == DELETES and file.metadata.get("format-version") != "3":
             names |= set(BOUNDS)
         if manifest.content == DATA and bounds:
             names |= set(TO_PRUNE)
     partition = {column.name for column in file.plain.partition}
-    first = names if select is None else names & {*TEXTS, *BOUNDS}
+    first = names if select is None else {*select.fields, *unchecked_texts(file, select.fields)}
     try:
-        records = Records.of(file, first | partition, LOCATED if select is None else (*LOCATED, *BOUNDS))
+        records = Records.of(file, first | partition, (*LOCATED, *BOUNDS))
         columns = integer_columns(records)
-        formats = check_entries(records, columns, manifest)
+        formats = check_entries(file, records, columns, manifest)
         check_counts(columns["status"], manifest, file.file_size)
-        if not names.issuperset(BOUNDS) and _need_bounds(records, columns):
+        if not names.issuperset(BOUNDS) and _need_bounds(file, records, columns):
             names, first = names | set(BOUNDS), first | set(BOUNDS)
             records = Records.of(file, first | partition, (*LOCATED, *BOUNDS))
-        _inherit(columns, records, manifest)
+        _inherit(columns, file, manifest)
         if specs is not None and manifest.spec_id not in specs:
             what = f"partition_spec_id of a manifest: expected one of {', '.join(map(str, specs))}"
             raise CorruptDataError(what, path=manifest.path, found=manifest.spec_id)
@@ -210,50 +210,54 @@ def read_columns(
                 "partition of a manifest entry", path=manifest.path, expected="a record", found="a union"
             )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, CorruptDataError) or is_from_outside(error):
+        if isinstance(error, PuffinFastError) or is_from_outside(error):
             raise
         raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
     kept = {name: columns[name] for name in INHERITED}
     found = FileColumns(manifest, records, formats, kept, ordered, file.plain)
-    rows = np.flatnonzero(columns["status"].values != DELETED) if live_only else np.arange(len(found))
-    if len(rows) < len(found):
+    is_live = columns["status"].short[0] != DELETED
+    rows = np.arange(len(found))
+    if live_only and not is_live.all():
+        rows = np.flatnonzero(columns["status"].values != DELETED)
         found = found.take(rows)
     if select is not None:
-        wanted = select(found)
+        wanted = np.flatnonzero(select.chosen(found))
         found, rows = found.take(wanted), rows[wanted]
         if first != names and len(rows):
             found = found.with_records(Records.of(file, names | partition, LOCATED, (records, rows)))
     return found.located(MATCHED)
 
 
-def _need_bounds(records: Records, columns: Mapping[str, Column]) -> bool:
+def _need_bounds(file: AvroFile, records: Records, columns: Mapping[str, Column]) -> bool:
     """Whether there are position-delete files without ``referenced_data_file``, whose bounds name the data files."""
-    positions = columns["content"].values == POSITION_DELETES
-    if "referenced_data_file" not in records or not positions.any():
-        return bool(positions.any())
+    positions = columns["content"].short[0] == POSITION_DELETES
+    if not len(records) or not positions.any():
+        return False
+    if "referenced_data_file" not in records:
+        return True
     _, sizes = records.spans("referenced_data_file")
     return bool((positions & (sizes < 0)).any())
 
 
-def _inherit(columns: dict[str, Column], records: Records, manifest: ManifestFile) -> None:
+def _inherit(columns: dict[str, Column], file: AvroFile, manifest: ManifestFile) -> None:
     columns["snapshot_id"] = columns["snapshot_id"].filled(manifest.added_snapshot_id)
-    status, number = columns["status"].values, manifest.sequence_number
+    status, number = columns["status"].short[0], manifest.sequence_number
     added = status == ADDED
     for name in ("sequence_number", "file_sequence_number"):
         column = columns[name]
         if number == 0:
             columns[name] = column.filled(number)
             continue
-        missing = ~column.valid & (status == EXISTING)
+        missing = ~column.short[1] & (status == EXISTING)
         if name == "sequence_number" and missing.any():
             raise CorruptDataError(
-                f"sequence number of {path_at(records, int(missing.argmax()))}",
+                f"sequence number of {path_at(file, int(missing.argmax()))}",
                 path=manifest.path,
                 expected="a number (the status is existing)",
                 found="none",
             )
         columns[name] = column.filled(number, added)
-    check_sequence_numbers(columns, records, manifest)
+    check_sequence_numbers(columns, file, manifest)
     row_ids = columns["first_row_id"]
     if manifest.content == DATA and manifest.first_row_id is not None:
         columns["first_row_id"] = _row_ids(columns, manifest.first_row_id)

@@ -31,7 +31,7 @@ from puffin_fast.iceberg.compat.definitions import check_definitions
 from puffin_fast.iceberg.compat.path_table import READ_ONLY, as_table, is_metadata_path
 from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, ManifestFile
-from puffin_fast.iceberg.manifest.reader import Select
+from puffin_fast.iceberg.manifest.columns import Select
 from puffin_fast.iceberg.plan.delete_index import FileTask, unused
 from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
 from puffin_fast.iceberg.plan.staged import StagedSnapshot, files_of
@@ -298,7 +298,7 @@ def plan_snapshot(
 ) -> Plan:
     """Plans a scan of a snapshot and schema from `resolve`; `row_filter` is bound to that schema.
 
-    `select` returns which data files are wanted, before anything else is asked of them: `most` paths at most, after
+    `select` chooses the data files, before anything else is asked of them: `most` paths at most, after
     which no further data manifest is read. With it, or with a filter, delete files of other data files are left out.
     """
     metadata = table.metadata
@@ -334,7 +334,7 @@ def plan_snapshot(
         delete_manifests = [m for m in manifests if m.content != DATA and m.sequence_number >= oldest]
         if not data_manifests or (narrow and not data):
             delete_manifests = []
-        referenced = data.paths().referenced if narrow else None
+        referenced = data.paths().select_deletes if narrow else None
         for some in files.live(table, delete_manifests, data=False, select=referenced):
             deletes.add(pruning.delete_files(some))
         plan.tasks = tasks_of(metadata, data, deletes)

@@ -157,7 +157,7 @@ def take_inventory(
     manifests = manifests_of(table.io, snapshot)
     index, specs = _Index(table.metadata), table.specs()
     paths = None if only is None else Paths(only)
-    referenced, among = (None, None) if paths is None else (paths.referenced, paths.among)
+    referenced, among = (None, None) if paths is None else (paths.select_deletes, paths.select)
     deletes = [manifest for manifest in manifests if manifest.content != DATA]
     for _, entries in read_manifests(table.io, deletes, specs, select=referenced):
         index.add(entry for entry in entries if not _is_incomplete(entry, result.incomplete))

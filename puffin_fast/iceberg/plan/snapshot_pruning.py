@@ -14,11 +14,12 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
 
+from puffin_fast.avro.integers import Mask
 from puffin_fast.columns.decimals import exact_decimals
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import ManifestEntry, ManifestFile, partition_type
-from puffin_fast.iceberg.manifest.columns import FileColumns, Mask
-from puffin_fast.iceberg.manifest.reader import Select
+from puffin_fast.iceberg.manifest.columns import FileColumns, Select
+from puffin_fast.iceberg.manifest.reader import BOUNDS
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.filters.pruning import BoundsPruner
 
@@ -102,7 +103,7 @@ class SnapshotPruning:
             return select
 
         def remaining(files: FileColumns) -> Mask:
-            mask = np.ones(len(files), np.bool_) if select is None else select(files)
+            mask = np.ones(len(files), np.bool_) if select is None else select.chosen(files)
             some = files.take(mask)
             wanted = pruner.may_match(some)
             spec = self._spec(files.manifest.spec_id)
@@ -111,7 +112,7 @@ class SnapshotPruning:
             mask[mask] = wanted
             return mask
 
-        return remaining
+        return Select(remaining, BOUNDS if select is None else (*BOUNDS, *select.fields))
 
     def data_files(self, files: FileColumns) -> tuple[FileColumns, list[ManifestEntry] | None]:
         """Excludes data files that remain by `selecting` by all metrics.

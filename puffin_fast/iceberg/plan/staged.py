@@ -19,9 +19,8 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_many,
 )
-from puffin_fast.iceberg.manifest.columns import FileColumns, Paths
+from puffin_fast.iceberg.manifest.columns import FileColumns, Paths, Select
 from puffin_fast.iceberg.manifest.given import columns_of
-from puffin_fast.iceberg.manifest.reader import Select
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -73,7 +72,7 @@ class SnapshotFiles:
         for spec_id in dict.fromkeys(entry.spec_id for entry in added):
             some = [entry for entry in added if entry.spec_id == spec_id]
             files = columns_of(table.metadata, table.specs()[spec_id], some)
-            yield files if select is None else files.take(select(files))
+            yield files if select is None else files.take(select.chosen(files))
 
     def _remaining(self, files: FileColumns, removed: Paths) -> FileColumns:
         rows = np.flatnonzero(removed.among(files))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-    from puffin_fast.iceberg.index.lookup import Select
+    from puffin_fast.iceberg.manifest.columns import Select
 
 
 @named_methods("count", "to_arrow")

@@ -41,8 +41,8 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast._io import open_source
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast.avro.blocks import Block, FileBytes, as_long, read_block
-from puffin_fast.avro.file import AVRO_ERRORS, HEADER, MAGIC, too_many_records
+from puffin_fast.avro.blocks import Block, FileBytes, as_long, read_block, too_many_records
+from puffin_fast.avro.file import AVRO_ERRORS, HEADER, MAGIC
 from puffin_fast.avro.schema import PlainSchema
 from puffin_fast.columns.plain_types import plain_schema
 from puffin_fast.columns.uuid_text import UuidText
@@ -166,15 +166,12 @@ class AvroReader:
                 at,
                 codec=self._codec,
                 sync=self._sync,
-                limit=None,
                 path=self.location,
                 offset=0,
                 io=self.io,
             )
             if block.n_records * max(self._n_stored, 1) > len(block.data):
-                raise too_many_records(
-                    self.location, block.n_records, len(block.data), self._n_stored, offset=start
-                )
+                raise too_many_records(self.location, block.n_records, len(block.data), self._n_stored, start)
             if block.n_records:
                 yield block
 
