@@ -21,9 +21,9 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.compat.table_properties import target_file_size
 from puffin_fast.iceberg.compat.working_table import with_history
-from puffin_fast.iceberg.maintenance.report_indexes import key_indexes
 from puffin_fast.iceberg.maintenance.report_tables import (
     by_partition,
+    key_indexes,
     over_snapshots,
 )
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
