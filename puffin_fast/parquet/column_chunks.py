@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from puffin_fast._io.source import MAX_RANGE
 from puffin_fast._kernels.parquet.footers import CONTRADICTION
-from puffin_fast._kernels.parquet.pages import LocalFile
+from puffin_fast._kernels.parquet.pages import ChunkParts, LocalFile
 from puffin_fast.columns.row_selection import FEW_ROWS
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.column_pages import ColumnPages, reads_pages
@@ -35,6 +35,9 @@ LEAST_PICKED = 1 << 17
 LEAST_REQUESTED = 1 << 14
 """The same on an object store, where bytes cost more, and the index mostly comes with the footer."""
 
+AHEAD_BYTES = 1 << 20
+"""Maximum bytes of pages of other columns that are requested along with those of the columns that select rows."""
+
 READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
 
@@ -57,6 +60,7 @@ class ColumnChunks:
         self._group_rows = footer.group_rows
         self._local: LocalFile | None = None
         self.places: Mapping[int, PagePlaces] = {}
+        self._ahead: dict[int, tuple[RequestedPages, ChunkParts]] = {}  # by the offset of the chunk
 
     def pages_of(
         self,
@@ -67,6 +71,7 @@ class ColumnChunks:
         wanted: Spans | None = None,
         is_late: bool = False,
         most: bool = False,
+        ahead: Sequence[str] = (),
     ) -> dict[str, ColumnPages | ListPages]:
         """Opens the column chunks of those columns that `column_pages` or `list_pages` decodes.
 
@@ -80,12 +85,14 @@ class ColumnChunks:
             wanted: the only rows that may be wanted; None: all.
             is_late: whether only some of these are wanted, which is known later.
             most: whether most rows are read: short lists are then left to PyArrow.
+            ahead: columns that are opened next, with the same rows wanted. On an object store, those of their pages
+                that have a wanted row are requested along with the others, if they are small.
         """
         n_rows = self._group_rows[group]
         found = self.of(group, names, views=views)
         places: dict[str, Pages] = {}
         if wanted is not None or is_late:
-            large = [item for item in found if item[2].n_bytes >= self.least_picked]
+            large = self._large(found)
             if wanted is None and self._local_file() is not None:
                 # a chunk that is read at once is decoded by page, too
                 large = [item for item in large if reads_pages(*item[1:])]
@@ -106,16 +113,49 @@ class ColumnChunks:
                     add(name, layout, chunk, file)
         elif places:
             picked = [item for item in found if item[0] in places]
-            requested = RequestedPages(
-                self._source, [(chunk, places[name]) for name, _, chunk in picked], wanted
-            )
-            for item, parts in zip(picked, requested.parts, strict=True):
-                add(*item, parts)
-                result[item[0]].requested = requested
+            if not all(chunk.start in self._ahead for _, _, chunk in picked):
+                self._request(
+                    [(chunk, places[name]) for name, _, chunk in picked],
+                    wanted,
+                    [] if wanted is None else self._few_pages(group, ahead, wanted),
+                )
+            for name, layout, chunk in picked:
+                requested, parts = self._ahead.pop(chunk.start)
+                add(name, layout, chunk, parts)
+                result[name].requested = requested
         for name, layout, chunk, data in self._whole([item for item in found if item[0] not in result]):
             add(name, layout, chunk, data)
-        lists = {name: self._lists_of(group, name, most=most) for name in names if name not in result}
+        picks = wanted is not None or is_late
+        lists = {
+            name: self._lists_of(group, name, wanted, most=most, picks=picks)
+            for name in names
+            if name not in result
+        }
         return {**result, **{name: pages for name, pages in lists.items() if pages is not None}}
+
+    def _large(self, found: Sequence[tuple[str, Layout, Chunk]]) -> list[tuple[str, Layout, Chunk]]:
+        return [item for item in found if item[2].n_bytes >= self.least_picked]
+
+    def _request(
+        self,
+        chunks: Sequence[tuple[Chunk, Pages]],
+        wanted: Spans | None,
+        ahead: Sequence[tuple[Chunk, Pages]],
+    ) -> None:
+        """Column chunks whose pages are requested together."""
+        requested = RequestedPages(self._source, [*chunks, *ahead], wanted)
+        starts = [chunk.start for chunk, _ in (*chunks, *ahead)]
+        self._ahead = {
+            start: (requested, parts) for start, parts in zip(starts, requested.parts, strict=True)
+        }
+
+    def _few_pages(self, group: int, names: Sequence[str], wanted: Spans) -> list[tuple[Chunk, Pages]]:
+        """The column chunks with an offset index, if their pages with a wanted row are small together."""
+        found = self._large(self.of(group, names))
+        places = self.places_of(found, self._group_rows[group])
+        chunks = [(chunk, places[name]) for name, _, chunk in found if name in places]
+        n_bytes = sum(pages.bytes_of(pages.touched(wanted)) for _, pages in chunks)
+        return chunks if n_bytes <= AHEAD_BYTES else []
 
     @property
     def least_picked(self) -> int:
@@ -185,8 +225,10 @@ class ColumnChunks:
                     yield name, layout, chunk, data.slice(chunk.start - begin, chunk.n_bytes)
             first = after
 
-    def _lists_of(self, group: int, name: str, *, most: bool) -> ListPages | None:
-        """The pages of a column of lists or maps that `list_pages` decodes faster than PyArrow."""
+    def _lists_of(
+        self, group: int, name: str, wanted: Spans | None, *, most: bool, picks: bool
+    ) -> ListPages | None:
+        """The pages of a column of lists or maps that `list_pages` decodes faster than PyArrow; see `pages_of`."""
         layout = None if self._footer.status else self._footer.layout.lists(name)
         if layout is None:
             return None
@@ -199,24 +241,45 @@ class ColumnChunks:
             for chunk in chunks
         ):
             return None
-        file, spans = self._local_file(), [(chunk.start, chunk.start + chunk.n_bytes) for chunk in chunks]
-        by_page = [
-            file is not None and reads_pages(*pair) for pair in zip(layout.layouts, chunks, strict=True)
+        items = [
+            (str(leaf), inner, chunk)
+            for leaf, inner, chunk in zip(layout.leaves, layout.layouts, chunks, strict=True)
         ]
-        read = self._read([span for span, paged in zip(spans, by_page, strict=True) if not paged])
+        places = self.places_of(self._large(items), self._group_rows[group]) if picks else {}
+        file, requested = self._local_file(), None
+        parts: dict[str, LocalFile | ChunkParts] = {}
+        if file is None and places:
+            picked = [(leaf, chunk, places[leaf]) for leaf, _, chunk in items if leaf in places]
+            requested = RequestedPages(self._source, [(chunk, pages) for _, chunk, pages in picked], wanted)
+            parts = {leaf: part for (leaf, *_), part in zip(picked, requested.parts, strict=True)}
+        elif file is not None:
+            parts = {
+                leaf: file for leaf, inner, chunk in items if leaf in places or reads_pages(inner, chunk)
+            }
+        read = self._read(
+            [(chunk.start, chunk.start + chunk.n_bytes) for leaf, _, chunk in items if leaf not in parts]
+        )
         leaves = []
-        for inner, chunk, paged in zip(layout.layouts, chunks, by_page, strict=True):
-            data: Any = file if paged else next(read)
-            if not paged and len(data) < chunk.n_bytes:  # PyArrow says what is wrong with the file
+        for leaf, inner, chunk in items:
+            data: Any = parts[leaf] if leaf in parts else next(read)
+            if leaf not in parts and len(data) < chunk.n_bytes:  # PyArrow says what is wrong with the file
                 return None
-            leaves.append(
-                ColumnPages(inner, chunk, data, chunk.n_values, path=self._path, name=name, repeats=True)
+            pages = ColumnPages(
+                inner,
+                chunk,
+                data,
+                chunk.n_values,
+                path=self._path,
+                name=name,
+                places=places.get(leaf),
+                repeats=True,
             )
-        return ListPages(layout, leaves)
+            leaves.append((pages, places.get(leaf)))
+        return ListPages(layout, leaves, requested)
 
     def _local_file(self) -> LocalFile | None:
         """The file, for reading from it in the kernel."""
-        if self._local is None and self._source.descriptor is not None:
+        if self._local is None and not self._is_remote and self._source.descriptor is not None:
             self._local = LocalFile(self._source.descriptor)
         return self._local
 

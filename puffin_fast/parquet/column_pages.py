@@ -61,7 +61,8 @@ class ColumnPages:
         n_rows: number of rows of the row group.
         path, name: the path of the file and the name of the column, for messages.
         places: where the pages are, if that is known: pages of other rows are then not looked at.
-        repeats: whether it is a leaf of lists; rows are then the levels of the column chunk.
+        repeats: whether it is a leaf of lists; rows are then the levels of the column chunk, which are numbered as
+            `Pages.of_lists` has them if `places` are given.
         few: whether few rows are read: texts are then decompressed about as far as these need it.
 
     Attributes:
@@ -85,6 +86,7 @@ class ColumnPages:
         few: bool = False,
     ) -> None:
         self._layout, self._start, self.n_rows = layout, chunk.start, n_rows
+        self._path, self._name, self._places = path, name, places
         self._whole = partial(
             pages.PageDecoder,
             data,
@@ -101,7 +103,7 @@ class ColumnPages:
             column=name,
             start=chunk.start,
             n_bytes=chunk.n_bytes,
-            pages=None if places is None else places.words,
+            pages=None if places is None else places.of_lists if repeats else places.words,
         )
         self._decoder, self._few = self._whole(decompress_part=part_of(chunk.codec) if few else None), few
 
@@ -150,6 +152,17 @@ class ColumnPages:
         with _PageErrors():
             first, n_rows, starts = self._decoder.lists_at(row)
         return first, n_rows, np.frombuffer(starts, np.int32)
+
+    def other_rows(self, number: int, expected: int, found: int) -> CorruptDataError:
+        """Makes the error for a page of other rows than its index states."""
+        assert self._places is not None
+        return CorruptDataError(
+            f"rows of a page of column {self._name}",
+            path=self._path,
+            offset=self._start + int(self._places.words[number, 0]),
+            expected=f"{expected} (page index)",
+            found=found,
+        )
 
     def _decode(
         self, first: int, n_rows: int, rows: Rows | None, *, needs_levels: bool = False

@@ -6,6 +6,7 @@
 
 Each leaf is decoded as `column_pages` does it, with a row for each level; the lists are put together of these. A column
 whose leaves have different lists, and a page that begins inside of a list, raise `PageError`: PyArrow reads the column.
+Where an offset index says in which page a list is, pages of other lists are neither read nor decoded.
 
 Source: Parquet format specification, "Nested Encoding", and "LogicalTypes", "Nested Types".
 """
@@ -22,6 +23,7 @@ from puffin_fast.columns.plain_types import null_mask
 from puffin_fast.parquet.column_layout import ListLayout, values_below
 from puffin_fast.parquet.column_pages import ColumnPages, Rows
 from puffin_fast.parquet.page_codecs import PageError
+from puffin_fast.parquet.page_index import MOST_LEVELS, Pages, RequestedPages
 
 Levels = npt.NDArray[np.uint8]
 
@@ -31,23 +33,27 @@ class ListPages:
 
     Args:
         layout: how they are stored.
-        leaves: the pages of each of its leaves.
+        leaves: the pages of each of its leaves, and the places of these, if they are given to it.
 
     Attributes:
-        requested: as of `ColumnPages`: nothing has to be requested.
+        requested: as of `ColumnPages`.
     """
 
-    requested: None = None
-
-    def __init__(self, layout: ListLayout, leaves: Sequence[ColumnPages]) -> None:
-        self._layout, self._leaves = layout, [_Leaf(pages) for pages in leaves]
+    def __init__(
+        self,
+        layout: ListLayout,
+        leaves: Sequence[tuple[ColumnPages, Pages | None]],
+        requested: RequestedPages | None = None,
+    ) -> None:
+        self._layout, self._leaves = layout, [_Leaf(*leaf) for leaf in leaves]
+        self.requested = requested
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:
         """Decodes rows; see `ColumnPages.read`.
 
         Raises:
             PageError: a page does not have the expected form, or the leaves have different lists.
-            CorruptDataError: a page has another CRC-32 than its header states.
+            CorruptDataError: a page has another CRC-32 than its header states, or other lists than its index states.
         """
         layout = self._layout
         found = [leaf.read(first, n_rows, rows) for leaf in self._leaves]
@@ -105,8 +111,8 @@ def _together(kind: pa.DataType, arrays: Sequence[pa.Array]) -> pa.Array:
 class _Leaf:
     """A leaf of lists: the values of wanted rows. Its pages count their levels, and its lists are counted here."""
 
-    def __init__(self, pages: ColumnPages) -> None:
-        self._pages = pages
+    def __init__(self, pages: ColumnPages, places: Pages | None) -> None:
+        self._pages, self._places = pages, places
         self._n_lists = self._next = 0  # lists before the page of `_next`, the first level that was not read
         self._page: tuple[int, int, npt.NDArray[np.int32]] | None = None
 
@@ -120,6 +126,11 @@ class _Leaf:
         """
         arrays, levels, starts, n_before, at = [], [], [], 0, first
         while at < first + n_rows:
+            if rows is not None:  # pages of other rows are not looked at, if their places are known
+                left = rows[rows.searchsorted(np.int64(at - first)) :]
+                if not len(left):
+                    break
+                at = first + int(left[0])
             begin, n_levels, lists = self._page_of(at)
             low, high = at - self._n_lists, min(first + n_rows - self._n_lists, len(lists))
             stops = np.append(lists[1:], np.int32(n_levels))
@@ -146,7 +157,7 @@ class _Leaf:
                 n_before += total
             at = high + self._n_lists
         is_last = rows is None or (len(rows) and rows[-1] == n_rows - 1)
-        if is_last and self._next < self._pages.n_rows:
+        if is_last and self._places is None and self._next < self._pages.n_rows:
             self._page_of(at)  # the last list may be the last one of its page: it must not go on in the next
         if not arrays:
             empty, found = self._pages.decode(self._next, 0, None)
@@ -156,11 +167,23 @@ class _Leaf:
 
     def _page_of(self, row: int) -> tuple[int, int, npt.NDArray[np.int32]]:
         """The first level of the page of a row, its number of levels, and where its lists begin in it."""
+        if self._places is not None:
+            return self._given_page(int(self._places.firsts.searchsorted(row, "right")) - 1)
         while self._page is None or row >= self._n_lists + len(self._page[2]):
             if self._page is not None:
                 self._n_lists += len(self._page[2])
             begin, n_levels, lists = self._pages.lists_at(self._next)
             self._page, self._next = (begin, n_levels, lists), begin + n_levels
+        return self._page
+
+    def _given_page(self, number: int) -> tuple[int, int, npt.NDArray[np.int32]]:
+        """The same of a page whose place is known; an index has only pages that begin with a list."""
+        assert self._places is not None
+        _, first, n_lists = self._places.words[number].tolist()
+        if self._page is None or self._page[0] != number * MOST_LEVELS:
+            self._page, self._n_lists = self._pages.lists_at(number * MOST_LEVELS), first
+            if (found := len(self._page[2])) != n_lists:
+                raise self._pages.other_rows(number, n_lists, found)
         return self._page
 
 

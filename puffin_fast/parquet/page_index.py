@@ -45,10 +45,15 @@ _SMALL = 1 << 18
 
 
 _SMALL_DICTIONARY = 1 << 16
-"""Fewer bytes of a dictionary are requested along with pages; more only if a page needs it, which its header says."""
+"""Fewer bytes of a dictionary are requested along with pages; more only if a page needs it, which the footer or the
+header of the page says."""
 
 _DICTIONARY = 2, 8
 """The encodings of the format that need the dictionary."""
+
+
+MOST_LEVELS = 1 << 31
+"""No page has as many levels: their number has 32 bits in its header."""
 
 
 class Spans(NamedTuple):
@@ -186,6 +191,14 @@ class Pages:
         words[:, 0], words[:, 1], words[:, 2] = starts, firsts, counts
         return cls(words, starts + sizes)
 
+    @property
+    def of_lists(self) -> Integers:
+        """The words for a leaf of lists, whose rows are levels: each page has numbers of its own for these."""
+        words = self.words.copy()
+        words[:, 1] = np.arange(len(words)) * MOST_LEVELS
+        words[:, 2] = MOST_LEVELS
+        return words
+
     def touched(self, spans: Spans) -> Flags:
         """Returns which pages have one of some rows."""
         return spans.touch(self.words[:, 1], self.words[:, 2])
@@ -287,16 +300,18 @@ class RequestedPages:
             needed = [flags | ahead for flags, ahead in zip(needed, later, strict=True)]
         self._open = [flags & ~chosen for flags, chosen in zip(later, needed, strict=True)]
         places: list[tuple[int, int, int]] = []  # column chunk, start and stop in it
-        for number, (flags, pages) in enumerate(zip(needed, every, strict=True)):
+        for number, (flags, (chunk, pages)) in enumerate(zip(needed, self._chunks, strict=True)):
             starts, stops = pages.words[:, 0][flags], pages.stops[flags]
-            if 0 < pages.start <= _SMALL_DICTIONARY and number not in self._with_dictionary:
+            if not len(starts):
+                continue
+            is_needed = pages.start <= _SMALL_DICTIONARY or chunk.is_in_dictionary
+            if pages.start and is_needed and number not in self._with_dictionary:
                 self._with_dictionary.add(number)
                 starts, stops = np.insert(starts, 0, 0), np.insert(stops, 0, pages.start)
-            if len(starts):
-                ends = np.flatnonzero(starts[1:] > stops[:-1])
-                firsts, lasts = np.insert(ends + 1, 0, 0), np.append(ends, len(starts) - 1)
-                joined = zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True)
-                places += [(number, *place) for place in joined]
+            ends = np.flatnonzero(starts[1:] > stops[:-1])
+            firsts, lasts = np.insert(ends + 1, 0, 0), np.append(ends, len(starts) - 1)
+            joined = zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True)
+            places += [(number, *place) for place in joined]
         self._read(places)
         self._read(
             [

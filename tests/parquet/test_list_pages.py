@@ -7,17 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast.columns.plain_types import plain
-from puffin_fast.parquet import column_pages
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.parquet import column_chunks, column_pages, list_pages
 from puffin_fast.parquet.column_layout import ListLayout
 from puffin_fast.parquet.list_pages import ListPages
 from puffin_fast.parquet.page_codecs import PageError
+from puffin_fast.parquet.page_index import Pages, Spans
+from puffin_fast.rows.files import parquet
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests.seeds import seeds
 from tests.thrift import I32, STRUCT, Struct, encode, footer_of, get, varint
@@ -129,6 +134,117 @@ def test_lists_are_those_of_pyarrow(seed: int, tmp_path: Path) -> None:
                 first += some
 
 
+def by_pyarrow(path: Path, table: pa.Table, rng: np.random.Generator) -> None:
+    pq.write_table(
+        table,
+        path,
+        write_page_index=True,
+        data_page_version=str(rng.choice(["1.0", "2.0"])),
+        data_page_size=int(rng.choice([1, 300, 5_000])),
+        write_batch_size=int(rng.choice([1, 16])),
+        use_dictionary=bool(rng.random() < 0.5),
+        compression=str(rng.choice(["none", "snappy", "zstd", "gzip"])),
+        row_group_size=int(rng.choice([N, 700])),
+    )
+
+
+def by_arrow_rs(path: Path, table: pa.Table, rng: np.random.Generator) -> None:
+    properties = deltalake.WriterProperties(
+        data_page_size_limit=int(rng.choice([1, 2_000])), write_batch_size=int(rng.choice([1, 50]))
+    )
+    folder = path.parent / "arrow_rs"
+    deltalake.write_deltalake(folder, table, writer_properties=properties, mode="overwrite")
+    (uri,) = deltalake.DeltaTable(folder).file_uris()
+    path.write_bytes(Path(uri).read_bytes())
+
+
+def by_polars(path: Path, table: pa.Table, rng: np.random.Generator) -> None:
+    polars.DataFrame(table).write_parquet(path, data_page_size=int(rng.choice([100, 5_000])))
+
+
+WRITERS = [by_pyarrow, by_pyarrow, by_arrow_rs, by_polars]
+
+
+@pytest.mark.parametrize("is_remote", [False, True], ids=["local", "object store"])
+@pytest.mark.parametrize("seed", seeds(8))
+def test_lists_of_wanted_pages_are_those_of_pyarrow(
+    seed: int, is_remote: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, n = np.random.default_rng(seed), 900
+    write = WRITERS[seed % len(WRITERS)]
+    names = ["numbers", "texts", "map", "records", "map_of_records"]
+    if write is not by_pyarrow:
+        names = ["numbers", "records"]
+    columns = [lists(rng, n, KINDS[name], nulls=bool(rng.random() < 0.7)) for name in names]
+    columns.append(lists(rng, n, pa.list_(pa.float32()), nulls=True, most=99))
+    table, path = pa.table(columns, [*names, "vectors"]), tmp_path / "f.parquet"
+    write(path, table, rng)
+    monkeypatch.setattr(column_chunks, "LEAST_PICKED", 0)
+    monkeypatch.setattr(column_chunks, "LEAST_REQUESTED", 0)
+    monkeypatch.setattr(parquet, "is_remote", lambda *_: is_remote)
+    monkeypatch.setattr(parquet, "PageError", ())  # no page is left to PyArrow because it was not as expected
+    known: list[bool] = []
+    given = list_pages._Leaf._given_page
+    monkeypatch.setattr(list_pages._Leaf, "_given_page", lambda *found: known.append(True) or given(*found))
+    reader, file = ParquetReader(PyArrowFileIO(), str(path)), pq.ParquetFile(path)
+    for group, n_rows in enumerate(reader.group_rows):
+        whole = file.read_row_group(group)
+        for _ in range(4):
+            share = rng.choice([0.002, 0.02, 0.5])
+            picked = np.flatnonzero(rng.random(n_rows) < share)
+            if not len(picked):
+                continue
+            wanted = None if rng.random() < 0.3 else Spans.of_rows(picked)
+            found = reader.columns(
+                group, table.column_names, n, use_threads=False, wanted=wanted, is_late=True
+            )
+            first = 0
+            while first < n_rows:
+                some = int(rng.integers(1, n_rows - first + 1))
+                rows = picked[(picked >= first) & (picked < first + some)]
+                if len(rows):
+                    arrays = found.read(first, some, (rows - first).astype(np.int32))
+                    for name in table.column_names:
+                        arrays[name].validate(full=True)
+                        assert arrays[name].equals(
+                            plain(whole[name].combine_chunks()).take(pa.array(rows))
+                        ), name
+                first += some
+    assert known or write is by_polars
+
+
+def test_a_page_of_other_lists_than_its_index_states_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_chunks, "LEAST_PICKED", 0)
+    path = tmp_path / "f.parquet"
+    column = pa.array([[at, at + 1] for at in range(1000)])
+    pq.write_table(
+        pa.table({"v": column}),
+        path,
+        write_page_index=True,
+        data_page_size=400,
+        write_batch_size=10,
+        use_dictionary=False,
+    )
+    chunk = ParquetReader(PyArrowFileIO(), str(path))._footer.chunk(0, 0)
+    data = path.read_bytes()
+    index = data[chunk.offsets : chunk.offsets + chunk.offsets_bytes]
+    pages = Pages.of(index, chunk, 1000)
+    assert pages is not None
+    first = int(pages.firsts[3])
+    old, new = (varint(2 * number) for number in (first, first + 1))
+    assert len(old) == len(new)
+    assert index.count(b"\x16" + old) == 1
+    path.write_bytes(data.replace(index, index.replace(b"\x16" + old, b"\x16" + new)))
+    rows = np.array([first + 3], np.int32)
+    columns = ParquetReader(PyArrowFileIO(), str(path)).columns(
+        0, ["v"], 1000, use_threads=False, wanted=Spans.of_rows(rows)
+    )
+    with pytest.raises(CorruptDataError, match="page index"):
+        columns.read(0, 1000, rows)
+
+
 def test_vectors_of_floats_are_read_by_page(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     column = lists(rng, 3000, pa.list_(pa.float32()), nulls=True, most=768)
@@ -173,15 +289,19 @@ def test_leaves_with_different_lists_are_refused() -> None:
         ([0, 2, 3], [2, 0, 2, 0]),
     ]
     leaves: list[Any] = [Pages(*good), Pages(*good)]
-    assert ListPages(layout, leaves).read(0, 3, None).to_pylist() == [[(0, 0), (1, 1)], [(2, 2)], None]
+    assert ListPages(layout, [(leaf, None) for leaf in leaves]).read(0, 3, None).to_pylist() == [
+        [(0, 0), (1, 1)],
+        [(2, 2)],
+        None,
+    ]
     for other in bad:
         for pair in ([Pages(*good), Pages(*other)], [Pages(*other), Pages(*good)]):
             mixed: list[Any] = pair
             with pytest.raises(PageError):
-                ListPages(layout, mixed).read(0, 3, None)
+                ListPages(layout, [(leaf, None) for leaf in mixed]).read(0, 3, None)
     longer: list[Any] = [Pages([0, 1], [2, 2]), Pages([0, 1], [2, 2, 2])]
     with pytest.raises(PageError):
-        ListPages(layout, longer).read(0, 2, None)
+        ListPages(layout, [(leaf, None) for leaf in longer]).read(0, 2, None)
 
 
 def levels_of(levels: list[int]) -> bytes:

@@ -308,7 +308,8 @@ cdef class PageDecoder:
         n_bytes: of the column chunk, if `data` is not the whole of it.
         pages: where the pages of wanted rows are, as int64: of each its offset in the chunk, first row and number of
             rows, in the order of the rows. Other pages are then not looked at, and the dictionary, the first page of
-            the chunk, only if one of them needs it. None: each page follows the one before.
+            the chunk, only if one of them needs it. None: each page follows the one before. If the column has
+            repetition levels, the number of rows is one that no page exceeds.
         decompress_part: for few rows of texts: called with the stored bytes of a page, its declared number of bytes,
             and how many of these are about needed; returns at least the first of its bytes, which may be too few: this
             is then a ValueError. The dictionary is decompressed as far as its entries are needed.
@@ -320,7 +321,8 @@ cdef class PageDecoder:
     cdef pf_column _column
     cdef pf_page _page                # its `data` belongs to _values
     cdef int64_t _header[PF_HEADER_WORDS]
-    cdef int64_t _n_rows, _most_bytes
+    cdef int64_t _n_rows, _stop       # most rows of a page; the row after the last one
+    cdef int64_t _most_bytes
     cdef int64_t _first               # the first row of the page, in the row group
     cdef bint _is_loaded              # whether the page was decompressed
     cdef size_t _at, _body            # where the next header starts, and the stored bytes of the page
@@ -369,6 +371,9 @@ cdef class PageDecoder:
             self._pages = buffer_of(pages)
             self._given, self._n_given = <const int64_t*>self._pages.data, self._pages.size // (PAGE_WORDS * 8)
         self._n_rows, self._most_bytes, self._dictionary_texts = n_rows, most_bytes, b""
+        self._stop = n_rows
+        if repeats and self._n_given:
+            self._stop = self._given[PAGE_WORDS * self._n_given - 2] + self._given[PAGE_WORDS * self._n_given - 1]
         self._is_loaded = True
         self._path, self._column_name, self._start = path, column, start
 
@@ -400,9 +405,13 @@ cdef class PageDecoder:
         self._at = <size_t>self._given[PAGE_WORDS * self._next]
         return True
 
-    cdef bint is_sought(self) noexcept nogil:
-        """Whether the page that was entered has the number of rows of the given one."""
-        return self._pages is None or self._page.n_rows == self._given[PAGE_WORDS * self._next + 2]
+    cdef bint is_sought(self, int64_t row) noexcept nogil:
+        """Whether the page that was entered has the number of rows of the given one, if that is known, or a row."""
+        if self._pages is None:
+            return True
+        if self._column.repeats:
+            return row < self._first + self._page.n_rows
+        return self._page.n_rows == self._given[PAGE_WORDS * self._next + 2]
 
     def __dealloc__(self):
         self.rewind()
@@ -454,8 +463,8 @@ cdef class PageDecoder:
             self._chunk.parts, self._chunk.n_parts = (<ChunkParts>self._bytes).parts, (<ChunkParts>self._bytes).count
         if self._memory is None:
             self._memory = free_memory()
-        if first < 0 or n_rows < 0 or n_rows > self._n_rows - first:
-            raise ValueError(f"rows {first} to {first + n_rows} of {self._n_rows}")
+        if first < 0 or n_rows < 0 or n_rows > self._stop - first:
+            raise ValueError(f"rows {first} to {first + n_rows} of {self._stop}")
         while done < count:
             row = first + (<int64_t>done if places == NULL else places[done])
             if row >= self._first + self._page.n_rows or not self._is_loaded:
@@ -488,8 +497,10 @@ cdef class PageDecoder:
             the first row of the page, its number of rows, and the first row of each list from there on, as int32.
         """
         cdef bint is_loaded
-        if not self._column.repeats or not 0 <= row < self._n_rows:
-            raise ValueError(f"row {row} of {self._n_rows}")
+        if not self._column.repeats or not 0 <= row < self._stop:
+            raise ValueError(f"row {row} of {self._stop}")
+        if isinstance(self._bytes, ChunkParts):
+            self._chunk.parts, self._chunk.n_parts = (<ChunkParts>self._bytes).parts, (<ChunkParts>self._bytes).count
         if self._memory is None:
             self._memory = free_memory()
         if row >= self._first + self._page.n_rows or not self._is_loaded:
@@ -579,7 +590,7 @@ cdef class PageDecoder:
                     return False
             elif header[PF_TYPE] in (0, 3):
                 self.enter(header, body)
-                if not self.is_sought():
+                if not self.is_sought(row):
                     self._page.n_rows = 0
                     return False
             else:
@@ -707,8 +718,8 @@ cdef class PageDecoder:
                 self.load_dictionary()
             elif kind in (0, 3):
                 self.enter(header, body)
-                if not self.is_sought():
-                    raise self.other_rows()
+                if not self.is_sought(row):
+                    raise ValueError(f"no row {row} in its page") if self._column.repeats else self.other_rows()
             else:
                 raise ValueError(f"page type {kind}")
         if not self._is_loaded:

@@ -195,6 +195,7 @@ class AvroReader:
         views: bool = False,
         wanted: object = None,
         is_late: bool = False,
+        ahead: Sequence[str] = (),
     ) -> Columns:
         """Returns columns of the file. Those that are requested before the first row is read share its blocks."""
 

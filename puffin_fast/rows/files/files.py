@@ -99,6 +99,7 @@ class FormatReader(Protocol):
         views: bool = False,
         wanted: Spans | None = None,
         is_late: bool = False,
+        ahead: Sequence[str] = (),
     ) -> Columns:
         """Returns columns of a row group.
 
@@ -111,6 +112,7 @@ class FormatReader(Protocol):
             views: whether texts and bytes may be views, where that is faster.
             wanted: the only rows of the row group that may be read; None: all.
             is_late: whether only some of these are read, which is known later.
+            ahead: columns that are read next, with the same rows wanted.
         """
         ...
 

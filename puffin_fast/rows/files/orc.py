@@ -78,6 +78,7 @@ class OrcReader:
         views: bool = False,
         wanted: object = None,
         is_late: bool = False,
+        ahead: Sequence[str] = (),
     ) -> BatchColumns:
         """Returns columns of the file."""
         batches = self.batches(group, names, batch_rows, use_threads=use_threads)

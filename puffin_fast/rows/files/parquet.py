@@ -306,6 +306,7 @@ class ParquetReader:
         views: bool = False,
         wanted: Spans | None = None,
         is_late: bool = False,
+        ahead: Sequence[str] = (),
     ) -> GroupColumns:
         """Returns the columns of a row group; see `FormatReader`."""
         return GroupColumns(
@@ -317,6 +318,7 @@ class ParquetReader:
             views=views,
             wanted=wanted,
             is_late=is_late,
+            ahead=ahead,
         )
 
     def spans_that_may_match(
@@ -385,22 +387,24 @@ class GroupColumns:
         views: bool,
         wanted: Spans | None = None,
         is_late: bool = False,
+        ahead: Sequence[str] = (),
     ) -> None:
         self._reader, self._group, self._names = reader, group, names
         self._batch_rows, self._use_threads, self._views = batch_rows, use_threads, views
-        self._wanted, self._is_late = wanted, is_late
+        self._wanted, self._is_late, self._ahead = wanted, is_late, ahead
         self._pages: dict[str, ColumnPages | ListPages] | None = None
-        self._requested: RequestedPages | None = None
+        self._requested: list[RequestedPages] = []
         self._arrow: list[BatchColumns] = []
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
         """Returns wanted rows of each column; see `Columns`."""
         pages = self._open(most=rows is None or len(rows) * FEW_ROWS > n_rows)
-        if self._requested is not None:
+        if self._requested:
             some = Spans(np.array([first]), np.array([first + n_rows]))
             if rows is not None:
                 some = Spans.of_rows(first + rows.astype(np.int64))
-            self._requested.request(some, first + n_rows)
+            for requested in self._requested:
+                requested.request(some, first + n_rows)
         found = {}
         for name in [*pages]:
             try:
@@ -423,16 +427,19 @@ class GroupColumns:
 
     def _open(self, *, most: bool = True) -> dict[str, ColumnPages | ListPages]:
         if self._pages is None:
+            n_rows, wanted = self._reader.group_rows[self._group], self._wanted
+            is_few = wanted is not None and wanted.n_rows * FEW_ROWS <= n_rows
             self._pages = self._reader.chunks.pages_of(
                 self._group,
                 self._names,
                 views=self._views,
                 wanted=self._wanted,
                 is_late=self._is_late,
-                most=most,
+                most=most and not is_few,
+                ahead=self._ahead,
             )
             some = (pages.requested for pages in self._pages.values() if pages.requested is not None)
-            self._requested = next(some, None)
+            self._requested = [*dict.fromkeys(some)]
             self._read_with_arrow([name for name in self._names if name not in self._pages])
         return self._pages
 

@@ -329,7 +329,8 @@ class OpenedFile:
                 columns_of = partial(
                     self._columns_of, number, batch_rows=batch_rows, use_threads=use_threads, wanted=picked
                 )
-                deciding, others = columns_of([*early]), columns_of(late, views=views, is_late=bool(early))
+                deciding = columns_of([*early], ahead=late)
+                others = columns_of(late, views=views, is_late=bool(early))
             for start, some, gaps in windows(n_rows, self._reader.rows_at_once, batch_rows, spans):
                 rows, n_live = self._live_rows(first + start, some, gaps)
                 if not n_live:
@@ -351,22 +352,8 @@ class OpenedFile:
     def _reading(self) -> AbstractContextManager[None]:
         return reading(self.path, self.format)
 
-    def _columns_of(
-        self,
-        group: int,
-        names: Sequence[str],
-        batch_rows: int,
-        *,
-        use_threads: bool,
-        views: bool = False,
-        wanted: Spans | None = None,
-        is_late: bool = False,
-    ) -> Columns | None:
-        if not names:
-            return None
-        return self._reader.columns(
-            group, names, batch_rows, use_threads=use_threads, views=views, wanted=wanted, is_late=is_late
-        )
+    def _columns_of(self, group: int, names: Sequence[str], **options: Any) -> Columns | None:
+        return self._reader.columns(group, names, **options) if names else None
 
     def _live_rows(self, first: int, n_rows: int, spans: Spans | None) -> tuple[Rows | None, int]:
         """The live ones of consecutive rows, in spans of them, as indexes, None if all are; and their number."""

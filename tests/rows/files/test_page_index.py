@@ -182,6 +182,7 @@ def test_pages_that_are_requested_are_those_of_all_wanted_rows(
 ) -> None:
     monkeypatch.setattr(parquet, "is_remote", lambda *_: True)
     monkeypatch.setattr(page_index, "_SMALL", 0)
+    monkeypatch.setattr(column_chunks, "AHEAD_BYTES", [0, 1 << 14, 1 << 20][seed % 3])
     options = {**(OpenedFile.batches.__kwdefaults__ or {}), "batch_rows": 300}
     monkeypatch.setattr(OpenedFile.batches, "__kwdefaults__", options)
     monkeypatch.setattr(ParquetReader, "batches", None)  # of PyArrow
@@ -259,6 +260,33 @@ def test_a_point_filter_reads_one_page_of_each_column(
     assert sum(counts) - tails < path.stat().st_size // 25
     (spans,) = reads.spans
     assert spans.n_rows < 1000
+
+
+def test_small_pages_of_all_columns_are_requested_at_once(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.parquet"
+    rows = clustered(path, compression="none", use_dictionary=["text"])
+    table = table_of(catalog, rows.schema, path)
+    monkeypatch.setattr(parquet, "is_remote", lambda *_: True)
+    stop = ParquetReader(table.io, str(path)).chunk(0, "id").bounds  # indexes follow the pages
+    waves: list[int] = []
+    inner = Source.read_ranges
+
+    def counted(self: Source, ranges: list[tuple[int, int]]) -> Any:
+        ranges = [*ranges]
+        if self.path.endswith("a.parquet"):
+            waves.append(sum(start < stop for start, _ in ranges))  # those of pages
+        return inner(self, ranges)
+
+    monkeypatch.setattr(Source, "read_ranges", counted)
+    reads.by(index=True)
+    for at_once, expected in ((1 << 20, [4]), (0, [1, 3])):  # three columns, and a dictionary
+        monkeypatch.setattr(column_chunks, "AHEAD_BYTES", at_once)
+        waves.clear()
+        found = pf.iceberg.scan(table, row_filter="id = 12345").to_arrow()
+        assert found.equals(rows.slice(12345, 1).cast(found.schema))
+        assert [n for n in waves if n] == expected
 
 
 def test_pages_are_left_out_by_fields_of_structs(
