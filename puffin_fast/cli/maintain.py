@@ -169,15 +169,20 @@ def convert(
     type=click.IntRange(min=1),
     help="Target size of a Puffin file in bytes. Default: the table's property, else 64 MiB.",
 )
+@click.option(
+    "--file-path",
+    multiple=True,
+    help="Rewrites only Puffin files with a vector of this data file. May be given several times.",
+)
 @_options.threads
 @_options.commit
-def compact(table: Table, **options: Any) -> Answer:
+def compact(table: Table, file_path: tuple[str, ...], **options: Any) -> Answer:
     """Packs the vectors of TABLE into few Puffin files and removes dangling vectors.
 
     Example: puffin-fast compact shop.orders --target-file-size 134217728
     """
 
-    name, result = ".".join(table.name()), verb(table, "compact")(**options)
+    name, result = ".".join(table.name()), verb(table, "compact")(file_paths=file_path or None, **options)
     return Answer({"table": name, "job": "compact", **asdict(result)}, _text(name, "compact", result))
 
 

@@ -44,6 +44,11 @@ def test_compact_dry_run_then_compact(run: Run, many: Options) -> None:
     before = open_table(many).metadata_location
     planned = said(run("compact", "ns.t", "--dry-run", "--output", "json", *many))
     assert (planned["puffin_files_removed"], planned["snapshot_id"], planned["dry_run"]) == (2, None, True)
+    paths = [task.data.file_path for task in iceberg.plan_files(open_table(many)).tasks]
+    for some, n_removed in ((paths[:1], 0), (paths, 2)):
+        options = [word for path in some for word in ("--file-path", path)]
+        some_planned = said(run("compact", "ns.t", "--dry-run", "--output", "json", *options, *many))
+        assert some_planned["puffin_files_removed"] == n_removed
     assert open_table(many).metadata_location == before
     done = said(run("compact", "ns.t", "--output", "json", *many))
     assert done["puffin_files_written"] == 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._run.arguments import check_integer
+from puffin_fast._run.arguments import check_integer, check_texts
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, UnsupportedError
@@ -39,6 +39,7 @@ def compact(
     table: Table,
     *,
     target_file_size: int | None = None,
+    file_paths: Sequence[str] | None = None,
     branch: str = MAIN_BRANCH,
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
@@ -57,6 +58,9 @@ def compact(
             afterwards.
         target_file_size: target size of a Puffin file in bytes; by default the table's property
             ``write.delete.target-file-size-bytes`` (64 MiB).
+        file_paths: data files, as the manifests have their paths. Only Puffin files that have a vector of one of
+            them are rewritten, whole: with the vectors of other data files that they have. The entries of all
+            other files are not made, and dangling vectors elsewhere stay. By default all Puffin files.
         branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
         threads: number of Puffin files read at a time; the number of processors by default.
 
@@ -64,7 +68,7 @@ def compact(
         InvalidInputError: the target size is below 1.
         CorruptDataError: a vector does not agree with its manifest entry, or a data file has two (see
             `repair`).
-        NotFoundError: the branch or a Puffin file does not exist.
+        NotFoundError: the branch or a Puffin file does not exist, or one of `file_paths` is no data file of it.
         UnsupportedError, ConflictError, CommitUnknownError: as `convert_position_deletes`.
 
     Examples:
@@ -77,6 +81,7 @@ def compact(
     """
     check_threads(threads)
     check_integer("target_file_size", target_file_size, least=1)
+    only = None if file_paths is None else check_texts("file_paths", file_paths)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
@@ -95,7 +100,7 @@ def compact(
         return Rewritten.of(table, outcomes, terms)
 
     request = Request(verb="compact", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
-    return rewrite(table, work, request, dry_run=dry_run)
+    return rewrite(table, work, request, dry_run=dry_run, file_paths=only)
 
 
 def read_puffin_vectors(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:

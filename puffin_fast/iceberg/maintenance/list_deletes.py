@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast._run.arguments import check_texts
-from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import resolve
-from puffin_fast.iceberg.plan.inventory import FileDeletes, take_inventory
+from puffin_fast.iceberg.plan.inventory import FileDeletes, check_found, take_inventory
 from puffin_fast.rows.shared_deletes import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from puffin_fast.iceberg.plan.inventory import DeleteInventory
+    from puffin_fast.iceberg.plan.inventory import DeleteInventory, check_found
 
 VECTOR, POSITIONS, EQUALITY = "vector", "position deletes", "equality deletes"
 APPLIES, SUPERSEDED, DUPLICATE, DANGLING = "applies", "superseded", "duplicate", "dangling"
@@ -90,9 +89,7 @@ def deletes(
     only = None if file_paths is None else {*check_texts("file_paths", file_paths)}
     found = take_inventory(table, snapshot, only=only)
     if only is not None:
-        known = {file.data.file_path for file in found.files} | {*map(single_data_file, found.dangling)}
-        if missing := sorted(only - known):
-            raise NotFoundError(f"{missing[0]}: expected a data file of the snapshot, found none")
+        check_found(found, only)
     columns = list(zip(*rows_of(found), strict=True)) or [()] * len(SCHEMA)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of, repeated
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES
-from puffin_fast.iceberg.plan.inventory import DeleteInventory, take_inventory
+from puffin_fast.iceberg.plan.inventory import DeleteInventory, inventory_beside, take_inventory
 from puffin_fast.rows.deletes.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -124,8 +124,11 @@ def rewrite(
     request: Request,
     *,
     dry_run: bool,
+    file_paths: Collection[str] | None = None,
 ) -> RewriteResult:
     """Takes inventory of a branch's head, calls `work` to write, and commits; after a conflict repeats all of it.
+
+    With `file_paths`, the inventory is that of the Puffin files that have vectors of these data files.
 
     Repeating is always correct here, because the plan depends on the files of the head only, not on a row
     filter.
@@ -135,7 +138,10 @@ def rewrite(
     working = open_table(table, oldest=3)
 
     def plan(head: Snapshot | None) -> Rewritten:
-        found = take_inventory(working, head)
+        if file_paths is None:
+            found = take_inventory(working, head)
+        else:
+            found = inventory_beside(working, head, file_paths)
         before = Counter(vector.file_path for vector in found.vectors())
         return replace(work(working, found), vectors_before=before)
 

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.iceberg.manifest import (
     DATA,
     EQUALITY_DELETES,
     ManifestEntry,
+    ManifestFile,
     manifests_of,
     read_manifests,
 )
-from puffin_fast.iceberg.manifest.columns import Paths
+from puffin_fast.iceberg.manifest.columns import Paths, Select
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask, unused
 from puffin_fast.rows.shared_deletes import NO_DELETES, DeleteFiles, single_data_file
 
@@ -169,6 +170,46 @@ def take_inventory(
         result.dangling = [entry for entry in result.dangling if single_data_file(entry) in only]
         result.incomplete = []
     return result
+
+
+def inventory_beside(table: Table, snapshot: Snapshot | None, paths: Collection[str]) -> DeleteInventory:
+    """Reads the deletes of all data files that have their vector in one Puffin file with that of a given data file.
+
+    Raises:
+        NotFoundError: there is no data file of one of the paths.
+        CorruptDataError, NotFoundError: as for `take_inventory`.
+    """
+    puffins: set[str] = set()
+    beside = {*paths}
+    if snapshot is not None:
+        deletes = [m for m in manifests_of(table.io, snapshot) if m.content != DATA]
+        for entry in _vectors(table, deletes, Paths(paths).select_deletes):
+            if entry.referenced_data_file in paths:
+                puffins.add(entry.file_path)
+        for entry in _vectors(table, deletes, Paths(puffins).select):
+            if entry.referenced_data_file is not None:
+                beside.add(entry.referenced_data_file)
+    found = take_inventory(table, snapshot, only=beside)
+    check_found(found, paths)
+    # a data file of the same path may have an older vector there, and its own one elsewhere
+    found.files = [file for file in found.files if puffins.issuperset(v.file_path for v in file.vectors)]
+    return found
+
+
+def _vectors(table: Table, deletes: Sequence[ManifestFile], select: Select) -> Iterator[ManifestEntry]:
+    for _, entries in read_manifests(table.io, deletes, table.specs(), select=select):
+        yield from (entry for entry in entries if entry.is_vector)
+
+
+def check_found(found: DeleteInventory, paths: Collection[str]) -> None:
+    """Checks that the inventory of some data files has each of them, or a dangling delete file of it.
+
+    Raises:
+        NotFoundError: there is no data file of one of the paths.
+    """
+    known = {file.data.file_path for file in found.files} | {*map(single_data_file, found.dangling)}
+    if missing := sorted({*paths} - known):
+        raise NotFoundError(f"{missing[0]}: expected a data file of the snapshot, found none")
 
 
 def _is_incomplete(entry: ManifestEntry, incomplete: list[ManifestEntry]) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.arguments import check_integer
+from puffin_fast._run.arguments import check_integer, check_texts
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as target_file_size_of
@@ -37,6 +37,7 @@ def compact(
     table: Table,
     *,
     target_file_size: int | None = None,
+    file_paths: Sequence[str] | None = None,
     branch: str = MAIN,
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
@@ -51,7 +52,8 @@ def compact(
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
             session's catalogs.
-        target_file_size, branch, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.compact`.
+        target_file_size, file_paths, branch, job_id, snapshot_properties, dry_run: as in
+            `puffin_fast.iceberg.compact`.
 
     Returns:
         The same result as `puffin_fast.iceberg.compact`.
@@ -68,6 +70,7 @@ def compact(
     table = table_in(session, table)
     checked_id(job_id)
     check_integer("target_file_size", target_file_size, least=1)
+    only = None if file_paths is None else check_texts("file_paths", file_paths)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
@@ -80,7 +83,7 @@ def compact(
         return Rewritten.of(table, job.run(report, tasks), terms)
 
     request = Request(verb="compact", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
-    return rewrite(table, work, request, dry_run=dry_run)
+    return rewrite(table, work, request, dry_run=dry_run, file_paths=only)
 
 
 def _bins(tasks: Iterable[FileTask], limit: int) -> list[list[list[FileTask]]]:
