@@ -61,6 +61,7 @@ WORKLOADS = {
 }
 LINEITEM = "lineitem at scale 0.5, "
 FILES = ", 1000 files"
+BLOOM = " in 200 files with Bloom filters"
 CHANGES = "changes, Iceberg"
 WHOLE = ", 40,000,000 rows in 1000 files"
 LARGE = ", 40,000,000 rows in 40 files"
@@ -120,6 +121,8 @@ TABLES: dict[str, list[Figure]] = {
         Figure("delete 2M of 40M rows by keys", "delete 5% by key" + FILES, "DuckDB"),
         Figure("upsert 2M of 40M rows", "upsert 5%" + FILES, "DuckDB"),
         Figure("update 1% of 40M rows by a filter", "update 1%" + FILES, "DuckDB"),
+        Figure("scan 200 files with Bloom filters for one key", "scan for one key" + BLOOM, "DuckDB"),
+        Figure("the same for ten keys", "scan for ten keys" + BLOOM, "DuckDB"),
         Figure("convert 20M position deletes of 1000 files to vectors", "convert" + FILES, JAVA),
         Figure(
             "plan 100,000 files with as many vectors", "plan 100000 files with as many vectors", "PyIceberg"
