@@ -51,7 +51,10 @@ def split_location(location: str) -> tuple[str, str, str]:
 
 
 def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
-    """Resolves a path to ("local" | "arrow" | "fsspec" | "pyiceberg", filesystem, key)."""
+    """Resolves a path to ("local" | "arrow" | "fsspec" | "pyiceberg", filesystem, key).
+
+    A FileIO with a method `local_path` says itself which path a local file has; None for other files.
+    """
     scheme, authority, key = split_location(path)
     if scheme == "file" and authority:
         raise UnsupportedError(f"{path}: expected a file of this machine, found authority {authority}")
@@ -65,7 +68,8 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
             scheme == "file" or (not scheme and not filesystem.properties.get("DEFAULT_SCHEME"))
         ):
             return "local", None, key
-        return "pyiceberg", filesystem, path
+        local = filesystem.local_path(path) if hasattr(filesystem, "local_path") else None
+        return ("pyiceberg", filesystem, path) if local is None else ("local", None, local)
     arrow = sys.modules.get("pyarrow.fs")  # without this import, `filesystem` cannot be of pyarrow.fs
     if arrow is not None and isinstance(filesystem, arrow.FileSystem):
         if scheme:

@@ -19,6 +19,7 @@ import pytest
 
 from puffin_fast import delta, dv, errors, lance, paimon
 from puffin_fast._io import sink
+from puffin_fast._io.location import resolve
 from puffin_fast._io.rename import rename_new
 from puffin_fast._io.sink import put_if_absent
 from puffin_fast.bitmap import PositionBitmap
@@ -254,3 +255,17 @@ def test_nothing_is_sent_to_a_storage_that_cannot_be_listed(tmp_path: Path) -> N
         delta.create_table(Unreachable(str(tmp_path)), pa.schema([("id", pa.int64())]))
     assert type(caught.value) is errors.PuffinFastError
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [None, pyarrow.fs.LocalFileSystem()], ids=["path", "filesystem"])
+def test_data_files_on_a_local_disk_are_opened_as_those_of_iceberg(tmp_path: Path, given: Any) -> None:
+    folder = str(tmp_path / "t")
+    delta.create_table(folder, pa.table({"id": [1, 2, 3]}))
+    storage = TableStorage(folder, given)
+    (data_file,) = tmp_path.glob("t/*.parquet")
+    assert resolve(str(data_file), storage) == ("local", None, str(data_file))
+    assert resolve(storage.add_inline("x", b""), storage)[0] == "pyiceberg"
+    data_file.unlink()
+    os.mkfifo(data_file)
+    with pytest.raises(errors.InvalidInputError, match=r"\.parquet: expected a regular file"):
+        delta.scan(folder, filesystem=given).to_arrow()

@@ -83,6 +83,13 @@ class TableStorage(FileIO):
             location, number = f"{INLINE}{name}#{number}", number + 1
         return location
 
+    def local_path(self, location: str) -> str | None:
+        """Returns the path of a local file; None for a file elsewhere."""
+        if location.startswith(INLINE):
+            return None
+        kind, _, key = resolve(location, self.filesystem)
+        return key if kind == "local" else None
+
     def open(self, location: str) -> Any:
         """Opens a file for positional reads."""
         if location.startswith(INLINE):
