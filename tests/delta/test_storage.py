@@ -260,7 +260,9 @@ def test_nothing_is_sent_to_a_storage_that_cannot_be_listed(tmp_path: Path) -> N
 @pytest.mark.parametrize("given", [None, pyarrow.fs.LocalFileSystem()], ids=["path", "filesystem"])
 def test_data_files_on_a_local_disk_are_opened_as_those_of_iceberg(tmp_path: Path, given: Any) -> None:
     folder = str(tmp_path / "t")
-    delta.create_table(folder, pa.table({"id": [1, 2, 3]}))
+    rows = pa.table({"id": [1, 2, 3]})
+    delta.create_table(folder, rows.schema)
+    delta.append(folder, rows)
     storage = TableStorage(folder, given)
     (data_file,) = tmp_path.glob("t/*.parquet")
     assert resolve(str(data_file), storage) == ("local", None, str(data_file))
