@@ -13,8 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_fast.errors import CorruptDataError, LimitExceededError, PuffinFastError, UnsupportedError
-from puffin_fast.puffin import PuffinReader, PuffinWriter, _typed, compression, footer, metadata
-from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
+from puffin_fast.puffin import (
+    BlobMetadata,
+    FileMetadata,
+    PuffinReader,
+    PuffinWriter,
+    _typed,
+    compression,
+    footer,
+    metadata,
+)
 from tests.puffin.conftest import lz4_payload, raw_file
 
 EMPTY = b'{"blobs":[]}'

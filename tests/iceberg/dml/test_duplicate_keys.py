@@ -9,7 +9,7 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg import plan_files
 from tests.iceberg.conftest import files_of, local, rows_of
 from tests.iceberg.dml.example_rows import START, made, of, row
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg import scan
 from tests.iceberg.conftest import rows_of
 from tests.iceberg.dml.example_rows import N, made, of, row
 

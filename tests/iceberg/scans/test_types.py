@@ -13,8 +13,7 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.dml.tables import append, create_table
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg import append, create_table, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
