@@ -295,3 +295,36 @@ def test_duckdb_still_mixes_up_the_vectors_of_several_specs_in_one_puffin_file(
     iceberg.compact(table)
     assert len(set(iceberg.deletes(table)["path"].to_pylist())) == (1 if mixed else 2)
     assert iceberg.compact(table).snapshot_id is None
+
+
+def test_duckdb_reads_vectors_of_different_lengths_through_its_file_cache(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    """DuckDB 1.5.5 returns deleted rows if a short vector follows a long one, so the shortest is written first."""
+    schema = pa.schema([("id", pa.int64())])
+    table = iceberg.create_table(shared_catalog, f"{namespace}.t", schema)
+    n_deleted = [5, 6000, 300, 3000, 40]  # the newest data file is the first in the manifests
+    for number in range(len(n_deleted)):
+        ids = range(number * 20_000, (number + 1) * 20_000)
+        iceberg.append(table, pa.table({"id": ids}, schema))
+    gone = [number * 20_000 + 3 * at for number, n in enumerate(n_deleted) for at in range(n)]
+    iceberg.delete_keys(table, pa.table({"id": gone}), "id")
+    lengths = [entry.content_size_in_bytes or 0 for entry in iceberg.plan_files(table).delete_files]
+    assert len(lengths) == 5
+    assert lengths == sorted(lengths)
+    duckdb_iceberg.execute("SET enable_external_file_cache = true")
+    try:
+        for again in (
+            [],
+            [60_001],
+            [100, 20_001],
+        ):  # vectors of a file that are replaced leave the others in order
+            gone += again
+            if again:
+                iceberg.delete_keys(table, pa.table({"id": again}), "id")
+            found = duckdb_iceberg.execute(
+                f"SELECT id FROM iceberg_scan('{table.metadata_location}')"
+            ).fetchall()
+            assert sorted(id for (id,) in found) == sorted(set(range(100_000)) - set(gone))
+    finally:
+        duckdb_iceberg.execute("SET enable_external_file_cache = false")

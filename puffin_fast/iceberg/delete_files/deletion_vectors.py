@@ -55,8 +55,9 @@ def write_deletion_vectors(
 ) -> Iterator[Outcome]:
     """Writes deletion vectors to Puffin files of the target size, each for data files of one partition spec.
 
-    DuckDB 1.5.5 may confuse two vectors of a Puffin file if their order is not that of the manifest entries.
-    Each spec has its own manifest, so Puffin files are not shared between specs.
+    DuckDB 1.5.5 may confuse two vectors of a Puffin file if their order is not that of the manifest entries, or if a
+    shorter one follows a longer one. Each spec has its own manifest, so Puffin files are not shared between specs,
+    and the shortest vector of a file is its first.
 
     Args:
         table: its location provider names the files.
@@ -90,7 +91,8 @@ def write_deletion_vectors(
     name = uuid.uuid4()
     for number, group in enumerate(groups):
         path = table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.puffin")
-        pairs = ((new.task.data.file_path, positions) for new, positions in group)
+        shortest_first = sorted(group, key=lambda item: size_of(item[1]))
+        pairs = ((new.task.data.file_path, positions) for new, positions in shortest_first)
         if dry_run:
             made = [replace(vector, path=path) for vector in write_vectors(io.BytesIO(), pairs)]
         else:
