@@ -41,13 +41,16 @@ DUCKDB, PYICEBERG, POLARS, DELTALAKE, PYARROW = "DuckDB", "PyIceberg", "Polars",
 COUNT, FILTER, COLUMNS, WHOLE = "count", "filter", "columns", "whole"
 JOBS = (COUNT, FILTER, COLUMNS, WHOLE)
 
+_FOLDER = str.maketrans({" ": "-", ",": None, "%": None})
+"""Characters of names of shapes that have others in names of folders: DuckDB decodes `%`."""
+
 
 # Tables ------------------------------------------------------------------------------------------------------
 
 
 def table_of(folder: Path, name: str, share: float) -> Any:
     """The table of a shape: of PyIceberg, or the path of a Delta table; made once, then kept."""
-    shape, root = SHAPES[name], folder / f"{name.replace(' ', '-').replace(',', '')}-{share:g}"
+    shape, root = SHAPES[name], folder / f"{name.translate(_FOLDER)}-{share:g}"
     new = not (root / "done").exists()
     if shape.format == "delta":
         if new:
