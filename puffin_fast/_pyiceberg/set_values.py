@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any
 
 from pyiceberg.expressions import (
+    BooleanExpression,
     BoundIn,
     BoundNotIn,
     BoundPredicate,
@@ -15,6 +18,7 @@ from pyiceberg.expressions import (
     NotIn,
     SetPredicate,
 )
+from pyiceberg.expressions.literals import Literal, literal
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
@@ -34,7 +38,7 @@ class SetValues(frozenset[Any]):
     @cached_property
     def ascending(self) -> list[Any] | None:
         """The values in order; None if they have no order, as NaN."""
-        if any(value != value for value in self):
+        if not {*map(type, self)} <= {int, str} and any(value != value for value in self):
             return None
         try:
             return sorted(self)
@@ -57,8 +61,25 @@ class SetValues(frozenset[Any]):
         return frozenset(ordered[min(at, len(ordered) - 1) :][:1])
 
 
+class _Literals(AbstractSet[Literal[Any]]):
+    """The literals of values, made when they are asked for: it takes longer than the search for the values."""
+
+    def __init__(self, values: SetValues) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[Literal[Any]]:
+        return map(literal, self._values)
+
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, Literal) and item.value in self._values
+
+
 class TypedSet(SetPredicate):
-    """IN or NOT IN whose literals have the type of the column: PyIceberg converts all of them for each binding."""
+    """IN or NOT IN of integers, or of strings. If these have the type of the column, they are bound at once:
+    PyIceberg converts all of them for each binding."""
 
     def __new__(cls, *_args: Any, **_fields: Any) -> Any:
         return object.__new__(cls)
@@ -74,7 +95,7 @@ class TypedSet(SetPredicate):
 
     def __invert__(self) -> Any:
         other = TypedNotIn if isinstance(self, In) else TypedIn
-        return _with_values(other, self.term, self.literals, vars(self)["kind"], vars(self)["values"])
+        return _with_values(other, self.term, vars(self)["kind"], vars(self)["values"])
 
 
 class TypedIn(TypedSet, In):
@@ -105,8 +126,8 @@ def typed_set(predicate: SetPredicate, kind: IcebergType) -> TypedSet | None:
         predicate: IN or NOT IN of `LongLiteral` or `StringLiteral`, at least two.
         kind: the type of its column.
     """
-    literals = predicate.literals
-    values: list[Any] = [literal.value for literal in literals]
+    is_typed = isinstance(predicate, TypedSet)
+    values = vars(predicate)["values"] if is_typed else SetValues(one.value for one in predicate.literals)
     of = {*map(type, values)}
     if isinstance(kind, IntegerType | LongType):
         high = LongType.max if isinstance(kind, LongType) else IntegerType.max
@@ -117,13 +138,26 @@ def typed_set(predicate: SetPredicate, kind: IcebergType) -> TypedSet | None:
     else:
         return None
     made = TypedIn if isinstance(predicate, In) else TypedNotIn
-    return _with_values(made, predicate.term, literals, kind, SetValues(values))
+    return _with_values(made, predicate.term, kind, values)
 
 
-def _with_values(
-    made: type[TypedSet], term: Any, literals: set[Any], kind: IcebergType, values: SetValues
-) -> TypedSet:
-    found = made.model_construct(term=term, literals=literals)
+def among(term: Any, values: Iterable[int] | Iterable[str]) -> BooleanExpression:
+    """Returns IN of integers or of strings, whose column may be of any type.
+
+    Args:
+        term: the column.
+        values: all integers or all strings.
+    """
+    distinct = SetValues(values)
+    return (
+        _with_values(TypedIn, term, None, distinct)
+        if len(distinct) > 1
+        else In(term=term, values=set(distinct))
+    )
+
+
+def _with_values(made: type[TypedSet], term: Any, kind: IcebergType | None, values: SetValues) -> TypedSet:
+    found = made.model_construct(term=term, literals=_Literals(values))
     vars(found).update(kind=kind, values=values)
     return found
 

@@ -43,7 +43,7 @@ from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.filters.arrow_equalities import equal_columns
-from puffin_fast.rows.filters.evaluator import ArrowEvaluator, equal_values
+from puffin_fast.rows.filters.evaluator import equal_values, evaluate
 from puffin_fast.rows.filters.grammar import parse_filter, shown_text
 from puffin_fast.rows.filters.pruning import BoundsPruner, Pruner
 from puffin_fast.rows.filters.rewriters import (
@@ -287,12 +287,12 @@ class RowFilter:
             if mask is not None and rows is None and np.count_nonzero(mask) <= n_rows // FEW_ROWS:
                 rows = np.flatnonzero(mask)
             if rows is None:
-                flags = _flags(visit(condition, ArrowEvaluator(columns)), n_rows)
+                flags = _flags(evaluate(condition, columns), n_rows)
                 mask = flags if mask is None else mask & flags
             else:
                 taken = pa.array(rows)
                 some = {field_id: columns[field_id].take(taken) for field_id in field_ids}
-                rows = rows[_flags(visit(condition, ArrowEvaluator(some)), len(rows))]
+                rows = rows[_flags(evaluate(condition, some), len(rows))]
         assert mask is not None
         if rows is not None:
             mask = np.zeros(n_rows, np.bool_)

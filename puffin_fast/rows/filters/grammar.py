@@ -40,6 +40,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import Literal, literal
 
+from puffin_fast._pyiceberg.set_values import among
 from puffin_fast.columns.decimals import as_number
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.like import Like
@@ -50,6 +51,8 @@ _TOKEN = re.compile(
     r"""(?P<blob>[xX]'[^']*')
       | (?P<string>'(?:[^']|'')*')
       | (?P<quoted>"(?:[^"]|"")+")
+      | (?P<numbers>\(\s*+(?:-?[0-9]{1,18}\s*+,\s*+){15,}-?[0-9]{1,18}\s*+\))
+      | (?P<strings>\(\s*+(?:'[^']*+'\s*+,\s*+){15,}'[^']*+'\s*+\))
       | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
       | (?P<word>[^\W\d][\w$]*)
       | (?P<symbol><=|>=|<>|!=|==|[=<>(),.;*/%|+-])""",
@@ -235,7 +238,8 @@ class _Parser:
         negated = self._take("not")
         found: BooleanExpression
         if self._take("in"):
-            found = In(term=column, values=set(self._literals()))
+            many = self._many()
+            found = among(column, many) if many else In(term=column, values=set(self._literals()))
             return ~found if negated else found
         if self._take("between"):
             low = self._literal()
@@ -330,6 +334,14 @@ class _Parser:
         self._at += 1
         return text
 
+    def _many(self) -> list[int] | list[str] | None:
+        """The values of a list that is one token: of many integers, or many strings without quotes in them."""
+        kind, text, _ = self._tokens[self._at]
+        if kind not in ("numbers", "strings"):
+            return None
+        self._at += 1
+        return [*map(int, text[1:-1].split(","))] if kind == "numbers" else text.split("'")[1::2]
+
     def _literals(self) -> list[Literal[Any]]:
         self._need("(")
         found = [self._literal()]
@@ -401,7 +413,8 @@ class _Parser:
             hint = "; a comparison has one operator: 1 < id AND id < 5"
         elif not self._text.strip():
             hint = "; 'true' is for all rows"
-        return self._error(at, f"expected {wanted}, found {text or 'the end'}", hint)
+        found = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        return self._error(at, f"expected {wanted}, found {found or 'the end'}", hint)
 
     def _error(self, at: int, what: str, hint: str = "") -> InvalidInputError:
         if _STATEMENT.match(self._text):

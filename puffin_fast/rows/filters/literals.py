@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
+from itertools import islice
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
@@ -74,7 +75,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from puffin_fast._pyiceberg.set_values import typed_set
+from puffin_fast._pyiceberg.set_values import TypedSet, typed_set
 from puffin_fast.columns.decimals import as_number
 from puffin_fast.rows.filters.like import Like
 
@@ -179,7 +180,8 @@ def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanE
         return type(predicate)(predicate.term, _convert_literal(predicate.literal, kind))
     if not isinstance(predicate, SetPredicate):
         return predicate
-    if _PLAIN.issuperset(map(type, predicate.literals)) and (typed := typed_set(predicate, kind)) is not None:
+    is_plain = isinstance(predicate, TypedSet) or _PLAIN.issuperset(map(type, predicate.literals))
+    if is_plain and (typed := typed_set(predicate, kind)) is not None:
         return typed
     within: list[Literal[Any]] = []
     low, high, _ = _INTEGERS[type(kind)] if isinstance(kind, IntegerType | LongType) else (0, -1, None)
@@ -206,7 +208,8 @@ def weakened(predicate: Any, nanoseconds: int) -> BooleanExpression:
     if isinstance(predicate, GreaterThan | GreaterThanOrEqual | EqualTo):
         literals = [predicate.literal]
     else:
-        literals = list(predicate.literals) if isinstance(predicate, In) else []
+        has_times = isinstance(predicate, In) and not isinstance(predicate, TypedSet)
+        literals = list(predicate.literals) if has_times else []
     if not literals or not isinstance(literals[0], NanosecondLiteral):
         unchanged: BooleanExpression = predicate
         return unchanged
@@ -328,7 +331,7 @@ def check_date_literals(predicate: UnboundPredicate, kind: IcebergType) -> None:
     if isinstance(predicate, LiteralPredicate):
         literals = (predicate.literal,)
     elif isinstance(predicate, SetPredicate):
-        literals = predicate.literals
+        literals = islice(predicate.literals, 1) if isinstance(predicate, TypedSet) else predicate.literals
     written = _EXAMPLES.get(type(kind))
     for literal in literals:
         if isinstance(kind, StringType) and isinstance(literal, TimeText):

@@ -141,7 +141,8 @@ def some_between(parts: BoundColumns, field: types.NestedField, values: Values) 
 
 def sorted_values(ordered: Any) -> Sorted:
     """Returns ascending values of literals in the representation of `decoded_bounds`."""
-    values = [*map(_comparable, ordered)]
+    kind = type(ordered[0])  # values that have an order have one type
+    values = ordered if kind is int else [*map(str.encode if kind is str else _comparable, ordered)]
     is_object = isinstance(values[0], bytes | Decimal)
     return Sorted(values if is_object else np.array(values))
 

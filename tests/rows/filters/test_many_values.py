@@ -127,6 +127,55 @@ def test_integers_and_texts_are_prepared_once_for_all_bindings(
         assert (~some.expression).bind(schema).value_set == set(values)
 
 
+LISTS: list[tuple[IcebergType, pa.Array, list[str]]] = [
+    (IntegerType(), pa.array([*range(-20, 60), None], pa.int32()), [f"{n}" for n in range(-10, 30, 2)]),
+    (LongType(), pa.array([0, 10**17, 2 * 10**18, None]), [f"{n * 10**17}" for n in range(21)]),
+    (DoubleType(), pa.array([0.0, -0.0, 3.0, 3.5, None]), [f"{n}" for n in range(20)]),
+    (DecimalType(9, 2), pa.array([Decimal("3.00"), None], pa.decimal128(9, 2)), [f"{n}" for n in range(20)]),
+    (StringType(), pa.array(["a 3", "", "a", None]), ["''", *(f"'a {n}'" for n in range(20))]),
+    (StringType(), pa.array(["a'3", "a''3", None]), [f"'a''{n}'" for n in range(20)]),
+    (DateType(), pa.array([0, 9, None], pa.date32()), [f"'1970-01-{n}'" for n in range(10, 30)]),
+    (IntegerType(), pa.array([5, 6, None], pa.int32()), ["5"] * 20),
+]
+
+
+@pytest.mark.parametrize("space", ["", " ", "\n  "], ids=repr)
+@pytest.mark.parametrize(("kind", "column", "literals"), LISTS)
+def test_a_long_list_of_a_text_has_the_answer_of_short_ones(
+    kind: IcebergType, column: pa.Array, literals: list[str], space: str
+) -> None:
+    schema, n = Schema(NestedField(1, "x", kind)), len(column)
+
+    def among(some: list[str]) -> str:
+        return f"x in ({space}{f'{space},{space}'.join(some)}{space})"
+
+    short = " or ".join(among(literals[at : at + 7]) for at in range(0, len(literals), 7))
+    for form in ("{}", "not ({})"):
+        long = RowFilter.bind(form.format(among(literals)), schema)
+        expected = RowFilter.bind(form.format(short), schema).mask({1: column}, n).tolist()
+        assert long.mask({1: column}, n).tolist() == expected
+        again = pickle.loads(pickle.dumps(long))
+        assert again.mask({1: column}, n).tolist() == expected
+    negated = RowFilter.bind(among(literals).replace("in", "not in", 1), schema)
+    assert negated.mask({1: column}, n).tolist() == expected
+
+
+def test_a_long_list_of_a_text_is_refused_like_a_short_one() -> None:
+    schema = Schema(NestedField(1, "x", DateType()), NestedField(2, "n", IntegerType()))
+    numbers, words = ", ".join(map(str, range(20))), ", ".join(f"'w{at}'" for at in range(20))
+    for text, message in {
+        f"x in ({numbers})": "expected a date such as .*, found the number",
+        f"n in ({words})": "'w",
+        f"n in ({numbers}, )": "expected a literal",
+        f"n in ({numbers}, x)": "expected a literal, found x",
+        f"n = ({numbers})": r"expected a literal, found \(0, 1",
+        f"({numbers}) = n": "expected a column or a literal",
+        f"n in ({numbers}) ({numbers})": r"expected AND, OR or the end, found \(0, 1",
+    }.items():
+        with pytest.raises(InvalidInputError, match=message):
+            RowFilter.bind(text, schema)
+
+
 def test_values_that_are_not_of_the_type_are_converted_or_refused() -> None:
     small, text = Schema(NestedField(1, "x", IntegerType())), Schema(NestedField(1, "x", StringType()))
     beyond = RowFilter.bind(In("x", [1, 2, 2**40]), small)
