@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from functools import cached_property
 from typing import Any
 
 from pyiceberg.expressions import (
@@ -22,6 +21,8 @@ from pyiceberg.expressions.literals import Literal, literal
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
+
+from puffin_fast._run.cached import cached_property
 
 
 class SetValues(frozenset[Any]):

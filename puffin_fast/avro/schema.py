@@ -9,11 +9,11 @@ references to names: few names can stand for very many types. Types that are wri
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import fastavro
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast.limits import MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES
 
 _PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels.rows import set_bits as rows
+from puffin_fast._run.cached import cached_property
 from puffin_fast.bitmap import PositionBitmap
 
 ROWS_PER_RUN = 16

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, overload
+
+from puffin_fast._run.cached import cached_property
 
 FILE_PATH_ID = 2147483546
 """Reserved field id of ``file_path`` in position-delete files. Its bounds limit the referenced data files."""

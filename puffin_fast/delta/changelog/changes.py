@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.keywords import named_methods
 from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.changelog.plan import ChangePlanner

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._run.arguments import check_integer
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.threads import on_threads
 from puffin_fast._run.times import milliseconds_of
 from puffin_fast.delta.log.action_types import Actions, CommitTime, check, parse

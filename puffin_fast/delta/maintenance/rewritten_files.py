@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._io.folder import remove_empty
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.threads import on_threads
 from puffin_fast._run.workers import each_on
 from puffin_fast.delta.dml.changes import remove_action

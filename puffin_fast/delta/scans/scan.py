@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_texts
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.keywords import named_methods
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage_options import filesystem_of

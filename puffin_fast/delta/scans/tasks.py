@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, overload
 
 import numpy as np
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 from pyiceberg.conversions import to_bytes
 from pyiceberg.types import NestedField
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
 from puffin_fast.delta.log.storage import TableStorage

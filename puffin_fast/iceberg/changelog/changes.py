@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.keywords import named_methods
 from puffin_fast.iceberg.changelog.history import Ends, History
 from puffin_fast.iceberg.changelog.plan import plan_changes

@@ -13,7 +13,6 @@ import struct
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
 from puffin_fast._io.location import is_of_storage
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.streams import in_order

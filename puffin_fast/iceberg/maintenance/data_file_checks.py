@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._io import open_source
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.workers import Each
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast.avro.integers import Mask
 from puffin_fast.columns.decimals import exact_decimals
 from puffin_fast.errors import CorruptDataError, PuffinFastError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import SnapshotRefType
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.keywords import named_methods
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import InvalidInputError

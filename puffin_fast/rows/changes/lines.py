@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -23,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.streams import in_order
 from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.rows.changes.copies import without_copies

@@ -11,12 +11,12 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast.columns.row_selection import RowSelection, mask_of
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import storage_type

@@ -6,13 +6,13 @@ A column chunk is asked by its Bloom filter, or else by the page of its dictiona
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet.bloom import FileQuestion
+from puffin_fast._run.cached import cached_property
 from puffin_fast.parquet.bloom_filters import Hashes, hash_of_least, least_bits
 
 if TYPE_CHECKING:

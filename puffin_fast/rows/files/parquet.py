@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from puffin_fast._io import is_remote, open_source
 from puffin_fast._io.location import resolve
 from puffin_fast._io.source import LocalSource
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.interrupt import suppressed
 from puffin_fast.columns.plain_types import null_mask
 from puffin_fast.errors import CorruptDataError, PuffinFastError

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast.columns.plain_types import FLAT_IDS, plain_type
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.files.conversion import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast._io.location import resolve
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.fork import lock_across_fork
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.columns.row_selection import LiveRows, RowSelection, flags_of, mask_of, select_rows

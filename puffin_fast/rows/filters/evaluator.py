@@ -8,7 +8,7 @@ only as a plan over a dataset: 160 to 200 microseconds for a batch of 100 rows, 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from puffin_fast._pyiceberg.set_values import SetValues, SetVisitor, set_values
+from puffin_fast._run.cached import cached_property
 from puffin_fast.rows.filters.bounds import as_integers
 from puffin_fast.rows.filters.like import BoundLike, match_like
 from puffin_fast.rows.filters.remainder import BoundRemainder

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels.rows.members import Members
+from puffin_fast._run.cached import cached_property
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.key_index import hash_bytes

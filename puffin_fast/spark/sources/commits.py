@@ -5,9 +5,9 @@ A position is the snapshot id or version up to which a stream has read; None is 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from puffin_fast._run.cached import cached_property
 from puffin_fast.delta.changelog.changes import changes as delta_changes
 from puffin_fast.delta.changelog.versions import Ends as Versions
 from puffin_fast.delta.changelog.versions import Versions as Range
