@@ -175,7 +175,7 @@ class ColumnChunks:
                 continue
             leaf, layout = column
             chunk = footer.chunk(group, leaf)
-            if chunk.is_known and chunk.n_values == n_rows and chunk.start >= 4 and chunk.n_bytes > 0:
+            if chunk.is_known(layout) and chunk.n_values == n_rows and chunk.start >= 4 and chunk.n_bytes > 0:
                 found.append((name, layout, chunk))
         return found
 
@@ -237,8 +237,11 @@ class ColumnChunks:
             return None
         chunks = [self._footer.chunk(group, leaf) for leaf in layout.leaves]
         if not all(
-            chunk.is_known and chunk.start >= 4 and chunk.n_bytes > 0 and not chunk.has_bit_packed_levels
-            for chunk in chunks
+            chunk.is_known(inner)
+            and chunk.start >= 4
+            and chunk.n_bytes > 0
+            and not chunk.has_bit_packed_levels
+            for inner, chunk in zip(layout.layouts, chunks, strict=True)
         ):
             return None
         items = [

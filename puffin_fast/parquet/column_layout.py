@@ -1,6 +1,6 @@
 """Decides which column chunks of a Parquet file `column_pages` decodes; PyArrow reads all others.
 
-They are columns and leaves of structs, not inside lists and maps, of the types below, in the encodings `ENCODINGS` and
+They are columns and leaves of structs, not inside lists and maps, of the types below, in the encodings of `Layout` and
 the compressions of `page_codecs`.
 
     stored as             | decoded to
@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 
 _PLAIN, _PLAIN_DICTIONARY, _RLE, BIT_PACKED, _RLE_DICTIONARY = 0, 2, 3, 4, 8
 ENCODINGS = sum(1 << n for n in (_PLAIN, _PLAIN_DICTIONARY, _RLE, BIT_PACKED, _RLE_DICTIONARY))
-"""Bit n is set for encoding n of the format."""
+"""Bit n is set for encoding n of the format. `Layout.encodings` has those of some types, too."""
 
 WITHOUT_VALUES = sum(1 << n for n in (_PLAIN_DICTIONARY, _RLE, BIT_PACKED, _RLE_DICTIONARY))
 """Encodings of levels, and of numbers of entries of the dictionary; booleans, which have none, also have RLE."""
 
 IN_DICTIONARY = 1 << _PLAIN_DICTIONARY | 1 << _RLE_DICTIONARY
 """Encodings of numbers of entries of the dictionary."""
+
+_DELTA_BINARY_PACKED, _DELTA_LENGTH, _DELTA_BYTE_ARRAY, _BYTE_STREAM_SPLIT = 5, 6, 7, 9
+_OF_TEXTS = 1 << _DELTA_LENGTH | 1 << _DELTA_BYTE_ARRAY
 
 _MOST_LEVEL = 255
 """The kernel has a byte for a definition level."""
@@ -65,6 +68,16 @@ class Layout:
     conversion: int
     level: int
     structs: tuple[tuple[pa.DataType, int], ...] = ()
+
+    @property
+    def encodings(self) -> int:
+        """The encodings that its values may have: bit n is set for encoding n of the format."""
+        if not self.stored:
+            return ENCODINGS | (_OF_TEXTS if self.width > 1 else 0)
+        is_integer = pa.types.is_integer(self.type) or pa.types.is_temporal(self.type)
+        if is_integer or self.conversion in (pages.INT32_TO_INT128, pages.INT64_TO_INT128):
+            return ENCODINGS | 1 << _BYTE_STREAM_SPLIT | 1 << _DELTA_BINARY_PACKED
+        return ENCODINGS | 1 << _BYTE_STREAM_SPLIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,10 +124,9 @@ class Chunk(NamedTuple):
             return False
         return True if not self.encodings & ~WITHOUT_VALUES else None  # PLAIN may be that of the dictionary
 
-    @property
-    def is_known(self) -> bool:
+    def is_known(self, layout: Layout) -> bool:
         """Whether `column_pages` decodes its compression and its encodings."""
-        return self.codec in CODECS and not self.encodings & ~ENCODINGS
+        return self.codec in CODECS and not self.encodings & ~layout.encodings
 
 
 class FileLayout:

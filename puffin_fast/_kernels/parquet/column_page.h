@@ -15,10 +15,13 @@
 
 #include <stdlib.h>
 
+#include "deltas.h"
+#include "page_memory.h"
 #include "text_views.h"
 
 /* Encodings, by their numbers in the format. */
-enum { PF_PLAIN = 0, PF_PLAIN_DICTIONARY = 2, PF_RLE = 3, PF_RLE_DICTIONARY = 8 };
+enum { PF_PLAIN = 0, PF_PLAIN_DICTIONARY = 2, PF_RLE = 3, PF_DELTA_BINARY_PACKED = 5, PF_DELTA_LENGTH_BYTE_ARRAY = 6,
+       PF_DELTA_BYTE_ARRAY = 7, PF_RLE_DICTIONARY = 8, PF_BYTE_STREAM_SPLIT = 9 };
 
 enum { PF_MOST_LEVELS = 1 << 24 }; /* rows of a page with nulls: their levels are decoded at once */
 
@@ -42,6 +45,7 @@ typedef struct {
     int64_t place[2]; /* index and offset of the next byte string of a plain page */
     int32_t *starts;  /* of the lists of a column that repeats, ascending from 0 */
     size_t n_lists;
+    pf_grown plain;   /* the values of another encoding, decoded */
 } pf_page;
 
 static inline int pf_is_dictionary(int64_t encoding) {
@@ -56,12 +60,35 @@ static inline int64_t pf_boolean_bytes(const uint8_t *data, size_t size) {
     return n_bytes <= size - 4 ? (int64_t)n_bytes : PF_BAD_PAGE;
 }
 
+/* Whether texts are encoded by their lengths, or what they have in common with the text before. */
+static inline int pf_is_delta_text(int64_t encoding) {
+    return encoding == PF_DELTA_LENGTH_BYTE_ARRAY || encoding == PF_DELTA_BYTE_ARRAY;
+}
+
+/* Decodes numbers to those of a plain page; texts stay as they are. */
+static int pf_make_plain(const pf_column *column, pf_page *page) {
+    const size_t width = (size_t)column->stored;
+    const int is_delta = page->encoding == PF_DELTA_BINARY_PACKED;
+    if (!is_delta && page->encoding != PF_BYTE_STREAM_SPLIT) return 0;
+    if (width == 0 || (is_delta && width != 4 && width != 8)) return PF_BAD_PAGE;
+    if (page->n_values > PF_MOST_DELTAS || pf_grow(&page->plain, (size_t)page->n_values * width)) return PF_BAD_PAGE;
+    if (page->n_values == 0) {
+    } else if (is_delta) {
+        if (pf_deltas(page->data, page->size, page->n_values, width, page->plain.data) < 0) return PF_BAD_PAGE;
+    } else if (pf_join_streams(page->data, page->size, page->n_values, width, page->plain.data)) return PF_BAD_PAGE;
+    page->data = page->plain.data;
+    page->size = (size_t)page->n_values * width;
+    page->encoding = PF_PLAIN;
+    return 0;
+}
+
 /* Checks the bytes before the values, which a page of nulls has, too. */
 static int pf_check_encoding(const pf_column *column, const pf_page *page) {
     if (pf_is_dictionary(page->encoding))
         return column->entries.data == NULL || (page->size && page->data[0] > 32) ? PF_BAD_PAGE : 0;
     if (page->encoding == PF_RLE && !column->stored && !column->is_text)
         return pf_boolean_bytes(page->data, page->size) < 0 ? PF_BAD_PAGE : 0;
+    if (pf_is_delta_text(page->encoding)) return column->is_text ? 0 : PF_BAD_PAGE;
     return page->encoding == PF_PLAIN ? 0 : PF_BAD_PAGE;
 }
 
@@ -191,7 +218,7 @@ static int pf_open_page(const pf_column *column, pf_page *page, const int64_t *h
     if (column->repeats && header[PF_TYPE] != 0 && header[PF_N_ROWS] != (int64_t)page->n_lists) return PF_BAD_PAGE;
     if (column->most_level && pf_load_places(page, levels, n_levels, column->most_level)) return PF_BAD_PAGE;
     if (header[PF_TYPE] != 0 && page->n_rows - page->n_values != header[PF_N_NULLS]) return PF_BAD_PAGE;
-    return pf_check_encoding(column, page);
+    return pf_make_plain(column, page) ? PF_BAD_PAGE : pf_check_encoding(column, page);
 }
 
 /* Booleans, one byte each. */

@@ -83,6 +83,7 @@ cdef extern from "column_page.h" nogil:
         PF_PLAIN_DICTIONARY
         PF_RLE_DICTIONARY
         PF_RLE
+        PF_DELTA_BYTE_ARRAY
         PF_BIG_ENDIAN_TO_INT128
     ctypedef struct pf_dictionary:
         const uint8_t* data
@@ -97,7 +98,10 @@ cdef extern from "column_page.h" nogil:
         int most_level
         int repeats
         pf_dictionary entries
+    ctypedef struct pf_delta_texts:
+        int64_t n_plain
     ctypedef struct pf_page:
+        pf_grown plain
         const uint8_t* data
         size_t size
         int64_t encoding
@@ -122,6 +126,10 @@ cdef extern from "column_page.h" nogil:
     int pf_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
                  size_t count, uint8_t* out)
     bint pf_is_dictionary(int64_t encoding)
+    bint pf_is_delta_text(int64_t encoding)
+    int pf_open_texts(const uint8_t* data, size_t size, int64_t n_texts, int has_prefixes, pf_delta_texts* texts)
+    void pf_write_texts(const pf_delta_texts* texts, uint8_t* out)
+    void pf_close_texts(pf_delta_texts* texts)
     int64_t pf_codes_of(const pf_page* page, const int32_t* rows, int64_t base, size_t count, uint32_t* codes)
     int pf_some_entries(const uint8_t* data, size_t size, const uint32_t* codes, size_t n, uint8_t* entries)
     int pf_nullable_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
@@ -420,6 +428,8 @@ cdef class PageDecoder:
     cdef void rewind(self):
         """Gives back the memory; a row that is read afterwards is sought from the first page on."""
         pf_close_page(&self._page)
+        free(self._page.plain.data)
+        self._page.plain.data, self._page.plain.capacity = NULL, 0
         free(self._some_entries)
         self._some_entries, self._n_part = NULL, 0
         self._column.entries.data, self._column.entries.count = NULL, 0
@@ -875,9 +885,29 @@ cdef class PageDecoder:
             status = pf_open_page(&self._column, &self._page, header, levels.data, self._values.data, self._values.size)
         if status < 0:
             raise ValueError(f"levels, number of nulls or encoding ({header[PF_ENCODING]}) not of the expected form")
+        if pf_is_delta_text(self._page.encoding):
+            data = self.plain_texts()
         self._texts = data[self._page.data - self._values.data:]
         self._is_loaded = True
         return 0
+
+    cdef object plain_texts(self):
+        """Decodes the texts of the page to those of a plain one, and returns its bytes."""
+        cdef pf_delta_texts texts
+        cdef int status
+        try:
+            with nogil:
+                status = pf_open_texts(self._page.data, self._page.size, self._page.n_values,
+                                       self._page.encoding == PF_DELTA_BYTE_ARRAY, &texts)
+            checked(status)
+            plain = bytearray(texts.n_plain)
+            self._values = writable(plain)
+            with nogil:
+                pf_write_texts(&texts, self._values.data)
+        finally:
+            pf_close_texts(&texts)
+        self._page.data, self._page.size, self._page.encoding = self._values.data, self._values.size, PF_PLAIN
+        return memoryview(plain)
 
 
 pf_choose_level()
