@@ -96,7 +96,10 @@ REFUSED: dict[str, tuple[Attempt, str]] = {
     "filters of pandas": (lambda t: pf.iceberg.scan(t, [("id", "<", 5)]), "write one text: \"id < 5 AND"),  # type: ignore[arg-type]
     "keys as a filter": (lambda t: pf.iceberg.delete(t, [1, 2]), "delete_keys takes keys"),  # type: ignore[arg-type]
     "a number for text": (lambda t: pf.iceberg.delete(t, "word = 1"), "'word = 1': expected a value of type string"),
-    "one column": (lambda t: pf.iceberg.append(t, ROWS["id"]), "one column, a ChunkedArray; pass {'id': values}"),
+    "one column": (
+        lambda t: pf.iceberg.append(t, ROWS["id"]),
+        "one column, a ChunkedArray of pyarrow; pass {'id': values}",
+    ),
     "rows without names": (lambda t: pf.iceberg.append(t, [(1, "a")]), "list of tuple; pass a dict for each row"),
     "a function of values": (
         lambda t: pf.iceberg.update(t, "id = 1", {"price": lambda old: old * 2}), "pc.field.'price'. . 2, found a func"

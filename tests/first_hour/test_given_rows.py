@@ -70,7 +70,7 @@ def test_several_levels_of_an_index(catalog: SqlCatalog) -> None:
 WRONG: dict[str, tuple[Any, str]] = {
     "a path": ("orders.parquet", r"found str; pass pyarrow.dataset.dataset\(path\)"),
     "numbers": ([1, 2], "found list"),
-    "a column": (pd.Series([1, 2]), "found one column, a Series; pass"),
+    "a column": (pd.Series([1, 2]), "found one column, a Series of pandas; pass"),
     "a number": (5, "found int"),
     "one text as a column": ({"id": [1], "word": "abc"}, "found dict: word is one text"),
 }

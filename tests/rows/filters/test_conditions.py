@@ -22,13 +22,14 @@ from pyiceberg.expressions import (
     Or,
     StartsWith,
 )
-from pyiceberg.expressions.visitors import expression_evaluator
+from pyiceberg.expressions.visitors import expression_evaluator, visit
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from puffin_fast.rows.filters import filters
+from puffin_fast.rows.filters.evaluator import ArrowEvaluator
 from puffin_fast.rows.filters.filters import RowFilter
 
 SCHEMA = Schema(
@@ -88,7 +89,7 @@ def test_conditions_in_turn_select_what_pyiceberg_selects_row_by_row(
         found = row_filter.mask(columns, n_rows).tolist()
         n_matched += sum(found)
         if expected is None:
-            whole = filters._flags(filters.visit(row_filter._bound, filters.ArrowEvaluator(columns)), n_rows)
+            whole = filters._flags(visit(row_filter._bound, ArrowEvaluator(columns)), n_rows)
             expected = whole.tolist()
         assert found == expected, wanted
     assert n_matched > 1000

@@ -415,7 +415,7 @@ def test_times_and_decimals_are_compared_without_nulls_as_with_one(type: Any, nu
                 term = Reference("a").bind(before)
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(evaluator, "_scalar_array", lambda value, type: pa.array([value], kind))
-                    found = compared._compare(name, term, SimpleNamespace(value=literal))
+                    found = compared.compare(name, term, SimpleNamespace(value=literal))
                 assert isinstance(found, np.ndarray)
                 assert found.tolist() == expected, (name, literal)
 
