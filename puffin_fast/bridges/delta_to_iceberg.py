@@ -185,7 +185,8 @@ class _Registered:
             split_by_size(_records(tasks, base), DEFAULT_TARGET_FILE_SIZE, lambda pair: len(pair[1]))
         ):
             path = table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.puffin")
-            pairs = [(data[local].file_path, record) for local, record in group]
+            shortest_first = sorted(group, key=lambda pair: len(pair[1]))  # see `write_deletion_vectors`
+            pairs = [(data[local].file_path, record) for local, record in shortest_first]
             files.append(path)
             for vector in write_vectors(path, pairs, filesystem=table.io):
                 added.append(vector_entry(vector, by_path[vector.data_file], vector.file_size))

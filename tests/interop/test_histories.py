@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import DoubleType, LongType
 
-from puffin_fast import PositionBitmap, iceberg
+from puffin_fast import PositionBitmap, iceberg, spark
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.puffin.vectors import write_vectors
@@ -297,8 +297,13 @@ def test_duckdb_still_mixes_up_the_vectors_of_several_specs_in_one_puffin_file(
     assert iceberg.compact(table).snapshot_id is None
 
 
+@pytest.mark.parametrize("way", ["one machine", "spark", "rewritten manifests"])
 def test_duckdb_reads_vectors_of_different_lengths_through_its_file_cache(
-    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    request: pytest.FixtureRequest,
+    way: str,
 ) -> None:
     """DuckDB 1.5.5 returns deleted rows if a short vector follows a long one, so the shortest is written first."""
     schema = pa.schema([("id", pa.int64())])
@@ -308,7 +313,19 @@ def test_duckdb_reads_vectors_of_different_lengths_through_its_file_cache(
         ids = range(number * 20_000, (number + 1) * 20_000)
         iceberg.append(table, pa.table({"id": ids}, schema))
     gone = [number * 20_000 + 3 * at for number, n in enumerate(n_deleted) for at in range(n)]
-    iceberg.delete_keys(table, pa.table({"id": gone}), "id")
+
+    def delete(ids: list[int]) -> None:
+        keys = pa.table({"id": ids})
+        if way == "spark":
+            frame = request.getfixturevalue("spark").createDataFrame(keys)
+            spark.delete_keys(frame, table, "id")
+            table.refresh()
+        else:
+            iceberg.delete_keys(table, keys, "id")
+        if way == "rewritten manifests":
+            iceberg.rewrite_manifests(table)
+
+    delete(gone)
     lengths = [entry.content_size_in_bytes or 0 for entry in iceberg.plan_files(table).delete_files]
     assert len(lengths) == 5
     assert lengths == sorted(lengths)
@@ -321,7 +338,7 @@ def test_duckdb_reads_vectors_of_different_lengths_through_its_file_cache(
         ):  # vectors of a file that are replaced leave the others in order
             gone += again
             if again:
-                iceberg.delete_keys(table, pa.table({"id": again}), "id")
+                delete(again)
             found = duckdb_iceberg.execute(
                 f"SELECT id FROM iceberg_scan('{table.metadata_location}')"
             ).fetchall()

@@ -29,7 +29,7 @@ class SortedFiles:
 
     def __init__(self, parts: Sequence[FileColumns], per_manifest: int) -> None:
         self._parts, self._per_manifest = parts, per_manifest
-        keys = [key for part in parts for key in _keys(part)]
+        keys = _keys(parts)
         self._order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
     def __len__(self) -> int:
@@ -94,14 +94,23 @@ def unsorted(
     return found
 
 
-def _keys(part: FileColumns) -> Iterator[tuple[Any, ...]]:
-    """The keys by which files are sorted: partition, path of the data file, path, and offset in it."""
-    numbers, partitions = part.partitions()
-    places = [tuple(map(_comparable, partition)) for partition in partitions]
-    paths, named = _texts(part, "file_path"), _texts(part, "referenced_data_file")
-    offsets = part.integers("content_offset").values.tolist()
-    for number, path, data_file, offset in zip(numbers.tolist(), paths, named, offsets, strict=True):
-        yield places[number], path if data_file is None else data_file, path, offset
+def _keys(parts: Sequence[FileColumns]) -> list[tuple[Any, ...]]:
+    """The keys by which files are sorted: partition and path of the data file, path, and offset in it.
+
+    The vectors of a Puffin file stay together, at the place of the first of them, in the order of the file: DuckDB
+    1.5.5 may confuse them in its file cache if the order is another.
+    """
+    found, first = list[tuple[Any, bytes | None, int | None]](), dict[bytes | None, Any]()
+    for part in parts:
+        numbers, partitions = part.partitions()
+        places = [tuple(map(_comparable, partition)) for partition in partitions]
+        paths, named = _texts(part, "file_path"), _texts(part, "referenced_data_file")
+        offsets = part.integers("content_offset").values.tolist()
+        for number, path, data_file, offset in zip(numbers.tolist(), paths, named, offsets, strict=True):
+            place = places[number], path if data_file is None else data_file
+            found.append((place, path, offset))
+            first[path] = min(place, first.get(path, place))
+    return [(first[path], path, offset, place) for place, path, offset in found]
 
 
 def _texts(part: FileColumns, name: str) -> list[bytes | None]:

@@ -45,8 +45,8 @@ def compact(
 ) -> RewriteResult:
     """`puffin_fast.iceberg.compact` on executors.
 
-    Each task writes one Puffin file of the target size. It holds one deletion vector, and the bytes of adjacent
-    blobs that are read together.
+    Each task writes one Puffin file of the target size. It holds its deletion vectors, and the bytes of adjacent blobs
+    that are read together.
 
     Args:
         spark: the session, or a DataFrame of it.

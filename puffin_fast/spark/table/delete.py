@@ -71,7 +71,7 @@ def delete(
     """`puffin_fast.iceberg.delete` on executors.
 
     One task searches a data file and writes its deletion vector, so nothing is shuffled. A task holds a batch of
-    the filter's columns and the deletion vector of one data file.
+    the filter's columns and the deletion vectors of one Puffin file.
 
     Text is Spark SQL with the settings of the session: it may have functions, arithmetic and subqueries, the case of
     names is ignored, and NaN is larger than every number. Text and Columns are evaluated by Spark on the live rows of

@@ -79,7 +79,7 @@ def delete_keys(
 
     The keys are computed once, and kept in files of the job until it ends. Few keys are sent to every task. The data
     files whose partition and bounds admit a key are searched, each by one task that also writes its deletes: nothing is
-    shuffled. A task holds the keys (up to five times their bytes), a batch of the key columns and one deletion vector.
+    shuffled. A task holds the keys (up to five times their bytes), a batch of the key columns and one file of vectors.
     Up to 256 data files with up to 32 MiB of key columns are searched by the driver. If there are more keys, Spark
     joins them with the key columns of the data files between the lowest and the highest key. Of data files that a key
     index covers, only the rows that it names are joined: executors look the keys up, by ranges of their hashes. If it

@@ -64,7 +64,8 @@ def write_files(
     filesystem: Any,
     kind: Callable[[str], object] = lambda data_file: None,
 ) -> Iterator[list[DeletionVectorLocation]]:
-    """Writes deletion vectors one after another; one vector is in memory at a time.
+    """Writes deletion vectors to files of the target size. The vectors of a Puffin file are in memory at a time: the
+    shortest is its first, see `write_deletion_vectors`. Records are written one after another.
 
     Args:
         vectors: data file and vector.
@@ -80,7 +81,8 @@ def write_files(
     groups = split_by_size(
         vectors, place.target_file_size, lambda item: size_of(item[1]), kind=lambda item: kind(item[0])
     )
-    for number, run in enumerate(groups):
+    for number, group in enumerate(groups):
+        run = group if place.records else sorted(group, key=lambda item: size_of(item[1]))
         path = path_of(number)
         if place.dry_run:
             yield [replace(vector, path=path) for vector in write(io.BytesIO(), run)]

@@ -75,16 +75,26 @@ def test_the_files_stay_and_are_sorted_by_partition_and_path(racing: RacingCatal
     before = {content: entries(table, content) for content in (DATA, DELETES)}
     rows, n = pf.iceberg.scan(table).to_arrow(), sum(map(len, before.values()))
     planned = pf.iceberg.rewrite_manifests(table, dry_run=True)
-    assert (planned.manifests_removed, planned.manifests_written, planned.snapshot_id) == (n, 2, None)
+    kept = planned.manifests_kept  # that of deletes, if it happens to be in order
+    assert kept < 2
+    assert (planned.manifests_removed, planned.manifests_written) == (n - kept, 2 - kept)
+    assert planned.snapshot_id is None
     result = pf.iceberg.rewrite_manifests(table)
-    assert (result.manifests_removed, result.manifests_written, result.manifests_kept) == (n, 2, 0)
+    found = (result.manifests_removed, result.manifests_written, result.manifests_kept)
+    assert found == (n - kept, 2 - kept, kept)
     for content in (DATA, DELETES):
         ((_, after),) = entries(table, content)
         assert facts([("", after)]) == facts(before[content])
-        assert {entry.status for entry in after} == {EXISTING}
-        keys = [(entry.partition, entry.referenced_data_file or entry.file_path) for entry in after]
-        assert keys == sorted(keys)
-        assert result.entries >= len(after)
+        if not kept:
+            assert {entry.status for entry in after} == {EXISTING}
+        after = [entry for entry in after if entry.is_live]
+        places = [(e.partition, e.referenced_data_file or e.file_path) for e in after]
+        first: dict[str, tuple[object, str]] = {}
+        for entry, place in sorted(zip(after, places, strict=True), key=lambda pair: pair[1]):
+            first.setdefault(entry.file_path, place)
+        keys = [(first[e.file_path], e.file_path, e.content_offset or 0) for e in after]
+        assert keys == sorted(keys)  # the vectors of a Puffin file are together, in its order
+        assert result.entries >= len(after) or kept
     columns = ["id", "word"]
     by_id = [("id", "ascending")]
     assert pf.iceberg.scan(table).to_arrow().select(columns).sort_by(by_id) == rows.select(columns).sort_by(
@@ -105,7 +115,7 @@ def test_manifests_have_about_the_target_size(racing: RacingCatalog) -> None:
     result = pf.iceberg.rewrite_manifests(table)
     found = entries(table, DATA)
     assert 2 <= len(found) < 6
-    assert result.manifests_written == len(found) + len(entries(table, DELETES))
+    assert result.manifests_written + result.manifests_kept == len(found) + len(entries(table, DELETES))
     assert all(len(some) > n for _, some in found[:-1])
     paths = [(entry.partition, entry.file_path) for _, some in found for entry in some]
     assert paths == sorted(paths)
