@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import delta, errors
+from puffin_fast.delta.log.protocol import check_text_compared
 from tests.delta.conftest import TABLES
 from tests.delta.maintained import KILLED
 from tests.delta.rows import agreed, row_ids, rows_of
@@ -132,6 +133,33 @@ def test_what_only_sql_can_check_is_refused_by_name(
         with pytest.raises(errors.PuffinFastError, match=message):
             run()
     assert files_of(table) == before
+
+
+@pytest.mark.parametrize("kind", [pa.struct([("a", pa.string())]), pa.list_(pa.struct([("a", pa.string())]))])
+def test_texts_of_limited_length_inside_of_other_types_are_refused(kind: pa.DataType, tmp_path: Path) -> None:
+    """Spark has the lengths of a field that ``ALTER TABLE`` adds to a struct in the metadata of that field."""
+    table = tmp_path / "t"
+    delta.create_table(table, pa.schema([("id", pa.int64()), ("s", kind)]))
+    found: list[dict[str, Any]] = []
+
+    def edit(action: dict[str, Any]) -> None:
+        schema = json.loads(action["schemaString"])
+        inner = schema["fields"][1]["type"]
+        (field,) = inner.get("elementType", inner)["fields"]
+        field["metadata"]["__CHAR_VARCHAR_TYPE_STRING"] = "char(3)"
+        found.extend(schema["fields"])
+        action["schemaString"] = json.dumps(schema)
+
+    alter(table, "metaData", edit)
+    before = files_of(table)
+    rows = pa.table({"id": [5], "s": pa.array([None], kind)})
+    for run in (lambda: delta.append(table, rows), lambda: delta.update(table, "id = 5", {"s": None})):
+        with pytest.raises(errors.UnsupportedError, match=r"column a is char\(3\) for Spark, which checks"):
+            run()
+    assert files_of(table) == before
+    with pytest.raises(errors.UnsupportedError, match=r"column a is char\(3\) for Spark, which pads"):
+        check_text_compared(found, "s.a = 'x'", "t")
+    check_text_compared(found, "id = 1", "t")
 
 
 # Upsert ----------------------------------------------------------------------------------------------------

@@ -215,6 +215,9 @@ _COLLATED = "__COLLATIONS"
 """The metadata of columns with text that Spark compares by a collation."""
 
 
+_INSIDE = ("elementType", "keyType", "valueType")
+"""The names of the types inside of an array or a map."""
+
 _NOT_WRITTEN = ("void", "variant")
 """A type that data files do not have, and one that PyArrow cannot annotate."""
 
@@ -238,8 +241,19 @@ def _primitives(kind: Any) -> Iterator[str]:
         yield kind
         return
     inner = [field["type"] for field in kind.get("fields", ())]
-    for one in (*inner, *(kind[name] for name in ("elementType", "keyType", "valueType") if name in kind)):
+    for one in (*inner, *(kind[name] for name in _INSIDE if name in kind)):
         yield from _primitives(one)
+
+
+def _fields_inside(kind: Any) -> Iterator[Mapping[str, Any]]:
+    """Yields the fields of the structs in a type, at any depth."""
+    if isinstance(kind, str):
+        return
+    for field in kind.get("fields", ()):
+        yield field
+        yield from _fields_inside(field["type"])
+    for name in _INSIDE:
+        yield from _fields_inside(kind.get(name, ""))
 
 
 def check_rows_writable(
@@ -256,18 +270,18 @@ def check_rows_writable(
     if constraints:
         raise UnsupportedError(f"{root}: {constraints[0]} is set, and CHECK constraints are not supported")
     for field in fields:
-        for name in _COMPUTED:
-            if name in (field.get("metadata") or {}):
-                raise UnsupportedError(f"{root}: column {field['name']} has {name}, which is not supported")
-        found = (field.get("metadata") or {}).get(_CHAR)
-        if found and longest_text(field) is None:
-            raise UnsupportedError(
-                f"{root}: column {field['name']} is {found} for Spark, which checks the lengths of its values; rows "
-                "are not written"
-            )
-        kind = field["type"]
-        if isinstance(kind, Mapping) and kind.get("type") == "struct":
-            check_rows_writable({}, kind["fields"], root)
+        for inner in (field, *_fields_inside(field["type"])):
+            metadata = inner.get("metadata") or {}
+            for name in _COMPUTED:
+                if name in metadata:
+                    raise UnsupportedError(
+                        f"{root}: column {inner['name']} has {name}, which is not supported"
+                    )
+            if metadata.get(_CHAR) and (inner is not field or longest_text(field) is None):
+                raise UnsupportedError(
+                    f"{root}: column {inner['name']} is {metadata[_CHAR]} for Spark, which checks the lengths of its "
+                    "values; rows are not written"
+                )
 
 
 def longest_text(field: Mapping[str, Any]) -> int | None:
@@ -288,18 +302,19 @@ def check_text_compared(fields: Sequence[Mapping[str, Any]], text: str, root: st
         UnsupportedError: the text has the name of such a column.
     """
     for field in fields:
-        name, metadata = field["name"], field.get("metadata") or {}
-        found = str(metadata.get(_CHAR, "")).lower()
-        if re.search(r"\bchar\b", found):
-            reason = f"is {found} for Spark, which pads its values when it reads them"
-        elif _COLLATED in metadata:
-            reason = f"has a collation, {metadata[_COLLATED]}, by which Spark compares its values"
-        else:
-            continue
-        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
-            raise UnsupportedError(
-                f"{root}: column {name} {reason}; expected a PyIceberg expression, which compares the stored text"
-            )
+        for inner in (field, *_fields_inside(field["type"])):
+            name, metadata = inner["name"], inner.get("metadata") or {}
+            found = str(metadata.get(_CHAR, "")).lower()
+            if re.search(r"\bchar\b", found):
+                reason = f"is {found} for Spark, which pads its values when it reads them"
+            elif _COLLATED in metadata:
+                reason = f"has a collation, {metadata[_COLLATED]}, by which Spark compares its values"
+            else:
+                continue
+            if re.search(rf"(?<!\w){re.escape(field['name'])}(?!\w)", text, re.IGNORECASE):
+                raise UnsupportedError(
+                    f"{root}: column {name} {reason}; expected a PyIceberg expression, which compares the stored text"
+                )
 
 
 def with_vectors(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
