@@ -222,6 +222,10 @@ def errors_of(path: str | None) -> Iterator[None]:
     except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise InvalidInputError(f"{path}: {error.strerror or error}") from error
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise PuffinFastError(
+                f"{path}: no file descriptor is free ({error.strerror}): close files, or raise the limit of open files"
+            ) from error
         if error.errno not in (errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP):
             raise
         raise InvalidInputError(f"{path}: {error.strerror or error}") from error

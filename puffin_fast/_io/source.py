@@ -71,6 +71,7 @@ class Source:
     def __init__(self, path: str | None, size: int | None = None) -> None:
         self.path = path
         self._size = size
+        self._is_closed = False
         self._cached: tuple[int, bytes] = (0, b"")
 
     @property
@@ -103,7 +104,12 @@ class Source:
         if length == 0:
             return b""
         with errors_of(self.path):
-            data = self._fetch(offset, length)
+            try:
+                data = self._fetch(offset, length)
+            except (OSError, ValueError) as error:
+                if not self._is_closed:
+                    raise
+                raise InvalidInputError(f"{self.path}: closed by another thread") from error
         if len(data) != length:
             raise self._beyond_end(offset, length, len(data))
         return data
@@ -178,6 +184,11 @@ class Source:
 
     def close(self) -> None:
         """Closes the file. A file object of the caller stays open."""
+        self._is_closed = True
+        self._close()
+
+    def _close(self) -> None:
+        """Closes a file that was opened here."""
 
     def __enter__(self) -> Source:
         return self
@@ -202,6 +213,18 @@ class Source:
         raise NotImplementedError
 
 
+def stat_of(path: str) -> os.stat_result:
+    """Checks that a local path is a regular file. It comes before opening: to open a pipe waits for its writer.
+
+    Raises:
+        InvalidInputError: it is another kind of file.
+    """
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidInputError(f"{path}: expected a regular file")
+    return found
+
+
 class LocalSource(Source):
     """A local file, read with positional reads, so that threads may share it."""
 
@@ -210,9 +233,7 @@ class LocalSource(Source):
     span = LOCAL_SPAN
 
     def __init__(self, path: str, size: int | None = None) -> None:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):  # checked before opening: opening a pipe waits for its writer
-            raise InvalidInputError(f"{path}: expected a regular file")
+        found = stat_of(path)
         if size not in (None, found.st_size):
             raise CorruptDataError("file size", path=path, expected=size, found=found.st_size)
         self.descriptor: int = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -238,14 +259,15 @@ class LocalSource(Source):
             self._arrow = pa.OSFile(f"/dev/fd/{self.descriptor}")
         return self._arrow
 
-    def close(self) -> None:
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+    def _close(self) -> None:
+        if self._arrow is not None:
+            self._arrow.close()
+        self.__del__()
 
     def __del__(self) -> None:
-        if self.descriptor is not None:
-            self.close()
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor is not None and descriptor >= 0:
+            os.close(descriptor)
 
 
 class _ArrowSource(Source):
@@ -268,7 +290,7 @@ class _ArrowSource(Source):
     def _for_arrow(self) -> Any:
         return self._file
 
-    def close(self) -> None:
+    def _close(self) -> None:
         if self._owned:
             self._file.close()
 
@@ -313,7 +335,7 @@ class _ObjectSource(Source):
                 length -= len(data)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         if self._owned:
             self._file.close()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -15,11 +13,11 @@ import pyarrow.compute as pc
 
 from puffin_fast._io import unbuffered
 from puffin_fast._io.location import new_input, resolve
+from puffin_fast._io.source import stat_of
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import (
     CorruptDataError,
-    InvalidInputError,
     NotFoundError,
     PuffinFastError,
     UnsupportedError,
@@ -202,8 +200,7 @@ def open_input(io: FileIO, location: str) -> Any:
     kind, _, path = resolve(location, io)
     if kind != "local":
         return unbuffered(new_input(io, location).open())
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block until it has a writer
-        raise InvalidInputError(f"{location}: expected a regular file")
+    stat_of(path)
     return pa.OSFile(path)
 
 

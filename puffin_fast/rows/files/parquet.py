@@ -151,22 +151,33 @@ class ParquetReader:
         self._is_remote = is_remote(location, io)
         with reading(location):
             self._source, data = _open(io, location, footer, size, is_local=not self._is_remote)
-            if footer is None and data:
-                footer = Footer.known(data)
-            if footer is None:
-                self._file = self._open_with_arrow()
-                footer = Footer.of(self._file, data)
-                self._file.places = footer.places
-        if sum(footer.group_rows) != footer.n_rows:
-            raise CorruptDataError(
-                "rows of all row groups", path=location, expected=footer.n_rows, found=sum(footer.group_rows)
-            )
+            try:
+                footer = footer or self._read_footer(data)
+                if sum(footer.group_rows) != footer.n_rows:
+                    raise CorruptDataError(
+                        "rows of all row groups",
+                        path=location,
+                        expected=footer.n_rows,
+                        found=sum(footer.group_rows),
+                    )
+            except BaseException:
+                self._source.close()  # the error may live longer than the names that hold the file
+                raise
         self._footer = footer
         self.chunks = ColumnChunks(self._source, footer, location, is_remote=self._is_remote)
         self.schema = footer.layout.schema
         self.schema_bytes = footer.layout.schema_bytes
         self.n_rows = footer.n_rows
         self.group_rows = footer.group_rows
+
+    def _read_footer(self, data: bytes) -> Footer:
+        """The footer, from its bytes in `data` if they are there."""
+        footer = Footer.known(data) if data else None
+        if footer is None:
+            self._file = self._open_with_arrow()
+            footer = Footer.of(self._file, data)
+            self._file.places = footer.places
+        return footer
 
     @cached_property
     def _file(self) -> ArrowFile:
