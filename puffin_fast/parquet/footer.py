@@ -62,6 +62,7 @@ _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4_HADOOP", "ZST
 AFTER_FOOTER = 8
 """Bytes of the footer's length and of the magic."""
 _MAGIC = b"PAR1"
+_STOP = b"\0"  # Thrift, compact protocol: the end of a struct
 
 SIGNATURE = 28
 """Bytes of the signature after a plaintext footer of encrypted columns (Parquet's Encryption.md, section 4.2)."""
@@ -400,12 +401,18 @@ def footer_bytes(source: Source, first: int) -> bytes:
 
     Raises:
         ValueError: the file does not end like a Parquet file.
+        CorruptDataError: a long footer has no fields; it is not read, as a sparse file may state any length.
     """
     tail = source.read_tail(first)
     n_bytes = int.from_bytes(tail[-AFTER_FOOTER : -len(_MAGIC)], "little") + AFTER_FOOTER
     if not tail.endswith(_MAGIC) or n_bytes > source.size:
         raise ValueError("no Parquet footer at the end of the file")
     if len(tail) < n_bytes:
+        at = source.size - n_bytes
+        if source.is_local and source.read_at(at, 1) == _STOP:
+            raise CorruptDataError(
+                "Parquet footer", path=source.path, offset=at, expected="fields", found="none"
+            )
         tail = source.read_tail(n_bytes)
     return tail[-n_bytes:-AFTER_FOOTER]
 

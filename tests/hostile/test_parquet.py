@@ -177,6 +177,22 @@ def _zigzag(value: int) -> bytes:
     return bytes([*found, value])
 
 
+@pytest.mark.parametrize("hostile", ["3"], indirect=True)
+def test_a_sparse_file_that_states_a_long_footer_is_refused_before_it_is_read(
+    hostile: HostileTable, confined: Callable[..., int]
+) -> None:
+    with hostile.data_file.open("wb") as file:
+        file.truncate((20 << 30) - 8)
+        file.seek(0, os.SEEK_END)
+        file.write((1 << 30).to_bytes(4, "little") + b"PAR1")
+    action = """
+table = StaticTable.from_metadata(metadata)
+refuses(errors.CorruptDataError, lambda: iceberg.scan(table).to_arrow(), path, "Parquet footer: expected fields")
+"""
+    path, metadata = str(hostile.data_file), hostile.metadata
+    assert confined(action, limit_mib=512, path=path, metadata=metadata) < 64
+
+
 @pytest.mark.parametrize("hostile", ["2", "3"], indirect=True)
 def test_a_pipe_in_place_of_a_file_is_refused(hostile: HostileTable, confined: Callable[..., int]) -> None:
     action = """

@@ -489,9 +489,13 @@ def _open(
         with suppressed(OSError, ValueError, PuffinFastError):
             return source, footer_bytes(source, first)
     source = _local_source(io, location) if is_local else open_source(location, filesystem=io)
-    with suppressed(ValueError):
+    try:
         return source, b"" if footer is not None else footer_bytes(source, first)
-    return source, b""
+    except CorruptDataError:
+        source.close()
+        raise
+    except ValueError:
+        return source, b""
 
 
 def _local_source(io: FileIO, location: str) -> Source:
