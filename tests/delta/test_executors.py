@@ -141,18 +141,18 @@ def test_a_commit_between_is_seen(
     spark: SparkSession, golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another delete from the same data files comes first: refused, with no file left; or planned again."""
-    from puffin_fast.spark.table.delta import DeltaJob
+    from puffin_fast.spark.table.delta import DeltaPart
 
     table = golden("spark_partitioned")
-    changes, rows = DeltaJob.changes, iter(["id = 52", "id = 82"])
+    planned, rows = DeltaPart.planned, iter(["id = 52", "id = 82"])
 
-    def late(self: Any, outcomes: Any, conflict_filter: Any = None) -> Any:
-        found = changes(self, outcomes, conflict_filter)
+    def late(self: Any, outcomes: Any) -> Any:
+        found = planned(self, outcomes)
         if row := next(rows, None):
             delta.delete(table, row)
         return found
 
-    monkeypatch.setattr(DeltaJob, "changes", late)
+    monkeypatch.setattr(DeltaPart, "planned", late)
     before = ids(table)
     with pytest.raises(errors.ConflictError):
         on_spark.delete(spark, table, "id < 100")

@@ -13,7 +13,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.spark.table import saved_rows
-from puffin_fast.spark.table.delete_jobs import start
+from puffin_fast.spark.table.start import start
 from tests.iceberg.conftest import racing
 from tests.spark.tables import N, made
 

@@ -195,8 +195,7 @@ class DeltaAttempt(Attempt):
         """Nothing: the table is a path."""
 
     def facts(self, committed: Committed | None) -> dict[str, Any]:
-        found = Committed(None) if committed is None else committed
-        return {"version": found.version, "attempts": found.attempts, "repeated": found.repeated}
+        return facts_of(committed)
 
     def commit(self) -> None:
         self.committed = self.repeated
@@ -272,32 +271,19 @@ class DeltaWriter:
         self._feed += self._files.write_changes({kind: rows})
 
     def stage(self, **metrics: int) -> Counts:
-        written, purpose, attempt = self._written, self._purpose, self._attempt
-        actions, touched = list[dict[str, Any]](), frozenset[str]()
-        if written.changes and not attempt.dry_run:
-            actions, touched = actions_of(self._table.snapshot, written)
-        changes = changes_of(
+        changes, counts = changed(
             self._table.snapshot,
-            purpose,
-            written,
+            self._purpose,
+            self._written,
             self._adds,
-            [*actions, *self._adds, *self._feed],
             metrics,
-            touched=touched,
-            new_files=(*written.files, *self._files.written),
+            feed=self._feed,
+            new_files=self._files.written,
             keeps_row_ids=self._keeps_row_ids,
+            dry_run=self._attempt.dry_run,
         )
-        attempt.add(changes)
-        return Counts(
-            rows_appended=sum(map(n_rows, self._adds)),
-            rows_deleted=written.rows,
-            data_files=len(written.changes),
-            data_files_dropped=written.dropped,
-            data_files_written=len(self._adds),
-            vectors_written=written.vectors,
-            vectors_merged=written.merged,
-            n_bytes=written.n_bytes,
-        )
+        self._attempt.add(changes)
+        return counts
 
 
 def fitting(table: DeltaTable, rows: pa.Schema) -> RowWriterSchema:
@@ -316,34 +302,39 @@ def fitting(table: DeltaTable, rows: pa.Schema) -> RowWriterSchema:
     return RowWriterSchema(table.schema.schema, rows)
 
 
-def changes_of(
+def changed(
     base: Snapshot,
     purpose: Purpose,
     written: Written,
-    adds: Sequence[Mapping[str, Any]],
-    actions: Sequence[dict[str, Any]],
+    adds: Sequence[dict[str, Any]],
     metrics: Mapping[str, int],
     *,
-    touched: frozenset[str],
-    new_files: Sequence[str],
+    feed: Sequence[dict[str, Any]] = (),
+    new_files: Iterable[str] = (),
     keeps_row_ids: bool,
-) -> Changes:
-    """The changes of an action with their entries in ``commitInfo``.
+    dry_run: bool,
+) -> tuple[Changes, Counts]:
+    """The changes of an action with their entries in ``commitInfo``, and their counts.
 
     Args:
         base: the version that the files were written for.
         purpose: the purpose of the files.
         written: the vectors.
         adds: the actions of the new data files.
-        actions: all actions.
         metrics: entries for the table's history, of an action that is no delete or write.
-        touched, new_files, keeps_row_ids: as in `Changes`.
+        feed: the actions of the files of the change data feed.
+        new_files: the new files except those of vectors.
+        keeps_row_ids: as in `Changes`.
+        dry_run: whether nothing was written: there are only counts.
     """
-    return Changes(
-        [*actions],
+    actions, touched = list[dict[str, Any]](), frozenset[str]()
+    if written.changes and not dry_run:
+        actions, touched = actions_of(base, written)
+    changes = Changes(
+        [*actions, *adds, *feed],
         purpose.operation,
         touched,
-        tuple(new_files),
+        (*written.files, *new_files),
         _parameters(base, purpose),
         _metrics(purpose, written, adds, metrics),
         looks_at_rows=purpose.matcher is not None,
@@ -351,6 +342,22 @@ def changes_of(
         keeps_row_ids=keeps_row_ids,
         is_blind_append=purpose.operation == "WRITE" and purpose.matcher is None,
     )
+    return changes, Counts(
+        rows_appended=sum(map(n_rows, adds)),
+        rows_deleted=written.rows,
+        data_files=len(written.changes),
+        data_files_dropped=written.dropped,
+        data_files_written=len(adds),
+        vectors_written=written.vectors,
+        vectors_merged=written.merged,
+        n_bytes=written.n_bytes,
+    )
+
+
+def facts_of(committed: Committed | None) -> dict[str, Any]:
+    """The fields of results that describe a commit. None: nothing was committed, or not yet."""
+    found = Committed(None) if committed is None else committed
+    return {"version": found.version, "attempts": found.attempts, "repeated": found.repeated}
 
 
 def _parameters(base: Snapshot, purpose: Purpose) -> dict[str, str]:

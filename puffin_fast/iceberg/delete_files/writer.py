@@ -65,7 +65,6 @@ class WrittenDeletes:
         by_files: number of data files that position-delete files were written for.
         dropped: number of data files removed because all their rows are deleted.
         n_bytes: size of the new delete files.
-        rows_dangling: number of given rows whose path is not a data file of the branch, if the job skips them.
     """
 
     changes: Changes = field(default_factory=Changes)
@@ -76,7 +75,6 @@ class WrittenDeletes:
     by_files: int = 0
     dropped: int = 0
     n_bytes: int = 0
-    rows_dangling: int = 0
 
     @classmethod
     def counted(cls, deletes: Iterable[NewDeletes | Outcome]) -> WrittenDeletes:

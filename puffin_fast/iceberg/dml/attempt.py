@@ -152,10 +152,7 @@ class IcebergAttempt(Attempt):
         self.table.publish()
 
     def facts(self, committed: Committed | None) -> dict[str, Any]:
-        if committed is None:
-            return {"snapshot_id": None, "attempts": 0, "repeated": False}
-        names = ("snapshot_id", "attempts", "repeated")
-        return {name: getattr(committed, name) for name in names}
+        return facts_of(committed)
 
     def commit(self) -> None:
         self.committed = self.repeated
@@ -234,26 +231,47 @@ class IcebergWriter:
     def stage(self, **metrics: int) -> Counts:
         terms = ChangeTerms(conflict_filter=self._conflict_filter)
         written = self._counted or WrittenDeletes.of(self._table, self._deletes, terms)
-        changes, entries = written.changes, self._entries
-        if entries:
-            changes = replace(
-                changes,
-                added=(*changes.added, *entries),
-                required_data_files=changes.required_data_files | self._sources,
-                new_files=(*changes.new_files, *(entry.file_path for entry in entries)),
-            )
+        changes, counts = changed(written, self._entries, self._sources)
         earlier = self._attempt.changes
         self._attempt.changes = earlier.then(changes) if self._attempt.counts else changes
-        return Counts(
-            rows_deleted=written.rows,
-            data_files=written.vectors + written.by_files + written.dropped,
-            data_files_dropped=written.dropped,
-            data_files_written=len(entries),
-            vectors_written=written.vectors,
-            vectors_merged=written.merged,
-            position_delete_files_written=written.position_files,
-            n_bytes=written.n_bytes,
+        return counts
+
+
+def changed(
+    written: WrittenDeletes, entries: Sequence[ManifestEntry], sources: frozenset[str]
+) -> tuple[Changes, Counts]:
+    """The changes of an action, and their counts.
+
+    Args:
+        written: the deletes of rows.
+        entries: the new data files.
+        sources: the data files that the new rows were computed from.
+    """
+    changes = written.changes
+    if entries:
+        changes = replace(
+            changes,
+            added=(*changes.added, *entries),
+            required_data_files=changes.required_data_files | sources,
+            new_files=(*changes.new_files, *(entry.file_path for entry in entries)),
         )
+    return changes, Counts(
+        rows_deleted=written.rows,
+        data_files=written.vectors + written.by_files + written.dropped,
+        data_files_dropped=written.dropped,
+        data_files_written=len(entries),
+        vectors_written=written.vectors,
+        vectors_merged=written.merged,
+        position_delete_files_written=written.position_files,
+        n_bytes=written.n_bytes,
+    )
+
+
+def facts_of(committed: Committed | None) -> dict[str, Any]:
+    """The fields of results that describe a commit. None: nothing was committed, or not yet."""
+    if committed is None:
+        return {"snapshot_id": None, "attempts": 0, "repeated": False}
+    return {name: getattr(committed, name) for name in ("snapshot_id", "attempts", "repeated")}
 
 
 def conflict_filter_of(

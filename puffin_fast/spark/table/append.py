@@ -13,7 +13,6 @@ from pyiceberg.types import NestedField
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.delta.dml.overwrite import AppendResult
 from puffin_fast.delta.dml.overwrite import OverwriteResult as DeltaOverwriteResult
-from puffin_fast.delta.log.commit import Committed as DeltaCommitted
 from puffin_fast.iceberg.commit.request import Committed, Request
 from puffin_fast.iceberg.dml.overwrite import OverwriteResult
 from puffin_fast.rows.filters.filters import Filter, RowFilter
@@ -23,12 +22,13 @@ from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.session.with_session import of_dataframe
 from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import filter_only
-from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.job import MAIN, Job, checked_id
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.table.spelling import as_in_table
+from puffin_fast.spark.table.start import start
+from puffin_fast.spark.table.verb import Part, Planned, Verb
 from puffin_fast.spark.worker import append as worker
 from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.verbs.attempt import Purpose
@@ -90,20 +90,16 @@ def append(
     job = start(data_df.sparkSession, table, request)
     given = _Given.of(data_df, job)
     purpose = Purpose("WRITE", inserts=True)
-    planned: Any = None
+    planned: Planned | None = None
     committed: Any = None
     if not dry_run:
 
-        def written(base: Any) -> Any:
+        def written(base: Any) -> Planned:
             given.write()
-            return given.replaced([], purpose)
+            return given.planned([], given.part(purpose))
 
         planned, committed = job.commit(written, "merge")
-    if not is_delta(table):
-        return committed  # type: ignore[no-any-return]
-    committed = committed or DeltaCommitted(None)
-    counts = {"rows_appended": given.n_rows if planned is not None else 0}
-    return job.finished(AppendResult, planned, committed, counts)
+    return job.finished(AppendResult, planned, committed) if is_delta(table) else committed  # type: ignore[no-any-return]
 
 
 @of_dataframe
@@ -158,17 +154,15 @@ def overwrite(
     given = _Given.of(data_df, job, dry_run=dry_run)
     purpose = Purpose("WRITE", [str(row_filter)], matcher, isolation="update", inserts=True)
 
-    def plan(base: Any) -> Any:
+    def plan(base: Any) -> Planned:
         given.write()
         job.check_schema(schema)
-        part = job.part(dry_run=dry_run, kind="overwrite")
+        part = given.part(purpose)
         finder, tasks = job.finder(matcher), job.pruned(base, matcher)
-        return given.replaced(searched(session, part, tasks, finder), purpose, part)
+        return given.planned(searched(session, part, tasks, finder), part)
 
-    planned, committed = job.commit(plan, on_conflict)
     kind: type[Any] = DeltaOverwriteResult if is_delta(table) else OverwriteResult
-    counts = {"rows_appended": given.n_rows if planned is not None else 0}
-    return job.finished(kind, planned, committed, counts)  # type: ignore[arg-type,no-any-return]
+    return job.run(plan, on_conflict, kind)  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -187,14 +181,14 @@ class _Given:
 
     rows: DataFrame
     columns: list[str]
-    job: AnyDeleteJob
+    job: Verb
     dry_run: bool = False
     n_rows: int = 0
     entries: list[Any] | None = field(default=None)
     are_kept: bool = True
 
     @classmethod
-    def of(cls, data_df: DataFrame, job: AnyDeleteJob, *, dry_run: bool = False) -> _Given:
+    def of(cls, data_df: DataFrame, job: Verb, *, dry_run: bool = False) -> _Given:
         """Checks the columns and the table's properties; raises as `check_rows` and `check_rows_fit` of the job."""
         job.check_rows()
         data_df = as_in_table(data_df, job.schema())
@@ -207,15 +201,18 @@ class _Given:
         """Computes and writes the rows, unless their files are still there."""
         if self.entries is not None and self.are_kept:
             return
-        part = self.job.part(dry_run=self.dry_run, kind=self.job.request.verb)
+        part = self.part()
         part.run(self._report(part), {}, "given rows")
         self.entries, self.n_rows = part.report.entries, part.report.n_inserted
         self.are_kept = self.job.keep(part)
 
-    def replaced(self, outcomes: Iterable[Outcome], purpose: Purpose, part: Any = None) -> Any:
+    def part(self, purpose: Purpose | None = None) -> Part:
+        """Returns one run of the executors."""
+        return self.job.part(purpose, dry_run=self.dry_run, kind=self.job.request.verb)
+
+    def planned(self, outcomes: Iterable[Outcome], part: Part) -> Planned:
         """The changes of a commit: deletes, and the data files of the given rows, which were written first."""
-        part = part or self.job.part(dry_run=self.dry_run, kind=self.job.request.verb)
-        return part.replaced(outcomes, purpose, self.entries or (), frozenset(), {})
+        return part.planned(outcomes, self.entries or ()).counting(rows_appended=self.n_rows)
 
     def _report(self, part: Job) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema

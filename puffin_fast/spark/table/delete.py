@@ -16,10 +16,9 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import DeleteResult
-from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.filters.filters import Filter, RowFilter
+from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
@@ -34,14 +33,16 @@ from puffin_fast.spark.table.conditions import (
     sql_condition,
     sql_errors,
 )
-from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
-from puffin_fast.spark.table.job import MAIN, ConflictFilter, checked_id, task_rows, without_metrics
+from puffin_fast.spark.table.job import MAIN, checked_id, task_rows, without_metrics
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.search import searched
+from puffin_fast.spark.table.start import start
+from puffin_fast.spark.table.verb import Planned, Verb
 from puffin_fast.spark.worker.known_files import mark, pack_files
 from puffin_fast.spark.worker.marked import MARKED
 from puffin_fast.spark.worker.tasks import extend
+from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def delete(
             found = rows_where(read, columns, condition, row_filter)
             return found.select(*PLACES, *is_nan(found, job.schema(), str(row_filter)))
 
-        every = job.conflict_filter(RowFilter.bind(AlwaysTrue(), job.schema()))
+        every = Purpose("DELETE", matcher=RowFilter.bind(AlwaysTrue(), job.schema()))
         with sql_errors(row_filter):
             return _by_position(
                 job,
@@ -127,17 +128,18 @@ def delete(
                 PLACES,
                 on_conflict,
                 strict=True,
-                conflict_filter=every,
+                purpose=every,
                 dry_run=dry_run,
             )
 
     bound = RowFilter.bind(row_filter, job.schema(), case_sensitive=case_sensitive)
+    purpose = Purpose("DELETE", [str(row_filter)], bound)
 
-    def work(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
-        part = job.part(dry_run=dry_run)
-        return part.changes(searched(session, part, tasks, job.finder(bound)), conflict_filter)
+    def work(tasks: Sequence[Task]) -> Planned:
+        part = job.part(purpose, dry_run=dry_run)
+        return part.planned(searched(session, part, tasks, job.finder(bound)))
 
-    return job.run_pruned(bound, work, on_conflict, str(row_filter))
+    return job.run_delete(bound, work, on_conflict)  # type: ignore[no-any-return]
 
 
 @of_dataframe
@@ -213,20 +215,21 @@ def delete_positions(
         names,
         on_conflict,
         strict=strict,
+        purpose=Purpose("DELETE"),
         dry_run=dry_run,
         task_memory=task_memory,
     )
 
 
 def _by_position(
-    job: AnyDeleteJob,
+    job: Verb,
     rows: Callable[[], DataFrame],
     names: tuple[str, str],
     on_conflict: OnConflict,
     *,
     strict: bool,
     dry_run: bool,
-    conflict_filter: ConflictFilter = None,
+    purpose: Purpose,
     task_memory: int = TASK_MEMORY,
 ) -> DeleteResult | DeltaDeleteResult:
     """Deletes the rows that a DataFrame names.
@@ -235,15 +238,15 @@ def _by_position(
         job: the job, before its first attempt.
         rows: returns (file_path string, pos long) for the current state of the table; called once for each attempt.
         names: the caller's names of these two columns, for errors.
-        conflict_filter: selects the data files of concurrent commits that require another attempt.
+        purpose: the purpose of the files.
     """
 
     n_nan = 0
 
-    def plan(base: Any) -> Any:
+    def plan(base: Any) -> Planned:
         nonlocal n_nan
         tasks = {task.data.file_path: without_metrics(task) for task in job.tasks(base)}
-        part, deletes = job.part(dry_run=dry_run), rows()
+        part, deletes = job.part(purpose, dry_run=dry_run), rows()
         marked = mapped(
             deletes,
             over_batches(
@@ -260,9 +263,9 @@ def _by_position(
         reports = part.reports(by_file(marked), extend, memory=task_memory, lists=lists)
         outcomes = part.run(reports, tasks)
         n_nan = part.report.n_nan
-        return part.changes(outcomes, conflict_filter)
+        return part.planned(outcomes)
 
-    result = job.run(plan, on_conflict)
+    result: DeleteResult | DeltaDeleteResult = job.run(plan, on_conflict, job.delete_result)
     if n_nan:
         result = replace(result, warning=nan_warning(job.name, n_nan, "delete"))
     if result.rows_dangling:

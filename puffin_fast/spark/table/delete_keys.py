@@ -13,24 +13,21 @@ from pyiceberg.types import UUIDType
 from puffin_fast._run.arguments import check_flags, check_integer
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.delete_files.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import DeleteResult
-from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
 from puffin_fast.rows.keys.keys import KeyBounds, Keys
+from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.session.with_session import of_dataframe
 from puffin_fast.spark.table.caches import refreshing
-from puffin_fast.spark.table.delete_jobs import start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.indexed_keys import candidate_rows, named_rows, with_or_without
 from puffin_fast.spark.table.job import (
     MAIN,
-    ConflictFilter,
     Job,
     checked_id,
     task_rows,
@@ -40,9 +37,12 @@ from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import MOST_BYTES, MOST_ROWS, cached, saved
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.table.spelling import as_in_table, key_names
+from puffin_fast.spark.table.start import start
+from puffin_fast.spark.table.verb import Planned
 from puffin_fast.spark.worker.keys import MORE, from_spark, matched, normalised, spark_schema, up_to
 from puffin_fast.spark.worker.marked import MARKED
 from puffin_fast.spark.worker.tasks import extend
+from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
 
 if TYPE_CHECKING:
@@ -120,11 +120,7 @@ def delete_keys(
     job.check_compared([*fields])
     rows = _selected(as_in_table(keys_df, job.schema()), fields, null_safe=null_safe)
     if job.is_done():
-
-        def nothing(base: Any) -> Any:
-            return job.part(dry_run=dry_run).changes([])
-
-        return job.run(nothing, on_conflict)
+        return job.run(lambda base: Planned(), on_conflict, job.delete_result)  # type: ignore[no-any-return]
 
     with saved(rows, job.part(dry_run=dry_run), distinct=True) as kept:
         few = kept.few(broadcast_keys)
@@ -132,30 +128,30 @@ def delete_keys(
             columns = distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
             keys = Keys.of(job.metadata, fields, columns)
 
-            def search(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
-                part = job.part(dry_run=dry_run)
-                return part.changes(searched(session, part, tasks, job.finder(keys)), conflict_filter)
+            def search(tasks: Sequence[Task]) -> Planned:
+                part = job.part(Purpose("DELETE", matcher=keys), dry_run=dry_run)
+                return part.planned(searched(session, part, tasks, job.finder(keys)))
 
-            return job.run_pruned(keys, search, on_conflict)
+            return job.run_delete(keys, search, on_conflict)  # type: ignore[no-any-return]
 
         plain = list(_plain(fields).items())
         body = over_batches(normalised, fields=plain, null_safe=null_safe)
         with cached(mapped(kept.frame(), body, spark_schema(fields))) as given:
             bounds = KeyBounds.between(job.metadata, fields, key_ends(given, fields))
 
-            def join(tasks: Sequence[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
-                def found(index: KeyLookup | None) -> WrittenDeletes:
-                    part = job.part(dry_run=dry_run)
+            def join(tasks: Sequence[Task]) -> Planned:
+                def found(index: KeyLookup | None) -> Planned:
+                    part = job.part(Purpose("DELETE", matcher=bounds), dry_run=dry_run)
                     outcomes = _joined(
                         *(given, fields, part, tasks, bounds, index),
                         null_safe=null_safe,
                         task_memory=task_memory,
                     )
-                    return part.changes(outcomes, conflict_filter)
+                    return part.planned(outcomes)
 
                 return with_or_without(found, job.key_lookup(fields, tasks))
 
-            return job.run_pruned(bounds, join, on_conflict)
+            return job.run_delete(bounds, join, on_conflict)  # type: ignore[no-any-return]
 
 
 def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFrame:
@@ -262,7 +258,7 @@ def _joined(
     cached: DataFrame,
     fields: Fields,
     job: Job,
-    tasks: Sequence[FileTask],
+    tasks: Sequence[Task],
     bounds: KeyBounds,
     index: KeyLookup | None,
     *,

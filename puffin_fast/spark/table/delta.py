@@ -1,5 +1,4 @@
-"""Deletes from Delta tables on executors: the counterparts of `IcebergDelete` and `Job`, with one commit in
-Delta's log.
+"""Verbs on Delta tables by executors: what `Verb` needs of a table of this format.
 
 Executors write files of records into a folder of the run, which is the prefix of their names in the log:
 ``<table>/<run>/deletion_vector_<uuid>.bin``.
@@ -7,23 +6,22 @@ Executors write files of records into a folder of the run, which is the prefix o
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast import delta
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast.delta.dml.attempt import changes_of, fitting
-from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written, actions_of
+from puffin_fast.delta.dml.attempt import changed, facts_of, fitting
+from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written
 from puffin_fast.delta.dml.data_files import row_tracking_columns
-from puffin_fast.delta.log.commit import Changes, Committed, OnConflict, commit
-from puffin_fast.delta.log.commit import Job as DeleteId
+from puffin_fast.delta.log.commit import Committed, commit
+from puffin_fast.delta.log.commit import Job as JobId
 from puffin_fast.delta.log.protocol import check_deletable, check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
@@ -31,18 +29,17 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.rows.filters.filters import Filter, Matcher
-from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.dataframe.job_files import run_name
-from puffin_fast.spark.table.job import MAIN, Job
+from puffin_fast.spark.table.job import MAIN
 from puffin_fast.spark.table.scan import check_compared, refuse, scan
+from puffin_fast.spark.table.verb import Part, Planned, Verb
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.reports import Report
 from puffin_fast.spark.worker.tasks import Target
 from puffin_fast.verbs.attempt import Purpose
-from puffin_fast.verbs.counts import Counts, result_of
+from puffin_fast.verbs.options import OnConflict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +47,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
 
+    from puffin_fast.iceberg.commit.request import Request
     from puffin_fast.rows.scan.finder import Finder
+    from puffin_fast.rows.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -66,74 +65,15 @@ class DeltaDeleteResult(delta.DeleteResult):
     warning: str | None = None
 
 
-@dataclass(frozen=True)
-class DeletePlan:
-    """A delete planned on one version.
+class DeltaVerb(Verb):
+    """A verb on a Delta table.
 
     Attributes:
-        written: the new vectors; in a dry run only their counts.
-        changes: the changes to commit; None in a dry run, or if there is no row to delete.
-        rows_dangling: number of given rows whose path is not a data file of the table, if the job skips them.
-        data_files: number of new data files.
-    """
-
-    written: Written = field(default_factory=Written)
-    changes: Changes | None = None
-    rows_dangling: int = 0
-    data_files: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        base: Snapshot,
-        written: Written,
-        *,
-        predicate: str | None,
-        looks_at_rows: bool,
-        rows_dangling: int = 0,
-    ) -> Self:
-        """Returns the plan that commits vectors.
-
-        Args:
-            base: the version that the vectors were written for.
-            written: the vectors.
-            predicate: the filter as text, for ``commitInfo``.
-            looks_at_rows: as in `Changes`.
-            rows_dangling: as in the attribute.
-        """
-        if not written.changes:
-            return cls(written, rows_dangling=rows_dangling)
-        actions, touched = actions_of(base, written)
-        changes = Changes(
-            actions,
-            "DELETE",
-            touched,
-            written.files,
-            {"predicate": json.dumps([] if predicate is None else [predicate])},
-            written.metrics(),
-            looks_at_rows,
-        )
-        return cls(written, changes, rows_dangling)
-
-
-class _Plan(Protocol):
-    @property
-    def changes(self) -> Changes | None: ...
-
-
-Result = TypeVar("Result")
-Planned = TypeVar("Planned", bound=_Plan)
-"""The changes to commit, and the counts for the job's result."""
-
-
-class DeltaDelete:
-    """A delete from a Delta table in progress, with the interface of `IcebergDelete`.
-
-    Attributes:
-        request: branch, job id and properties.
+        storage: the storage of the table.
         base: the version that the current attempt is planned on.
-        predicate: the filter as text, if there is one.
     """
+
+    delete_result = DeltaDeleteResult
 
     def __init__(self, table: Any, request: Request) -> None:
         self.started = time.perf_counter()
@@ -141,22 +81,17 @@ class DeltaDelete:
         self.request = request
         self.storage = storage_of(table, filesystem_of(table, None, None))
         self.base = DeltaTable.of(snapshot(self.storage))
-        self._job = DeleteId(request.verb, request.job_id)
-        self._tasks: Sequence[Task] = ()
-        self.predicate: str | None = None
+        self._job = JobId(request.verb, request.job_id)
 
     @property
     def metadata(self) -> TableMetadata:
-        """The metadata of the table in the form that the data-file reader needs."""
         return self.base.metadata
 
     @property
     def name(self) -> str:
-        """The name of the table in messages."""
         return self.storage.root
 
     def schema(self) -> Schema:
-        """The columns as a PyIceberg schema."""
         return self.base.schema.schema
 
     def scan(
@@ -167,80 +102,57 @@ class DeltaDelete:
         *,
         case_sensitive: bool = True,
     ) -> DataFrame:
-        """The live rows, that match a filter, of the version that the current attempt is planned on."""
         return scan(session, self.base.snapshot, row_filter, fields, case_sensitive=case_sensitive)
 
     def is_done(self) -> bool:
-        """Whether the log has the job id."""
         return self._job.is_done(self.base.snapshot.transactions, self.storage.root)
 
-    def part(self, *, dry_run: bool, kind: str = "delete") -> DeltaJob:
-        """Returns one run of the job; `kind` is one word for what the job does."""
-        return DeltaJob(self, dry_run=dry_run, kind=kind)
+    def part(self, purpose: Purpose | None = None, *, dry_run: bool, kind: str = "delete") -> DeltaPart:
+        return DeltaPart(self, purpose, dry_run=dry_run, kind=kind)
+
+    def tasks(self, base: object) -> Sequence[Task]:
+        return plan_files(self.base)
+
+    def pruned(self, base: object, matcher: Matcher) -> Sequence[Task]:
+        return plan_files(self.base, matcher, metrics=True)
+
+    def candidates(self, base: object, matcher: Matcher) -> Sequence[Task]:
+        return self.pruned(base, matcher)
+
+    def is_indexed(self, base: object) -> bool:
+        return False
+
+    def finder(self, matcher: Matcher) -> Finder:
+        return self.base.finder(matcher)
+
+    def key_lookup(self, fields: object, tasks: object) -> None:
+        """Delta tables have no indexes of keys."""
 
     def check_rows(self) -> None:
-        """Refuses tables to which rows cannot be written.
-
-        Raises:
-            UnsupportedError: the table has constraints, or columns whose values other engines compute.
-        """
         base = self.base.snapshot
         check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
 
     def check_compared(self, row_filter: Any) -> None:
-        """Refuses what Spark compares in another way; raises as `check_compared`."""
         check_compared(self.base.snapshot, row_filter)
 
-    def tasks(self, base: object) -> list[Task]:
-        """The data files of the current attempt."""
-        self._tasks = plan_files(self.base)
-        return list(self._tasks)
-
     def check_rows_fit(self, rows: pa.Schema) -> None:
-        """Checks that rows of some columns can be appended.
-
-        Raises:
-            InvalidInputError, UnsupportedError: as `fitting`.
-        """
         fitting(self.base, rows)
 
-    def keep(self, part: Job) -> bool:
-        """Returns that the files of an attempt that fails are removed."""
+    def check_schema(self, schema: Schema) -> None:
+        if self.schema() != schema:
+            raise UnsupportedError(
+                f"{self.base.snapshot.root}: version {self.base.snapshot.version} changed the columns; run it again"
+            )
+
+    def keep(self, part: Part) -> bool:
         return False
 
     def sort_order(self) -> None:
         """Delta tables have no sort order."""
 
-    def key_lookup(self, fields: object, tasks: object) -> None:
-        """Delta tables have no indexes of keys."""
-
-    def pruned(self, base: object, matcher: Matcher) -> list[Task]:
-        """Returns the data files of the current attempt that a matcher does not exclude."""
-        self._tasks = plan_files(self.base, matcher, metrics=True)
-        return list(self._tasks)
-
-    def matching(self, base: object, bounds: Matcher, keys: Callable[[], object]) -> list[Task]:
-        """Returns the data files of the current attempt that the bounds of keys do not exclude."""
-        return self.pruned(base, bounds)
-
-    def conflict_filter(self, bound: Matcher) -> Callable[[Any], bool]:
-        """Returns a filter that selects all data files, so that rows of concurrent commits are searched."""
-        return lambda entry: True
-
-    def run(
-        self,
-        plan: Callable[[Any], DeletePlan],
-        on_conflict: OnConflict,
-    ) -> DeltaDeleteResult:
-        """Plans and commits, with retries; as `IcebergDelete.run`."""
-        planned, committed = self.commit(plan, on_conflict)
-        return self.finished(DeltaDeleteResult, planned, committed)
-
     def commit(
         self, plan: Callable[[Any], Planned], on_conflict: OnConflict
     ) -> tuple[Planned | None, Committed]:
-        """Plans and commits; returns the last plan and the commit, as `commit`."""
-
         def attempt(base: Snapshot) -> Planned:
             self.base = DeltaTable.of(base)
             return plan(base)
@@ -253,76 +165,8 @@ class DeltaDelete:
             snapshot_properties=self.request.snapshot_properties,
         )
 
-    def check_schema(self, schema: Schema) -> None:
-        """Checks that a version has the columns for which the job was prepared.
-
-        Raises:
-            UnsupportedError: the columns differ.
-        """
-        if self.schema() != schema:
-            raise UnsupportedError(
-                f"{self.base.snapshot.root}: version {self.base.snapshot.version} changed the columns; run it again"
-            )
-
-    def finished(
-        self,
-        kind: type[Result],
-        planned: DeletePlan | None,
-        committed: Committed,
-        counts: Mapping[str, int] = {},
-    ) -> Result:
-        """Returns the result of a verb; `counts` are its own counts."""
-        planned = planned or DeletePlan()
-        written = planned.written
-        found = Counts(
-            rows_deleted=written.rows,
-            rows_dangling=planned.rows_dangling,
-            data_files=len(written.changes),
-            data_files_dropped=written.dropped,
-            data_files_written=planned.data_files,
-            vectors_written=written.vectors,
-            vectors_merged=written.merged,
-            n_bytes=written.n_bytes,
-        )
-        return result_of(
-            kind,
-            replace(found, **counts),
-            version=committed.version,
-            seconds=time.perf_counter() - self.started,
-            attempts=committed.attempts,
-            repeated=committed.repeated,
-        )
-
-    def finder(self, matcher: Matcher) -> Finder:
-        """Returns the finder of the rows of the current attempt that match."""
-        return self.base.finder(matcher)
-
-    def run_pruned(
-        self,
-        bound: Matcher,
-        work: Any,
-        on_conflict: OnConflict,
-        predicate: str | None = None,
-    ) -> DeltaDeleteResult:
-        """Runs a delete of rows of the data files that a matcher does not exclude.
-
-        Args:
-            bound: the matcher.
-            work: searches data files for the rows to delete, and writes the deletes.
-            on_conflict: as for `commit`.
-            predicate: the filter as text, for ``commitInfo``.
-        """
-        schema, self.predicate = self.schema(), predicate
-
-        def plan(base: Snapshot) -> DeletePlan:
-            self.check_schema(schema)
-            return work(self.pruned(base, bound), self.conflict_filter(bound))  # type: ignore[no-any-return]
-
-        return self.run(plan, on_conflict)
-
-    def task_of(self) -> dict[str, Task]:
-        """The data files of the current attempt by path."""
-        return {task.data.file_path: task for task in self._tasks}
+    def facts(self, committed: Committed | None) -> dict[str, Any]:
+        return facts_of(committed)
 
 
 def target_of(table: DeltaTable, place: Place) -> Target:
@@ -332,77 +176,49 @@ def target_of(table: DeltaTable, place: Place) -> Target:
     return Target(table.snapshot.storage, metadata, place, bare)
 
 
-class DeltaJob(Job):
-    """One run of a delete from a Delta table."""
+class DeltaPart(Part):
+    """One run of the executors of a verb on a Delta table."""
 
-    def __init__(self, job: DeltaDelete, *, dry_run: bool = False, kind: str = "delete") -> None:
-        self._delete = job
-        self.name = run_name(job.request.job_id, kind)
+    def __init__(self, verb: DeltaVerb, purpose: Purpose | None, *, dry_run: bool, kind: str) -> None:
+        self._verb, self._purpose = verb, purpose or Purpose("DELETE")
+        self.name = run_name(verb.request.job_id, kind)
         self.place = Place(
-            f"{job.storage.root}/{self.name}", self.name, TARGET_FILE_SIZE, dry_run, records=True
+            f"{verb.storage.root}/{self.name}", self.name, TARGET_FILE_SIZE, dry_run, records=True
         )
         self.report = Report()
 
     def executor_view(self) -> Target:
-        """The parts of the table that executors need."""
-        return target_of(self._delete.base, self.place)
+        return target_of(self._verb.base, self.place)
 
     def listing(self) -> Any:
-        """The filesystem that lists the folder of the run."""
-        return self._delete.storage.filesystem
+        return self._verb.storage.filesystem
 
-    def changes(self, outcomes: Iterable[Outcome], conflict_filter: Any = None) -> Any:
-        """Returns the changes that a delete commits; with ``dry_run`` only their counts."""
-        written = self._written(outcomes)
-        if self.place.dry_run:
-            return DeletePlan(written, rows_dangling=self.report.n_dangling)
-        return DeletePlan.of(
-            self._delete.base.snapshot,
-            written,
-            predicate=self._delete.predicate,
-            looks_at_rows=conflict_filter is not None,
-            rows_dangling=self.report.n_dangling,
-        )
-
-    def replaced(
+    def planned(
         self,
         outcomes: Iterable[Outcome],
-        purpose: Purpose,
-        adds: Sequence[Any],
-        sources: frozenset[str],
-        metrics: Mapping[str, int],
-    ) -> DeletePlan:
-        """The changes of a verb that writes rows: deletes, and the data files that executors wrote.
-
-        No change data files are written: readers derive the changes from the added and removed files.
-
-        Args:
-            outcomes: the deletes.
-            purpose: the purpose of the files; all data files of concurrent commits are searched.
-            adds: the actions of the new data files.
-            sources: the data files that the new rows were computed from; not used here.
-            metrics: entries for the table's history.
-        """
-        written, base = self._written(outcomes), self._delete.base.snapshot
-        if self.place.dry_run:
-            return DeletePlan(written)
-        actions, touched = actions_of(base, written) if written.changes else ([], frozenset[str]())
-        changes = changes_of(
+        entries: Sequence[Any] = (),
+        sources: frozenset[str] = frozenset(),
+        metrics: Mapping[str, int] = {},
+    ) -> Planned:
+        """No change data files are written: readers derive the changes from the added and removed files."""
+        written, base, dry_run = self._written(outcomes), self._verb.base.snapshot, self.place.dry_run
+        adds = () if dry_run else entries
+        replaces = bool(self._purpose.inserts and written.changes)
+        changes, counts = changed(
             base,
-            purpose,
+            self._purpose,
             written,
             adds,
-            [*actions, *adds],
             metrics,
-            touched=touched,
-            new_files=(*written.files, *(unquote(add["add"]["path"]) for add in adds)),
-            keeps_row_ids=not written.changes or row_tracking_columns(base) is not None,
+            new_files=[unquote(add["add"]["path"]) for add in adds],
+            keeps_row_ids=not replaces or row_tracking_columns(base) is not None,
+            dry_run=dry_run,
         )
-        return DeletePlan(written, changes, data_files=len(adds))
+        return Planned(changes, counts).counting(rows_dangling=self.report.n_dangling)
 
     def _written(self, outcomes: Iterable[Outcome]) -> Written:
-        tasks, sizes, written = self._delete.task_of(), dict[str, int](), Written()
-        base, outcomes = self._delete.base.snapshot, list(outcomes)
+        sizes, written = dict[str, int](), Written()
+        base, outcomes = self._verb.base.snapshot, list(outcomes)
         try:
             for drops in {outcome.drops for outcome in outcomes}:
                 check_deletable(base.protocol, base.configuration, base.root, by_vector=not drops)
@@ -411,7 +227,7 @@ class DeltaJob(Job):
                 self.remove_files()
             raise
         for outcome in outcomes:
-            task, vector = tasks[outcome.task.data.file_path], outcome.vector
+            task, vector = outcome.task, outcome.vector
             written.rows += outcome.n_new
             if vector is not None:
                 sizes[vector.path] = vector.file_size

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -14,7 +13,6 @@ from puffin_fast._text import counted
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.table_properties import data_folder
 from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as size_of
-from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest.entries import METRICS
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.scan.splits import data_bytes, row_groups_of
@@ -33,8 +31,6 @@ from puffin_fast.spark.worker.tasks import Target
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
-
-    from puffin_fast.iceberg.manifest import ManifestEntry
 
 MAIN = "main"
 
@@ -65,9 +61,6 @@ class WithDeletes(Protocol):
     @property
     def equality_deletes(self) -> SharedDeleteFiles: ...
 
-
-ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"
-"""A predicate on the data files of concurrent commits, as in `Changes`."""
 
 Share = tuple[Task, int, int]
 """A data file, the number of one share of its row groups, and the number of shares."""
@@ -167,15 +160,6 @@ class Job:
     def remove_files(self) -> None:
         """Removes all files of a run that commits none of them."""
         remove_unnamed(self.place.location, self.name, (), self.listing())
-
-    def changes(self, outcomes: Iterable[Outcome], conflict_filter: ConflictFilter = None) -> WrittenDeletes:
-        """Returns the changes that a delete commits; with ``dry_run`` only their counts."""
-        if self.place.dry_run:
-            written = WrittenDeletes.counted(outcomes)
-        else:
-            files = DeleteFiles(tuple(outcomes), tuple(self.report.delete_files))
-            written = WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
-        return replace(written, rows_dangling=self.report.n_dangling)
 
 
 def without_metrics(task: AnyTask) -> AnyTask:

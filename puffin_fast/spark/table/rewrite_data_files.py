@@ -26,7 +26,7 @@ from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import filter_only
-from puffin_fast.spark.table.delta import DeltaDelete
+from puffin_fast.spark.table.delta import DeltaVerb
 from puffin_fast.spark.table.index_keys import TASK_MEMORY, on_executors
 from puffin_fast.spark.table.job import (
     MAIN,
@@ -183,7 +183,7 @@ def _rewrite_delta(
         job_id=options.job_id,
         snapshot_properties=options.snapshot_properties,
     )
-    job = DeltaDelete(table, request)
+    job = DeltaVerb(table, request)
 
     def write(
         current: DeltaTable, groups: Sequence[Sequence[DeltaTask]], limits: GroupLimits

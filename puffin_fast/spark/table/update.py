@@ -30,12 +30,13 @@ from puffin_fast.spark.table.conditions import (
     sql_condition,
     sql_errors,
 )
-from puffin_fast.spark.table.delete_jobs import start
 from puffin_fast.spark.table.job import MAIN, checked_id, is_small, spread, without_metrics
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search
 from puffin_fast.spark.table.spelling import timestamp_cast, values_as_in_table
+from puffin_fast.spark.table.start import start
+from puffin_fast.spark.table.verb import Planned
 from puffin_fast.spark.worker import located
 from puffin_fast.spark.worker import update as worker
 from puffin_fast.spark.worker.column_types import spark_schema
@@ -171,11 +172,11 @@ def update(
 
     n_nan = 0
 
-    def plan(base: Any) -> Any:
+    def plan(base: Any) -> Planned:
         nonlocal n_nan
         job.check_schema(schema)
         tasks = {task.data.file_path: without_metrics(task) for task in job.pruned(base, matcher)}
-        part = job.part(dry_run=dry_run, kind="update")
+        part = job.part(purpose, dry_run=dry_run, kind="update")
         outcomes: list[Outcome] = []
         if tasks and condition is None and not columns:
             if is_small(tasks.values()):
@@ -205,12 +206,10 @@ def update(
         n_nan = part.report.n_nan
         updated = frozenset(outcome.task.data.file_path for outcome in outcomes)
         metrics = {"numUpdatedRows": sum(one.n_new for one in outcomes), "numCopiedRows": 0}
-        return part.replaced(outcomes, purpose, part.report.entries, updated, metrics)
+        planned = part.planned(outcomes, part.report.entries, updated, metrics)
+        return planned.counting(rows_updated=planned.counts.rows_deleted)
 
-    planned, committed = job.commit(plan, on_conflict)
-    counts = {"rows_updated": 0 if planned is None else planned.written.rows}
-    kind: type[Any] = DeltaUpdateResult if is_delta(table) else UpdateResult
-    result = job.finished(kind, planned, committed, counts)  # type: ignore[arg-type]
+    result = job.run(plan, on_conflict, DeltaUpdateResult if is_delta(table) else UpdateResult)
     if n_nan:
         result = replace(result, warning=nan_warning(job.name, n_nan, "update"))
     return result  # type: ignore[no-any-return]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,6 @@ from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.session.with_session import of_dataframe
 from puffin_fast.spark.table.caches import refreshing
-from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delete_keys import key_ends, sent_keys
 from puffin_fast.spark.table.indexed_keys import candidate_rows, with_or_without
 from puffin_fast.spark.table.job import (
@@ -47,6 +46,8 @@ from puffin_fast.spark.table.on_executors import ManyRowsError, attempt_on
 from puffin_fast.spark.table.saved_rows import Saved, cached, saved
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.spelling import as_in_table, key_names
+from puffin_fast.spark.table.start import start
+from puffin_fast.spark.table.verb import Part, Planned, Verb
 from puffin_fast.spark.worker import upsert as worker
 from puffin_fast.spark.worker.append import append
 from puffin_fast.spark.worker.keys import spark_schema
@@ -182,12 +183,7 @@ def upsert(
         plan = _Upsert(
             job, given, kept, held, update, insert, update and skip_unchanged, columns, refused, dry_run
         )
-        planned, committed = job.commit(plan.on, on_conflict)
-    planned = planned or _Planned()
-    counts = dict(planned.counts)
-    if plan.cached is not None and not (committed is not None and committed.repeated):
-        counts["rows_superseded"] = plan.cached.n_superseded
-    return job.finished(kind, planned.replaced, committed, counts)  # type: ignore[arg-type,no-any-return]
+        return job.run(plan.on, on_conflict, kind)  # type: ignore[no-any-return]
 
 
 def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeFeed]:
@@ -203,18 +199,6 @@ def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeF
     if order is None and kinds != CHANGE_TYPE:
         return rows.drop(GIVEN_ORDER), ChangeFeed(GIVEN_DELETES)
     return rows, ChangeFeed(GIVEN_DELETES, GIVEN_ORDER)
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """An upsert planned on one head: the counts of given rows, and what was written."""
-
-    counts: Mapping[str, int] = field(default_factory=dict)
-    replaced: Any = None
-
-    @property
-    def changes(self) -> Any:
-        return self.replaced and self.replaced.changes
 
 
 @dataclass(frozen=True)
@@ -241,7 +225,7 @@ class _Given:
     def of(
         cls,
         data_df: DataFrame,
-        job: AnyDeleteJob,
+        job: Verb,
         join_cols: str | Sequence[str] | None,
         columns: Collection[str] | None,
         feed: ChangeFeed,
@@ -344,7 +328,7 @@ class _Cached:
 class _Upsert:
     """An upsert that can be planned on any head; the given rows are computed on the first one only."""
 
-    job: AnyDeleteJob
+    job: Verb
     given: _Given
     kept: Saved | None
     held: ExitStack
@@ -356,7 +340,7 @@ class _Upsert:
     dry_run: bool
     cached: _Cached | None = None
 
-    def on(self, base: Any) -> _Planned:
+    def on(self, base: Any) -> Planned:
         """Writes the deletes and the new rows of one commit."""
         job, given = self.job, self.given
         job.check_schema(given.schema)
@@ -365,8 +349,9 @@ class _Upsert:
             assert self.kept is not None
             part = job.part(dry_run=self.dry_run, kind="upsert")
             self.cached = _Cached(given, self.kept, part, self.held)
+        n_superseded = self.cached.n_superseded
         if self.cached.is_empty:
-            return _Planned()
+            return Planned().counting(rows_superseded=n_superseded)
         bounds = KeyBounds.between(job.metadata, given.fields, self.cached.ends)
         keys = self.cached.rows.select(*given.keys)
         few: list[Keys | None] = []
@@ -377,9 +362,10 @@ class _Upsert:
 
         found = job.matching(base, bounds, sent)
         tasks: Sequence[Task] = [without_metrics(task) for task in found]
-        index = job.key_lookup(given.fields, tasks) if few == [None] else None  # type: ignore[arg-type]
-        part, outcomes = with_or_without(lambda index: self._run(tasks, bounds, index), index)
+        index = job.key_lookup(given.fields, tasks) if few == [None] else None
         names = [name for name, _ in given.fields]
+        purpose = Purpose("MERGE", names, bounds, isolation="always", inserts=True)
+        part, outcomes = with_or_without(lambda index: self._run(purpose, tasks, bounds, index), index)
         duplicates = sum((file.duplicates for file in part.report.matched), DuplicateKeys())
         if self.refused and duplicates.n_keys:
             part.remove_files()
@@ -401,16 +387,16 @@ class _Upsert:
         if given.feed.delete_column is not None:
             metrics["Deleted"] = "keys_deleted"
         history = {f"numTargetRows{what}": counts[name] for what, name in metrics.items()}
-        purpose = Purpose("MERGE", names, bounds, isolation="always", inserts=True)
         sources = frozenset(file.path for file in part.report.matched)
-        return _Planned(counts, part.replaced(outcomes, purpose, part.report.entries, sources, history))
+        planned = part.planned(outcomes, part.report.entries, sources, history)
+        return planned.counting(**counts, rows_superseded=n_superseded)
 
     def _run(
-        self, tasks: Sequence[Task], bounds: KeyBounds, index: KeyLookup | None
-    ) -> tuple[Any, list[Outcome]]:
+        self, purpose: Purpose, tasks: Sequence[Task], bounds: KeyBounds, index: KeyLookup | None
+    ) -> tuple[Part, list[Outcome]]:
         """Runs the Spark job that replaces and inserts; returns the run and its deletes."""
         assert self.cached is not None
-        part = self.job.part(dry_run=self.dry_run, kind="upsert")
+        part = self.job.part(purpose, dry_run=self.dry_run, kind="upsert")
         with ExitStack() as held:
             report = self._report(self.cached.rows, part, tasks, bounds, index, held)
             return part, part.run(report, {task.data.file_path: task for task in tasks})

@@ -1,35 +1,34 @@
-"""The delete jobs of Iceberg and Delta tables. They have one interface, so that the code for executors is shared."""
+"""Starts a verb on a table of Iceberg or Delta."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.spark.table.delta import DeltaDelete
-from puffin_fast.spark.table.iceberg import IcebergDelete
+from puffin_fast.spark.table.delta import DeltaVerb
+from puffin_fast.spark.table.iceberg import IcebergVerb
 from puffin_fast.spark.table.scan import is_delta
+from puffin_fast.spark.table.verb import Verb
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-AnyDeleteJob: TypeAlias = IcebergDelete | DeltaDelete
 
-
-def start(session: SparkSession, table: Any, request: Request) -> AnyDeleteJob:
-    """Opens a table for a delete job, and refreshes it.
+def start(session: SparkSession, table: Any, request: Request) -> Verb:
+    """Opens a table for a verb, and refreshes it.
 
     Raises:
         UnsupportedError: Spark's own verbs would write to another branch, or publish nothing.
     """
     if is_delta(table):
-        return DeltaDelete(table, request)
+        return DeltaVerb(table, request)
     started = time.perf_counter()
     opened = open_table(table, oldest=2)
     _check_audit(session, opened, request)
-    return IcebergDelete(opened, request, started)
+    return IcebergVerb(opened, request, started)
 
 
 def _check_audit(session: SparkSession, table: Any, request: Request) -> None:
