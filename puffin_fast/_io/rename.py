@@ -28,7 +28,6 @@ def rename_new(path: str, to: str) -> bool:
     """Renames a file unless the new name exists.
 
     Args:
-        path: the path of the file.
         to: the new path, on the same filesystem.
 
     Returns:

@@ -30,7 +30,6 @@ def warn_of_types(schema: Schema, shown: str, *, stacklevel: int) -> None:
     """Warns once of all columns of a new table that some engines cannot read.
 
     Args:
-        schema: the schema of the table.
         shown: its name.
         stacklevel: the stack level of the warning: 1 is the caller of this function.
     """

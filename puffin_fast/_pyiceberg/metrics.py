@@ -26,7 +26,6 @@ def proves_all_rows(
     """Returns a function that says whether the metrics of a `DataFile` prove that all of its rows match.
 
     Args:
-        schema: the table's schema.
         expression: unbound, as `RowFilter.strict_expression`.
         case_sensitive: whether names of columns must agree in case.
     """

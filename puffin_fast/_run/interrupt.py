@@ -72,7 +72,6 @@ def _was_set(error: BaseException, last: TracebackType) -> bool:
     """Whether an exception was set into the thread.
 
     Args:
-        error: the exception.
         last: where it was raised.
     """
     instructions = last.tb_frame.f_code.co_code

@@ -18,7 +18,6 @@ def lazy_names(package: str, homes: Mapping[str, str], extra: str) -> Callable[[
     """Returns the ``__getattr__`` of a package. What it loads is stored in the package.
 
     Args:
-        package: its name.
         homes: by public name the module that defines it, without ``puffin_fast.``. Functions are wrapped by
             `named_keywords`.
         extra: the extra that the modules need.

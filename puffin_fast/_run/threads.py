@@ -41,7 +41,6 @@ def thread_pool(
     """Makes a thread pool; its pending work is cancelled at the end of the block or of the interpreter.
 
     Args:
-        threads: the number of threads.
         name: the prefix of the threads' names.
         stop: called to end the workers that wait for the reader.
     """
@@ -91,7 +90,6 @@ def on_threads(
 
     Args:
         work: called in a worker thread.
-        items: the items.
         threads: the maximum number of threads; the number of processors by default.
         label: as `progress` takes it.
     """

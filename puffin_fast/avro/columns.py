@@ -98,7 +98,6 @@ class Records:
         """Gathers some fields of a file's records.
 
         Args:
-            file: an Avro file.
             names: the fields; those that the file does not have are left out.
             located: fields that are decoded at once for all records: those of `names`, integers, and the distinct
                 strings of other fields. The other fields of `names` may be decoded, too.

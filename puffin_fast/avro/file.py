@@ -174,10 +174,8 @@ def write_avro(
     """Writes an Avro file with a single call to the storage.
 
     Args:
-        io: PyIceberg's file access.
         path: the new file.
         schema: the parsed schema of the records.
-        records: the records.
         metadata: additional metadata of the header.
         codec: the codec's name in Avro; one of `DEFLATES` if there are encoded records.
         encoded: further records, encoded by the same schema, one after another.
@@ -250,8 +248,6 @@ def read_bytes(io: FileIO, path: str, size: int | None = None) -> bytes:
     """Reads all bytes of a manifest or a manifest list.
 
     Args:
-        io: PyIceberg's file access.
-        path: the file.
         size: in bytes, if it is stated; saves a request through fsspec. The file may have more or fewer.
 
     Raises:
@@ -296,8 +292,6 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str], size: int | None 
     """Reads an Avro file whose fields have ids.
 
     Args:
-        io: PyIceberg's file access.
-        path: the file.
         names: the canonical name of each field id.
         size: as for `read_bytes`.
 

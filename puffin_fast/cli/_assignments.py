@@ -36,7 +36,6 @@ def typed_values(
 
     Args:
         values: text by the names of columns.
-        schema: the schema of the table.
         case_sensitive: whether column names are compared with case.
 
     Returns:

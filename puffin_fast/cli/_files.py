@@ -174,7 +174,6 @@ def write(path: str | Path, reader: pa.RecordBatchReader) -> int:
 
     Args:
         path: a path or URI.
-        reader: the reader of the rows.
 
     Returns:
         The number of rows.
@@ -201,7 +200,6 @@ def write_stream(write: Callable[[Any], object], suffix: str, reader: pa.RecordB
     Args:
         write: takes the bytes, in order.
         suffix: the suffix of the format.
-        reader: the reader of the rows.
         name: the name of the output, for errors.
 
     Returns:
@@ -343,7 +341,6 @@ def bytes_of_text(name: str, key: str, column: pa.Array, kind: pa.DataType) -> p
         name: the name of the file, for errors.
         key: the name of the column, for errors.
         column: a column of strings.
-        kind: the type of the values.
 
     Raises:
         InvalidInputError: a text is not a value of the type.

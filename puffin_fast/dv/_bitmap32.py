@@ -22,7 +22,6 @@ def read_bitmap32(
     """Reads a 32-bit bitmap in data[start:stop], and checks all rules of the format.
 
     Args:
-        data: the bytes.
         path, offset: the place of data[0], for errors.
 
     Raises:

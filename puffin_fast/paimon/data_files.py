@@ -66,7 +66,6 @@ def live_data_files(files: TableFiles, snapshot: Mapping[str, Any], path: str) -
     """Returns the live data files of a snapshot, in the order in which they were added.
 
     Args:
-        files: the files of the table.
         snapshot: its document.
         path: the path of the snapshot, for errors.
 

@@ -58,7 +58,6 @@ def expression_of(predicate: Any, schema: pa.Schema) -> pc.Expression:
 
     Args:
         predicate: a predicate of pypaimon.
-        schema: the schema of the table.
 
     Raises:
         NotFoundError: a column does not exist.

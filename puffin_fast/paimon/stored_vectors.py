@@ -98,7 +98,6 @@ def read_record(source: Source, offset: int, length: int, path: str) -> bytes:
     """Reads a whole record of an index file.
 
     Args:
-        source: the file.
         offset, length: its range in the index manifest; the length may exclude the length field and the checksum.
         path: the path of the file, for errors.
 

@@ -104,8 +104,6 @@ class BloomFilter:
         """Opens the filter of a column chunk; None if it has none, or none of the expected form.
 
         Args:
-            source: the file.
-            chunk: the column chunk.
             is_remote: whether a request costs more than the bytes of a filter.
         """
         left = source.size - chunk.bloom
@@ -154,7 +152,6 @@ def hash_of_least(chunk: Chunk, layout: Layout) -> npt.NDArray[np.uint64] | None
     """Returns the hash of the least value of a column chunk; None for texts, whose bounds may be no values.
 
     Args:
-        chunk: the column chunk.
         layout: the layout of the column in the file.
     """
     if layout.stored == 0 or len(chunk.least) != layout.stored:

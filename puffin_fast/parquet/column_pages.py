@@ -117,7 +117,6 @@ class ColumnPages:
 
         Args:
             first: the first row, in the row group.
-            n_rows: number of rows.
             rows: the wanted ones of them, as indexes from `first`; None: all.
 
         Raises:

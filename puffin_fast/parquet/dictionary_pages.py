@@ -76,7 +76,6 @@ class DictionaryHashes:
         """Reads the dictionary page of a column chunk; None if it is not of the expected form.
 
         Args:
-            source: the file.
             chunk: the column chunk; all of its values are in the dictionary.
             layout: the layout of the column.
             path, name: the path of the file and the name of the column, for messages.
@@ -148,7 +147,6 @@ class DictionaryPages:
         """The distinct values of a column chunk; None where its data pages are needed to know them.
 
         Args:
-            row_group: number of the row group.
             column: number of the leaf, which is not in a list or map.
             kind: the Arrow type that PyArrow reads the column as.
         """

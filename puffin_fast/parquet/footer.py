@@ -318,7 +318,6 @@ class Footer:
         """Returns the footer of a file that PyArrow has opened, and remembers its layout.
 
         Args:
-            file: the file.
             data: the bytes of its footer.
         """
         found = cls(data, FileLayout(file), file.metadata)
@@ -396,7 +395,6 @@ def footer_bytes(source: Source, first: int) -> bytes:
     """Reads the footer of a file, in one read if it is not long.
 
     Args:
-        source: the file.
         first: how many bytes at the end of the file are read first.
 
     Raises:
@@ -421,8 +419,6 @@ def check_footer(footer: pq.FileMetaData, source: Source, path: str) -> None:
     """Checks the column chunks of all row groups. Reads the footer once more.
 
     Args:
-        footer: the footer of the file.
-        source: the file.
         path: the path of the file, for messages.
 
     Raises:

@@ -148,8 +148,6 @@ class Pages:
         """Reads an offset index; None if it contradicts itself, the footer, or has a single page.
 
         Args:
-            data: its bytes.
-            chunk: the column chunk.
             n_rows: number of rows of the row group.
         """
         words = page_index.locations(data)
@@ -280,7 +278,6 @@ class RequestedPages:
         if many pages were needed this time.
 
         Args:
-            rows: the rows.
             stop: the row after the last one that is not asked for again.
         """
         every = [pages for _, pages in self._chunks]

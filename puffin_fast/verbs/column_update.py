@@ -54,7 +54,6 @@ def updated_columns(
 
     Args:
         attempt: the attempt of the upsert.
-        tasks: the data files.
         found: the rows of these files that have a given key. All of them are changed, also if several have the same
             key.
         source: the given rows.

@@ -47,7 +47,6 @@ class ChangePlanner:
         """Returns the data files that a commit changed, or else its feed files.
 
         Args:
-            version: the version of the commit.
             actions: the actions of the commit, by type.
             partitioning: whether partition columns may have been others before.
 

@@ -53,9 +53,6 @@ class Versions:
         """Finds the ends of a range.
 
         Args:
-            storage: the storage of the table.
-            listing: the listing of its log.
-            ends: the ends.
             newest: the last version by default.
 
         Raises:

@@ -318,7 +318,6 @@ def changed(
 
     Args:
         base: the version that the files were written for.
-        purpose: the purpose of the files.
         written: the vectors.
         adds: the actions of the new data files.
         metrics: entries for the table's history, of an action that is no delete or write.

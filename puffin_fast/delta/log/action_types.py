@@ -186,9 +186,7 @@ def check(value: Any, kind: type[T], what: str, path: str) -> T:
 
     Args:
         value: a value of JSON.
-        kind: the type.
         what: the place of the value, for messages.
-        path: the path of the file.
 
     Raises:
         CorruptDataError: a value is of another type; the message names its field.

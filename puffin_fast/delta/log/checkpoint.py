@@ -198,9 +198,7 @@ def read_rare_actions(
     """Yields the actions of some types in a Parquet file of a checkpoint; its other columns are not read.
 
     Args:
-        storage: the storage of the table.
         path: the path of the file, relative to the table.
-        kinds: the kinds of `RARE_ACTIONS`.
 
     Raises:
         CorruptDataError: the file is not a checkpoint.

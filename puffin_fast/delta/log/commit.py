@@ -243,7 +243,6 @@ def commit(
     """Plans changes on the newest version and commits them.
 
     Args:
-        storage: the storage of the table.
         plan: plans the changes on a version, and writes their files. It is called again after some conflicts.
         on_conflict: what to do if another commit changed the same data files: ``"refuse"`` raises, ``"merge"`` plans
         again.

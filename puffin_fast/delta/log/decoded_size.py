@@ -36,7 +36,6 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
 
     Args:
         file: the open file.
-        data: its bytes.
         columns: paths of columns; the sizes of their leaves are added.
         limit: in bytes.
         path: the path of the file, for messages.

@@ -38,7 +38,6 @@ def with_row_ids(actions: Sequence[dict[str, Any]], highest: int, version: int) 
     Args:
         actions: the actions of a commit.
         highest: the highest row id that was assigned before.
-        version: the version of the commit.
     """
     found = list(actions)
     before = highest

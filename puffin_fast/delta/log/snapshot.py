@@ -415,8 +415,6 @@ def version_as_of(storage: TableStorage, listing: LogListing, as_of: int) -> int
     """Returns the newest version that was committed at or before a time.
 
     Args:
-        storage: the storage of the table.
-        listing: the listing of its log.
         as_of: milliseconds since 1970.
 
     Raises:
@@ -442,8 +440,6 @@ def commit_time(
     """Returns the time of a commit: the one in the commit, else the modification time of its file.
 
     Args:
-        storage: the storage of the table.
-        version: the commit's.
         modified: the modification times of commits, by path.
         data: the content of the commit, if it was read.
     """

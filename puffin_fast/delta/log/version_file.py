@@ -24,8 +24,6 @@ def put_version(storage: TableStorage, version: int, data: bytes, known_by: str)
     not there, the request is repeated, which changes nothing if an earlier one was done.
 
     Args:
-        storage: the storage of the table.
-        version: the version.
         data: the content of the file.
         known_by: what only this content has, for messages.
 
@@ -103,8 +101,6 @@ def may_have_happened(storage: TableStorage, version: int, error: BaseException)
     """Whether the file of a version may be there although an exception has ended its commit.
 
     Args:
-        storage: the storage of the table.
-        version: the version.
         error: the exception. One of this package says so itself. Any other may come after the file was written, from a
             signal's handler for example; an object store may write it later.
     """

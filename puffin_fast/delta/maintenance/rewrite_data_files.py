@@ -197,9 +197,7 @@ def run_rewrite(
     """Rewrites data files.
 
     Args:
-        storage: the storage of the table.
         terms: what is rewritten.
-        options: the options of the commit.
         write: writes the new files.
 
     Raises:

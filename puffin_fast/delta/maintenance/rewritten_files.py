@@ -63,7 +63,6 @@ class FileRewriter:
         """Writes the live rows of groups. After an error, no new file is left.
 
         Args:
-            groups: the groups.
             workers: writes them instead of threads.
 
         Raises:

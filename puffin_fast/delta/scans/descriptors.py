@@ -58,8 +58,6 @@ def locate(descriptor: Mapping[str, Any], storage: TableStorage, name: str) -> V
     """Returns the location of a deletion vector.
 
     Args:
-        descriptor: the descriptor of the log.
-        storage: the storage of the table.
         name: the data file, which is part of the location of an inline vector.
 
     Raises:
@@ -93,8 +91,6 @@ def path_of(descriptor: Mapping[str, Any], storage: TableStorage, where: str = "
     """Returns the path of the file of a deletion vector; `inline:` for an inline vector.
 
     Args:
-        descriptor: the descriptor of the log.
-        storage: the storage of the table.
         where: the name of the vector in errors.
 
     Raises:

@@ -208,7 +208,6 @@ def typed_partition(field: NestedField, values: pa.Array, root: str) -> pa.Array
     Args:
         field: the column.
         values: strings.
-        root: the root of the table.
 
     Raises:
         CorruptDataError: a value does not fit the type of its column.

@@ -98,7 +98,6 @@ class TableSchema:
         """Converts the schema of a snapshot.
 
         Args:
-            snapshot: the snapshot of the log.
             columns: the names of the columns to convert beside the partition columns; all when None. Field ids that
                 the log does not have depend on it.
 

@@ -54,7 +54,6 @@ class VectorColumns:
 
         Args:
             descriptors: columns of the log.
-            storage: the storage of the table.
             name: returns the location of the data file of a row.
 
         Raises:

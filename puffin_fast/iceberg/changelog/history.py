@@ -62,9 +62,7 @@ class History:
         """Finds the ends of a range.
 
         Args:
-            table: the table.
             metadata: its complete metadata.
-            ends: the ends.
 
         Raises:
             NotFoundError: there is no such snapshot, branch or tag, or the snapshots of a time have expired.

@@ -103,7 +103,6 @@ def plan_changes(
     """Returns the data files that changed between pairs of snapshots.
 
     Args:
-        table: the table.
         metadata: its complete metadata.
         pairs: the snapshots before and after; None is the empty table.
 

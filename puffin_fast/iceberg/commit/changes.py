@@ -127,7 +127,6 @@ def vector_entry(
     The bounds of ``file_path`` keep PyIceberg from attaching the vector to every file of the partition.
 
     Args:
-        vector: the location of the vector.
         data: the live entry of its data file, whose spec and partition the new entry has.
         file_size_in_bytes: size of the whole Puffin file.
     """

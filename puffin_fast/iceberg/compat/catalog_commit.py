@@ -166,7 +166,6 @@ def commit_statistics(
 
     Args:
         table: has the new metadata afterwards.
-        statistics: the file.
         begun, sent: as for `commit_snapshot`.
 
     Raises:

@@ -28,9 +28,6 @@ _DEFAULT_FPP = 0.01
 def check_bloom_properties(properties: Mapping[str, str]) -> None:
     """Checks the properties of Bloom filters.
 
-    Args:
-        properties: the properties of a table.
-
     Raises:
         InvalidInputError: one has a value that it cannot have.
     """
@@ -48,7 +45,6 @@ def create_parquet(output: OutputFile, schema: Schema, properties: Mapping[str, 
     """Returns a writer of one data file; each page gets a CRC-32, and each column a page index.
 
     Args:
-        output: the file.
         schema: the schema of its columns.
         properties: the properties of the table, which were checked.
     """
@@ -75,7 +71,6 @@ def _options(schema: Schema, properties: Mapping[str, str], n_rows: int) -> dict
     """PyArrow's options of Bloom filters: by the path of a column in the file.
 
     Args:
-        schema: the schema of the file.
         properties: the properties of the table. Columns that the file does not have, and booleans, get no filter.
         n_rows: most rows of a row group; a filter is not made for more values.
     """

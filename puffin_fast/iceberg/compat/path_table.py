@@ -82,7 +82,6 @@ def table_to_read(name: tuple[str, ...], metadata_file: str, properties: Mapping
     """Returns a table by the metadata file that its catalog names; it can be read only.
 
     Args:
-        name: the name of the table.
         metadata_file: its location.
         properties: the properties of the catalog, for the file access.
 

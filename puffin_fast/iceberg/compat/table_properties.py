@@ -30,8 +30,6 @@ def integer_property(
     """Returns a property that is an integer.
 
     Args:
-        properties: the properties of a table.
-        name: the name of the property.
         default: the value if the table does not have the property.
         positive: whether zero and negative numbers are refused.
 
@@ -70,8 +68,6 @@ def choice_property(properties: Mapping[str, str], name: str, choices: Sequence[
     """Returns a property that is one of several words, in lower case; the case does not matter, as in Java.
 
     Args:
-        properties: the properties of a table.
-        name: the name of the property.
         choices: the words, in lower case; the first is the default.
 
     Raises:

@@ -93,7 +93,6 @@ class WrittenDeletes:
 
         Args:
             table: with delete granularity ``file``, new position-delete files replace earlier ones.
-            files: the delete files.
             terms: what the job adds.
         """
         by_files = sum(outcome.by_files for outcome in files.outcomes)

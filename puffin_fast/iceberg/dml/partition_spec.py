@@ -57,7 +57,6 @@ def checked_partition_spec(given: PartitionSpec | Sequence[str], schema: Schema)
     Args:
         given: a PyIceberg spec, or a text for each field: a column, or a transform in the specification's
             spelling (``bucket[16](id)``) or Spark's (``bucket(16, id)``, ``days(time)``).
-        schema: the schema of the table.
 
     Raises:
         NotFoundError: the schema does not have a column.

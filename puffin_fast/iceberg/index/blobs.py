@@ -48,9 +48,6 @@ def write_statistics(
     """Writes a statistics file, with blobs of an earlier one as they are stored there.
 
     Args:
-        io: PyIceberg's file access.
-        path: the path of the file.
-        snapshot_id: the id of its snapshot.
         add: adds the new blobs; returns what the metadata says of them.
         earlier: the entry of the earlier file in the table's metadata.
         wanted: whether a blob of the earlier file is copied.

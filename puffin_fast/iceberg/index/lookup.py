@@ -56,8 +56,6 @@ def narrowed(
     """Returns the data files that may have one of the keys, with the rows that may have one.
 
     Args:
-        io: PyIceberg's file access.
-        metadata: the metadata of the table.
         snapshot: the head of the plan; its statistics files and those of its ancestors are used.
         equalities: the equalities of the matcher that the plan was made for; see `RowFilter.equalities`.
         tasks: the plan.

@@ -73,7 +73,6 @@ def opened(
     """Opens a statistics file; yields its sound segments by the field ids of their key columns.
 
     Args:
-        io: PyIceberg's file access.
         statistics: its entry in the table's metadata.
         notes: what is damaged, unknown or missing is added to these.
     """

@@ -308,7 +308,6 @@ class EqualityConverter:
         """Yields the deletes of data files, in their order.
 
         Args:
-            files: the data files.
             threads: number of files read at a time.
             workers: reads the data files instead of threads.
         """
@@ -321,7 +320,6 @@ class EqualityConverter:
 
         Args:
             snapshot: the head; its statistics files and those of its ancestors are used.
-            files: the data files.
         """
         if snapshot is None or next(indexed(self._metadata, snapshot), None) is None:
             return

@@ -54,7 +54,6 @@ def check_data_files(
     Args:
         table: a table of format version 1 to 3.
         snapshot: the snapshot; None for an empty branch.
-        paths: the data files to check.
         each: calls the check of a data file.
 
     Returns:
@@ -184,8 +183,6 @@ def check_rows(
 
     Args:
         scan: the scan of the snapshot, with all columns.
-        metadata: the metadata of the table.
-        files: the data files.
         each: calls the check of a data file.
 
     Returns:

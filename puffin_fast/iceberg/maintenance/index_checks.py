@@ -34,8 +34,6 @@ def check_key_indexes(
     """Checks the segments that plans of a snapshot may use.
 
     Args:
-        table: a PyIceberg table.
-        snapshot: the snapshot.
         live: its data files.
         level: "rows" compares the keys of the covered data files with their rows; "metadata" reads no block.
     """

@@ -187,7 +187,6 @@ def needed_files(
     """Returns the locations of all files that the metadata or one of the snapshots references.
 
     Args:
-        table: the table.
         snapshots: the snapshots whose files are needed.
         threads: number of manifests read at a time; the number of processors by default.
         missing: as for `snapshot_files`.

@@ -33,7 +33,6 @@ def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
     """Checks what other readers need to read vectors of a file: its size and footer, ranges without overlap, the blobs.
 
     Args:
-        io: PyIceberg's file access.
         vectors: all of one file. A file that is not a Puffin file is a finding.
     """
     path = vectors[0].file_path

@@ -33,7 +33,6 @@ def by_partition(metadata: TableMetadata, found: DeleteInventory, deleted: Mappi
     """Returns a row per partition that has data files, sorted by descending number of deleted rows.
 
     Args:
-        metadata: the metadata of the table.
         found: the data files.
         deleted: the number of deleted rows by path of the data file; none of those that are left out.
     """
@@ -92,10 +91,8 @@ def key_indexes(
     """Returns a row for each index that plans of a snapshot may use, of each key the newest.
 
     Args:
-        io: PyIceberg's file access.
         metadata: the metadata of the table, with its history.
         schema: names the key columns.
-        snapshot: the snapshot.
         data_files: those of the snapshot.
         notes: what cannot be read is added to these.
     """

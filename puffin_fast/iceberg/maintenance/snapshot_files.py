@@ -55,7 +55,6 @@ def snapshot_files(
 
     Args:
         table: has the metadata with the statistics files.
-        snapshots: the snapshots.
         threads: number of files read at a time; the number of processors by default.
         without: locations that are left out; manifests among them are not read.
         missing: takes a sentence for each manifest list and manifest that does not exist, instead of an error.

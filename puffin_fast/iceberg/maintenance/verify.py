@@ -108,7 +108,6 @@ def verified(
     """Checks a snapshot; as `verify`.
 
     Args:
-        table: the table.
         state: the snapshot, as keyword arguments of `resolve`.
         level: as `verify`.
         threads: number of Puffin files and delete files read at a time.

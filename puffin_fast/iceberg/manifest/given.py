@@ -35,7 +35,6 @@ def columns_of(metadata: TableMetadata, spec: PartitionSpec, entries: Sequence[M
     """Returns the columns of entries, as if a manifest had them.
 
     Args:
-        metadata: the metadata of the table.
         spec: the partition spec of all entries.
         entries: data files, or delete files; at least one, with status added and a sequence number.
     """

@@ -129,7 +129,6 @@ def resolve(
     """Finds a snapshot and the schema to read it with. At most one of the four selectors is given.
 
     Args:
-        table: a PyIceberg table.
         snapshot_id: selects this snapshot.
         branch: selects the head of this branch.
         tag: selects the snapshot of this tag.

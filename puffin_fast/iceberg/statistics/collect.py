@@ -199,7 +199,6 @@ def select(
     """Finds a snapshot and its columns.
 
     Args:
-        table: a PyIceberg table.
         columns, case_sensitive: as in `collect_ndv`.
         repeated: whether columns inside lists and maps are included if `columns` is None.
         **snapshot: at most one of snapshot_id, branch, tag and as_of.

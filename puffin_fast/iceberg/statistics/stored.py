@@ -91,7 +91,6 @@ def load_sketches(
     """Reads the sketches of a statistics file, by field id.
 
     Args:
-        io: PyIceberg's file access.
         statistics: its entry in the table's metadata.
         field_ids: the field ids of the sketches; all by default.
 

@@ -81,7 +81,6 @@ def read_tasks(
     """Yields the rows of tasks in their order. Its arguments can be pickled, so an executor can read a part of a plan.
 
     Args:
-        make: makes the reader.
         tasks: the tasks of `ChangedRows`, or a part of them.
         threads: number of data files that are read at a time.
     """

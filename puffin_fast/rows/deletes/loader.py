@@ -56,7 +56,6 @@ class DeleteLoader:
         """Returns the positions deleted by the deletion vector or the position-delete files of a data file.
 
         Args:
-            task: the data file.
             vectors: prefetched deletion vectors.
 
         Raises:
@@ -154,7 +153,6 @@ def within(
 
     Args:
         positions: the deleted positions.
-        data: the data file.
         deletes: the delete file that contains the positions, or all of them, for the error.
 
     Raises:
@@ -178,7 +176,6 @@ def read_entry(
     """Reads the deletion vector of a manifest entry.
 
     Args:
-        io: PyIceberg's file access.
         entry: the manifest entry of the deletion vector.
         counted: whether the cardinality must be the entry's record count.
         decode: the codec; Iceberg's by default.

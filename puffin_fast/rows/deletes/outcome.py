@@ -42,7 +42,6 @@ class NewDeletes:
         """Returns the union of new positions and of those that are deleted already.
 
         Args:
-            task: the data file.
             positions: the new positions.
             current: loads the positions that are deleted already.
         """
@@ -89,7 +88,6 @@ def merge_rows(
     """Yields the deletes of the data files of some rows, by `NewDeletes.merge`.
 
     Args:
-        tasks: the data files.
         file: index of each row's data file in `tasks`.
         position: position of each row in its file.
         current: loads the positions that are deleted already.

@@ -170,7 +170,6 @@ def converter(node: FileField, iceberg: IcebergType, wanted: pa.DataType, cast: 
     """Returns the conversion of a file's field to an Iceberg type; None if its arrays have the wanted type already.
 
     Args:
-        node: the file's field.
         iceberg: the type of the table's field.
         wanted: its Arrow type: `arrow_type` or `type_in_file`.
         cast: converts primitive values.

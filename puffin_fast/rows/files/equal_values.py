@@ -55,7 +55,6 @@ class EqualValues:
         """Returns what asks the Bloom filters of local files of one layout in one call each; None if none can be asked.
 
         Args:
-            layout: the layout.
             known: the columns of these files by field id.
         """
         wanted = []
@@ -79,7 +78,6 @@ class EqualValues:
         A filter or dictionary that does not have the least value of its column chunk is not used.
 
         Args:
-            file: the file.
             known: its columns by field id.
             groups: numbers of row groups.
 

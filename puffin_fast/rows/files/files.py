@@ -54,7 +54,6 @@ class Columns(Protocol):
 
         Args:
             first: the first row, in the row group.
-            n_rows: number of rows.
             rows: the wanted ones of them, as ascending indexes from `first`; None: all.
         """
         ...
@@ -208,7 +207,6 @@ def reading(path: str, format: str = "PARQUET") -> AbstractContextManager[None]:
     """Turns errors raised while a data or delete file is read into those of this package.
 
     Args:
-        path: the path of the file.
         format: the format of the file: PARQUET, ORC or AVRO.
 
     Raises:

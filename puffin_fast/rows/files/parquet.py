@@ -81,7 +81,6 @@ def open_parquet(
     """Opens a Parquet file of a table.
 
     Args:
-        io: PyIceberg's file access.
         location: the location of the file.
         dictionaries: columns to read as dictionaries.
         footer: the file's footer, if it was read before.

@@ -158,7 +158,6 @@ class FileSchema:
         """Returns how to compute one top-level field of the table's schema.
 
         Args:
-            field: the field.
             wanted: its Arrow type; None: that of the table's schema.
         """
         node = self._nodes.get(field.field_id)
@@ -205,7 +204,6 @@ class Projection:
 
         Args:
             file: the file's columns.
-            fields: the fields.
             types: their Arrow types; None: those of the schema.
         """
         steps = tuple(map(file.project, fields, types or [None] * len(fields)))

@@ -445,7 +445,6 @@ class DataFiles:
         """Opens and checks a data file.
 
         Args:
-            entry: the data file.
             fields: the fields of equality deletes that apply to it.
             live: the live rows; only they are read. With None all rows are live.
             places: where the pages of some column chunks are.

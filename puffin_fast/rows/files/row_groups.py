@@ -84,7 +84,6 @@ def row_group_metrics(
 
     Args:
         metadata, file: as for `row_groups_that_may_match`.
-        schema: the table's schema.
         field_ids: the columns.
     """
     paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]

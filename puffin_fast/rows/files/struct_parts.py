@@ -37,7 +37,6 @@ class StructPart:
         Of a struct without any of them the first field is read: it says where the struct is null.
 
         Args:
-            node: a field of the file.
             wanted: the type of the table's field.
         """
         is_struct = pa.types.is_struct(node.type) and pa.types.is_struct(node.found)

@@ -37,7 +37,6 @@ def equal_columns(expression: pc.Expression, types: Mapping[str, pa.DataType]) -
     """Returns the values that columns are compared with: a row that matches has one of the values of each.
 
     Args:
-        expression: the expression.
         types: the plain types of columns by name; of others nothing is returned.
     """
     try:

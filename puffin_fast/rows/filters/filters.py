@@ -174,7 +174,6 @@ class RowFilter:
             row_filter: a PyIceberg expression, its text (``"id > 5 and name is not null"``), or a PyArrow
                 expression over top-level columns. A PyArrow expression may compute values; it prunes no file by
                 its bounds.
-            schema: the table's schema.
             case_sensitive: whether column names are case-sensitive; in PyArrow expressions they always are.
 
         Raises:

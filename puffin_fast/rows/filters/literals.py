@@ -161,7 +161,6 @@ def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanE
     """Converts the literals of a predicate to the type of its column, in the context of `exact_decimals`.
 
     Args:
-        predicate: an unbound predicate.
         kind: the type of its column. For a 32-bit float, a literal becomes the nearest 32-bit float.
 
     Raises:

@@ -119,7 +119,6 @@ def some_between(parts: BoundColumns, field: types.NestedField, values: Values) 
     """Compares values with the bounds of parts.
 
     Args:
-        parts: the parts.
         field: the column.
         values: in the representation of `decoded_bounds`.
 

@@ -56,7 +56,6 @@ def key_fields(
     """Finds the key columns.
 
     Args:
-        schema: the table's schema.
         join_cols: one or more column names; None for the schema's identifier fields.
         case_sensitive: whether names are compared with case.
 

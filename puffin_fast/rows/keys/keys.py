@@ -132,7 +132,6 @@ class KeyBounds:
         """Returns the bounds of keys.
 
         Args:
-            metadata: the metadata of the table.
             fields: the key columns.
             ends: for each column the lowest and the highest value (NaN is the highest), and a null if the
                 keys have one, in any order, in its storage type.
@@ -240,7 +239,6 @@ class Keys(KeyBounds):
         """Binds keys to the current schema of a table.
 
         Args:
-            metadata: the metadata of the table.
             keys, join_cols, null_safe: as `delete_keys`.
 
         Raises:
@@ -288,7 +286,6 @@ def _bounds(
     """Returns the first attributes of `KeyBounds`.
 
     Args:
-        metadata: the metadata of the table.
         fields: the key columns.
         columns: for each its distinct values, and a function that returns them but null in order.
         ends_only: True if `columns` have only the lowest value, the highest value and null.

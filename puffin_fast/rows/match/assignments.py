@@ -49,7 +49,6 @@ class Assignments:
         Args:
             values: for each column a value of Python or Arrow, or a PyArrow expression over the old row
                 (``{"n": pc.field("n") + 1}``).
-            schema: the schema of the table.
             case_sensitive: whether column names are compared with case.
 
         Raises:

@@ -82,7 +82,6 @@ def search_parts(
     """Yields the deletes of data files, each file once. With several parts, the files are read once for each.
 
     Args:
-        parts: the keys.
         tasks, threads, workers: as `Finder.search`.
         finder: returns the finder of the rows with some keys.
     """
@@ -105,7 +104,6 @@ def key_parts(
 
     Args:
         io: the FileIO of the table; a property of it is the limit of the memory.
-        metadata: the metadata of the table.
         keys, join_cols, null_safe: as `delete_keys`.
 
     Raises:

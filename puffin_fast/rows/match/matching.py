@@ -163,7 +163,6 @@ def fit(wanted: Schema, schema: Schema, rows: pa.Table, *, all_columns: bool = T
 
     Args:
         wanted: the result of `written_schema`.
-        schema: the schema of the table.
         rows: the caller's rows.
         all_columns: whether a missing column is an error; otherwise it is null.
     """
@@ -198,7 +197,6 @@ def given_keys(
     """Returns the keys of given rows, a column each, in the types that keys are compared in.
 
     Args:
-        schema: the schema of the table.
         rows: the caller's rows.
         fields: the key columns.
         feed: columns of the rows that are not written as data.

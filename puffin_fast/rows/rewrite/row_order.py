@@ -54,7 +54,6 @@ class RowOrder:
             given: a PyIceberg sort order, as ``table.sort_order()``, or a text for each column: its name, then
                 ``asc`` or ``desc``, then ``nulls first`` or ``nulls last``. As in PyIceberg, nulls are first in
                 ascending order by default, and last in descending order.
-            metadata: the metadata of the table.
 
         Raises:
             NotFoundError: the schema does not have a column.

@@ -178,7 +178,6 @@ class Reads:
         """Counts what of an opened data file is read, once for each plan.
 
         Args:
-            task: the data file.
             file: the data file; None if all its rows are deleted.
             columns: the columns that are read beside those that select rows.
         """

@@ -171,7 +171,6 @@ class FileReader:
         If they have more than `PREFETCH_BYTES`, or are local, this is left to `read_all`.
 
         Args:
-            tasks: the data files.
             threads: how many of them are read at a time; None: as many as `threads_of` says.
             is_limited: whether only some rows are wanted; nothing is prefetched then, and few files are read at a time.
 
@@ -271,7 +270,6 @@ class FileReader:
         """Yields the selected rows of a split, in the order of the file; no batch is empty.
 
         Args:
-            split: the split.
             vectors: prefetched deletion vectors.
 
         Raises:

@@ -113,7 +113,6 @@ class Finder:
         Memory holds bitmaps, and one bool per row of the files being searched.
 
         Args:
-            tasks: the data files.
             threads: number of threads; by default as many as `splits.threads_of` says.
             workers: searches the data files instead of threads; each is searched as a whole.
         """

@@ -62,7 +62,6 @@ class LocatedRows:
         Args:
             open_reader: makes the reader of the data files.
             fields: the columns of the table.
-            tasks: the data files.
             metadata: names of metadata columns to read.
             threads: number of files read at a time.
             workers: reads the data files instead of threads.

@@ -44,7 +44,6 @@ def threads_of(io: FileIO, tasks: Sequence[Task], threads: int | None = None) ->
 
     Args:
         io: opens the files.
-        tasks: the data files.
         threads: number of threads. None: the number of processors; more if the files are in an object store.
     """
     if threads is not None:
@@ -123,9 +122,7 @@ def parts_of(task: Task, n_tasks: int, threads: int) -> int:
     """Returns into how many splits a data file is divided, by the split offsets of its manifest entry.
 
     Args:
-        task: the data file.
         n_tasks: number of data files of the scan; if there are many, only large files are split.
-        threads: number of reading threads.
     """
     data = task.data
     if threads < 2 or (n_tasks >= JOBS_PER_THREAD * threads and data.file_size_in_bytes < LARGE_FILE):
@@ -147,8 +144,6 @@ def jobs_of(tasks: Sequence[Task], threads: int, *, together: bool = True) -> It
     vectors of one Puffin file are read together.
 
     Args:
-        tasks: the data files.
-        threads: number of reading threads.
         together: whether a job may have several splits.
     """
     most = len(tasks) // (JOBS_PER_THREAD * max(threads, 1)) if together else 1
@@ -170,7 +165,6 @@ def data_bytes(task: HasData, candidates: PositionBitmap | None = None) -> int:
     """The bytes of a data file that are read: all, or the pages of rows that an index names.
 
     Args:
-        task: the data file.
         candidates: these rows; by default those of the task.
     """
     size = task.data.file_size_in_bytes

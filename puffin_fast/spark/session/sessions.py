@@ -151,7 +151,6 @@ def take(df: DataFrame, name: str, types: tuple[str, ...], *, to: str, cast: str
     """Selects one column of a DataFrame, checked and renamed.
 
     Args:
-        df: the DataFrame.
         name: a top-level column (dots are part of the name).
         types: the allowed types, as Spark's DDL.
         to: the name of the result.
@@ -212,7 +211,6 @@ def tagged(session: SparkSession, tag: str, what: str) -> Iterator[None]:
 
     Args:
         session: the session. Spark Connect has no descriptions.
-        tag: the tag.
         what: what the jobs do.
     """
     context: Any = getattr(session, "_sc", None)

@@ -73,7 +73,6 @@ def sql_condition(
     Args:
         session: the session; its settings determine how Spark reads text.
         row_filter: a filter of any kind. A Column or text with the same meaning as a filter of Iceberg is converted.
-        schema: the schema of the table.
 
     Returns:
         A condition of Spark and the given filter, or None and a filter of Iceberg.
@@ -114,7 +113,6 @@ def check_meaning(row_filter: Any, schema: Schema) -> None:
 
     Args:
         row_filter: a filter of Iceberg.
-        schema: the schema of the table.
 
     Raises:
         InvalidInputError: the filter is text that may have another meaning in Spark's SQL.
@@ -220,7 +218,6 @@ def selected_from(
     Args:
         read: as `rows_where`.
         names: as `rows_where`.
-        columns: the Columns.
         text: their text.
 
     Raises:

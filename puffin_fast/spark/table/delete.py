@@ -238,7 +238,6 @@ def _by_position(
         job: the job, before its first attempt.
         rows: returns (file_path string, pos long) for the current state of the table; called once for each attempt.
         names: the caller's names of these two columns, for errors.
-        purpose: the purpose of the files.
     """
 
     n_nan = 0

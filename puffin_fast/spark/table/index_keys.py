@@ -77,7 +77,6 @@ def on_executors(session: SparkSession, table: Table, task_memory: int) -> Encod
     """Returns what makes segments on executors.
 
     Args:
-        session: the session of the executors.
         table: names their files.
         task_memory: as for `index_keys`.
     """

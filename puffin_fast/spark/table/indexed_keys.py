@@ -70,11 +70,9 @@ def candidate_rows(
 
     Args:
         session: the session of the executors.
-        keys: the keys.
         fields: names and fields of the key's columns.
         job: the run of the executors.
         tasks: the data files; the rows have their numbers.
-        bounds: the bounds of the keys.
         index: if it covers data files, only the rows that it names are read of these.
         null_safe, live: as for `candidates`.
         task_memory: limit of the partial vectors that a task holds, in bytes.

@@ -253,7 +253,6 @@ def is_small(tasks: Collection[Task], field_ids: Sequence[int] | None = None) ->
     """Whether the driver reads data files in less time than Spark takes to run a job.
 
     Args:
-        tasks: the data files.
         field_ids: the columns that are read; None for all.
     """
     if len(tasks) > HERE_FILES:

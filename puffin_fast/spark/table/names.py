@@ -129,7 +129,6 @@ def table_in(session: SparkSession, table: Any) -> Any:
     """Returns the table that a job's argument names in a session's catalogs; other arguments as they are.
 
     Args:
-        session: the session.
         table: a name, as `is_name`, with backticks where Spark needs them.
 
     Raises:
@@ -164,7 +163,6 @@ def iceberg_catalog(name: str, settings: Mapping[str, str]) -> Catalog:
     """The catalog of PyIceberg with the settings of one of Spark's.
 
     Args:
-        name: the name of the catalog.
         settings: the configuration of the session.
 
     Raises:

@@ -104,7 +104,6 @@ def attempt_on(session: SparkSession, table: Any, options: Options, run: str, st
     Args:
         session: the session of the executors.
         table: a table of Iceberg or Delta.
-        options: the options of the commit.
         run: the name of the run, which its Spark jobs have as a tag.
         started: when the job began, by `time.perf_counter`.
     """

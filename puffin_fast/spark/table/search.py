@@ -25,9 +25,7 @@ def searched(session: SparkSession, job: Job, tasks: Iterable[Task], finder: Fin
     """Searches data files on executors, which write the deletes. Files that metadata decides are not read.
 
     Args:
-        session: the Spark session.
         job: the run that writes.
-        tasks: the data files.
         finder: the finder of rows; its matcher is sent to the executors.
     """
     known, whole = _settled(tasks, finder)

@@ -217,7 +217,6 @@ class Verb(ABC):
 
         Args:
             base: the head.
-            bounds: the bounds of the keys.
             keys: returns the keys, if they are few enough to look them up in an index.
         """
         few = keys() if self.is_indexed(base) else None

@@ -34,9 +34,7 @@ def placed(
 
     Args:
         batches: the given rows.
-        target: the target.
         columns: the names of their columns.
-        fields: the partition fields.
 
     Yields:
         The same columns, and the partition fields as columns of `spark_schema`.

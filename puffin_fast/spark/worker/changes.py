@@ -23,7 +23,6 @@ def lines(batches: Iterator[pa.RecordBatch], *, reader: ChangeReader) -> Iterato
 
     Args:
         batches: one binary column: packed lists of `CommitChanges`.
-        reader: the reader of the changes.
     """
     return lines_of(items_of(batches), reader)
 
@@ -61,7 +60,6 @@ def lines_of(changes: Iterable[CommitChanges], reader: ChangeReader) -> Iterator
 
     Args:
         changes: the changes of the commits. Only rows of the same commit are paired.
-        reader: the reader of the changes.
     """
     steps = [converter(field.type) for field in reader.schema]
     for batch in reader.lines(changes):

@@ -29,7 +29,6 @@ def positions(batches: Batches, target: Target) -> Iterator[Report]:
 
     Args:
         batches: one binary column: packed lists of `FileDeletes`.
-        target: the target.
     """
     current = DeleteLoader(target.io)
     found = (
@@ -51,7 +50,6 @@ def read(batches: Batches, target: Target, *, files: Mapping[str, Mapping[int, i
     Args:
         batches: one binary column: packed lists of a position-delete file's entry and its places: the numbers of the
             lists that contain it, and its index in each list.
-        target: the target.
         files: by path of a data file, the numbers of the lists of delete files that apply to it,
             and in each list the index of the first one that does.
 
@@ -76,7 +74,6 @@ def unite(batches: Batches, target: Target, *, memory: int, lists: bytes) -> Ite
 
     Args:
         batches: rows of `MARKED`; all rows of a data file are adjacent, its task is a `FileDeletes`.
-        target: the target.
         memory: limit of the buffer of partial vectors, in bytes.
         lists: as `pickled_tasks` packs them.
     """
@@ -89,7 +86,6 @@ def equality(batches: Batches, target: Target) -> Iterator[Report]:
 
     Args:
         batches: one binary column: packed lists of pairs of `FileDeletes` and its `Candidates`, or None.
-        target: the target.
     """
     converter = EqualityConverter(target.io, target.metadata)
     return written(starmap(converter.deletes, items_of(batches)), target)
@@ -101,7 +97,6 @@ def move(batches: Batches, target: Target) -> Iterator[Report]:
     Args:
         batches: one binary column: packed lists of lists of `FileTask`; the vectors of an inner list
             are in one Puffin file.
-        target: the target.
     """
     moved = (new for tasks in items_of(batches) for new in read_puffin_vectors(target.io, tasks))
     return written(moved, target, only_new=False)

@@ -132,7 +132,6 @@ def rewrite_delta(batches: Batches, target: Target, *, target_file_size: int) ->
 
     Args:
         batches: one binary column: packed lists of groups, which are lists of `DeltaTask`.
-        target: the target.
         target_file_size: as in `FileRewriter`.
     """
     from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
@@ -152,7 +151,6 @@ def rewrite(
 
     Args:
         batches: one binary column: packed lists of groups, which are lists of `FileTask`.
-        target: the target.
         sequence_number, target_file_size: as in `GroupWriter`.
     """
     writer = GroupWriter(TaskTable(target), sequence_number, target_file_size, 1)

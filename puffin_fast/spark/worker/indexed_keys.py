@@ -127,7 +127,6 @@ def segments(batches: Batches, target: Target, *, maker: SegmentMaker, most_rows
 
     Args:
         batches: one binary column: packed lists of data files.
-        target: the target.
         maker: makes the segments.
         most_rows: maximum rows of a segment.
     """

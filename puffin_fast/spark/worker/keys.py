@@ -123,7 +123,6 @@ def candidates(
 
     Args:
         batches: one binary column: packed lists of the number of a data file and its `FileTask`.
-        target: the target.
         bounds: the bounds of the keys: row groups outside of the bounds are not read.
         null_safe: if False, rows with a null in their key are left out.
         live: whether rows that are deleted by position are left out. Rows that are deleted by equality always are.
@@ -141,8 +140,6 @@ def candidates_of(
 
     Args:
         items: the number of each data file, and its `FileTask`.
-        table: the target.
-        matcher: the bounds of the keys.
         null_safe, live: as for `candidates`.
     """
     finder = table.finder(matcher)

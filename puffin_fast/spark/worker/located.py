@@ -36,7 +36,6 @@ def numbered(batches: Batches, target: Target, *, matcher: Matcher, names: Seque
 
     Args:
         batches: one binary column: a packed list of `FileTask`.
-        target: the target.
         matcher: the filter.
         names: columns of the table, ``_file`` or ``_pos``.
 
@@ -85,7 +84,6 @@ def matches(
 
     Args:
         batches: one binary column: packed lists of the number of a data file and its task.
-        target: the target.
         source: the given rows.
         compared: as for `find_matches`.
 

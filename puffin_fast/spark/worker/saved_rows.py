@@ -57,7 +57,6 @@ def load(batches: Batches, target: Target) -> Batches:
 
     Args:
         batches: one binary column: packed lists of `SavedRows`.
-        target: the target.
     """
     return rows_of(target, items_of(batches))
 

@@ -26,7 +26,6 @@ def rows(
     Args:
         batches: one binary column: packed lists of a `FileTask`, the number of a share of it and the number of
             shares.
-        reader: the reader of the scan.
         schema: the columns of the scan.
     """
     steps = [converter(field.type) for field in schema]

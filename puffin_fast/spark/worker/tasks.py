@@ -93,8 +93,6 @@ def search(batches: Batches, target: Target, *, matcher: Matcher) -> Iterator[Re
 
     Args:
         batches: one binary column: packed lists of `FileTask`.
-        target: the target.
-        matcher: the matcher.
     """
     return deleted(map(target.finder(matcher).deletes, items_of(batches)), target)
 
@@ -104,7 +102,6 @@ def extend(batches: Batches, target: Target, *, memory: int, lists: bytes) -> It
 
     Args:
         batches: rows of `MARKED`; all rows of a data file are adjacent.
-        target: the target.
         memory: limit of the buffer of partial vectors, in bytes.
         lists: as `pickled_tasks` packs them.
     """
@@ -156,7 +153,6 @@ def written(
 
     Args:
         deletes: the deletes, at most one item for each data file.
-        table: the table.
         only_new: whether data files without a newly deleted row are skipped.
     """
     new: dict[str, tuple[int, int]] = {}  # rows and spec

@@ -43,9 +43,6 @@ def by_filter(
 
     Args:
         batches: one binary column: a packed list of `FileTask`.
-        target: the target.
-        matcher: the filter.
-        values: the assignments.
     """
     return updated([*items_of(batches)], target, matcher, values)
 
@@ -65,7 +62,6 @@ def with_values(batches: Batches, target: Target, *, values: Assignments) -> Ite
     Args:
         batches: the first two columns of `numbered`, and a column for each value that Spark has computed, in the order
             of the rows.
-        target: the target.
         values: as for `at_positions`.
     """
     given = [batch for batch in batches if batch.num_rows]
@@ -104,7 +100,6 @@ def at_positions(
     Args:
         batches: file_path string, pos long, and a column for each value that Spark has computed. All rows of a data
             file are adjacent.
-        target: the target.
         tasks: the data files, by path.
         values: the assignments; in place of a value that Spark has computed, the number of its column.
         nan: the number of the column that says whether a row has NaN in a column of the condition, if there is one.

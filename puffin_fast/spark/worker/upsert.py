@@ -62,7 +62,6 @@ def keyed(
 
     Args:
         batches: columns of the table, as Spark has them, `DELETES`, and `ORDER` if the feed has an order.
-        target: the target.
         columns: names of the columns of the table.
         fields: names and fields of the key's columns.
         feed: the columns of the caller's rows that mark deletes and order rows. If there are any, only these and the
@@ -102,7 +101,6 @@ def checked(
 
     Args:
         batches: columns of the table, `DELETES`, and others.
-        target: the target.
         columns: names of the columns of the table.
         wanted: the columns that rows must have.
         last_of: the key's columns, if the rows are the last ones of their key, one after another; else none.
@@ -150,7 +148,6 @@ def replace(
 
     Args:
         batches: the columns of `MATCH`, `DELETES`, then the columns of the table that given rows have.
-        target: the target.
         columns: the names of these columns of the table.
         tasks: the data files, by number.
         update: whether rows are replaced; otherwise they are only counted.
