@@ -78,6 +78,11 @@ def test_the_session_sees_each_commit_to_a_table_that_it_keeps(
             assert ids(spark, name) == before[1:]
             with pytest.raises(InvalidInputError):
                 ps.delete(spark, name, "none = 1")
+            assert ids(spark, name) == before[1:]
+            iceberg.append(ps.load_table(spark, name), pa.table({"id": [900], "x": ["of another client"]}))
+            assert ps.delete(spark, name, "id = 900", dry_run=True).rows_deleted == 1
+            assert ids(spark, name) == before[1:]  # a dry run changes nothing, so Spark keeps what it has
+            assert ps.delete(spark, name, "id = 900").rows_deleted == 1
     finally:
         spark.sql(f"UNCACHE TABLE IF EXISTS {name}")
         spark.conf.unset(f"spark.sql.catalog.{hadoop}.cache.expiration-interval-ms")

@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 def refreshing(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Decorates a job that changes a table given by its name or path: the session then forgets what it keeps of it.
 
-    Also if the job fails: an earlier part of it may be committed.
+    Also if the job fails: an earlier part of it may be committed. Not after a dry run, which changes nothing.
     """
     known = signature(function)
 
@@ -56,9 +56,11 @@ def _refresh_table(session: SparkSession, name: str) -> None:
 
 
 def _refresh(known: Signature, *args: Any, **kwargs: Any) -> None:
-    given = known.bind(*args, **kwargs).arguments
+    bound = known.bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
     table = given.get("table")
-    if not isinstance(table, str | os.PathLike):
+    if given.get("dry_run") or not isinstance(table, str | os.PathLike):
         return
     session, text = session_of(next(iter(given.values()))), os.fspath(table)
     try:
