@@ -34,7 +34,7 @@ for _ in range(2):
     main(standalone_mode=False)
 """
     command = [sys.executable, "-c", twice, "demo", "--folder", str(tmp_path), "--output", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
     runs = json.loads("[" + done.stdout.replace("}\n{", "},\n{") + "]")
     assert len(runs) == 2

@@ -316,7 +316,7 @@ def died(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "wb"
     ) as log:  # a file: processes that outlive the driver would keep a pipe open
         command = [sys.executable, "-c", KILLED, *(str(part) for pair in tables.items() for part in pair)]
-        done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False, timeout=300)
+        done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False, timeout=900)
     assert done.returncode == -signal.SIGKILL, (folder / "log").read_text()[-3000:]
     return folder
 

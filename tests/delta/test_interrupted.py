@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import signal
 import sys
@@ -51,11 +52,14 @@ def at_step(wanted: int | None, kind: type[Exception]) -> Iterator[list[int]]:
         return step if any(name in frame.f_code.co_filename for name in CODE) else None
 
     before = signal.signal(signal.SIGALRM, handler)
+    gc.collect()
+    gc.disable()  # the steps of destructors would be counted, and differ from run to run
     sys.settrace(call)
     try:
         yield seen
     finally:
         sys.settrace(None)
+        gc.enable()
         signal.signal(signal.SIGALRM, before)
 
 

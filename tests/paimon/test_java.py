@@ -38,7 +38,7 @@ def run(warehouse: Path, tables: list[str]) -> dict[str, tuple[list[int], list[i
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     lines = [line.split(" ", 1) for line in done.stdout.splitlines()]

@@ -595,7 +595,7 @@ def test_a_killed_job_is_whole_or_not_there(
 ) -> None:
     command = [sys.executable, "-c", KILLED, str(warehouse), str(tmp_path / "copies"), job, name]
     root = Path(__file__).parents[2]
-    subprocess.run(command, env=os.environ | {"PYTHONPATH": str(root)}, check=True, timeout=200)
+    subprocess.run(command, env=os.environ | {"PYTHONPATH": str(root)}, check=True, timeout=900)
     tables = [
         tmp_path / "copies" / str(step + 1) / warehouse.name / "d.db" / name
         for step in range(len(list((tmp_path / "copies").iterdir())))

@@ -37,7 +37,7 @@ def test_on_connect() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=2400,
         check=False,
     )
     held = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("held ")]

@@ -45,7 +45,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     environment["PATH"] = f"{folder / 'bin'}:{environment['PATH']}"
     command = [sys.executable, "-c", SCRIPT, str(folder / "bin" / "python3")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=True)
     return done.stdout.strip().split("\n", 1)
 
 

@@ -25,7 +25,7 @@ def run_cases(module: str, folder: Path, *arguments: str) -> tuple[int, str]:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            timeout=900,
+            timeout=2400,
             check=False,
         )
     return done.returncode, log.read_text()
