@@ -105,6 +105,16 @@ def plain_rows(rows: pa.Table) -> pa.Table:
     )
 
 
+def array_of(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Returns contiguous values as an array without nulls of a type of their width; faster than `pa.array`."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def text_columns(schema: pa.Schema) -> list[int]:
+    """Returns the numbers of the columns that have text, at any depth."""
+    return [at for at, kind in enumerate(schema.types) if _has_text(kind)]
+
+
 def check_text(column: pa.Array) -> None:
     """Checks that text is UTF-8, at any depth; Arrow's readers do not check it.
 

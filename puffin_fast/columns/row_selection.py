@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from puffin_fast._kernels.rows import set_bits as rows
 from puffin_fast._run.cached import cached_property
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.columns.plain_types import array_of
 
 ROWS_PER_RUN = 16
 """Number of rows of a batch per run of selected rows from which `filter` is faster than `take`."""
@@ -19,6 +20,28 @@ ROWS_PER_RUN = 16
 ROWS_PER_SELECTED = 10
 """Number of rows of a batch per selected row from which `take` is faster for any selection: 8 instead of 18
 microseconds for 2,000 of 40,000 integers."""
+
+FEW_SELECTED = 1 << 12
+"""Maximum number of rows that NumPy takes from numbers without nulls: for 400 of 40,000 integers, amid other work,
+Arrow takes 60 microseconds more; for 16,000 it is faster."""
+
+_NUMBERS = {
+    kind.id: np.dtype(f"u{kind.bit_width // 8}")
+    for kind in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(
+            pa.float16(),
+            pa.float32(),
+            pa.float64(),
+            pa.date32(),
+            pa.date64(),
+            pa.time32("s"),
+            pa.time64("us"),
+        ),
+        *(pa.timestamp("us"), pa.duration("us")),
+    )
+}
+"""The bytes of values of fixed width, by the id of their type."""
 
 WHOLE_ROWS = 1 << 24
 """Maximum number of rows of a data file whose whole mask, 2 MiB, is made at once."""
@@ -55,8 +78,23 @@ class RowSelection:
         """Returns the selected rows of each column."""
         if self._in_runs or not columns:
             return [pc.filter(column, self._mask) for column in columns]
-        indexes = pa.Array.from_buffers(pa.int32(), self.n_rows, [None, pa.py_buffer(self.indexes)])
-        return [pc.take(column, indexes, boundscheck=False) for column in columns]
+        if self.n_rows > FEW_SELECTED:
+            return [self._taken(column) for column in columns]
+        return [self._few_of(column) for column in columns]
+
+    def _few_of(self, column: pa.Array) -> pa.Array:
+        kind = _NUMBERS.get(column.type.id)
+        if kind is None or column.null_count or not len(column):
+            return self._taken(column)
+        values = np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
+        return array_of(values.take(self.indexes), column.type)
+
+    def _taken(self, column: pa.Array) -> pa.Array:
+        return pc.take(column, self._arrow_indexes, boundscheck=False)
+
+    @cached_property
+    def _arrow_indexes(self) -> pa.Int32Array:
+        return array_of(self.indexes, pa.int32())
 
 
 def select_rows(mask: pa.BooleanArray) -> npt.NDArray[np.int32]:

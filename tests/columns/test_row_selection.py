@@ -52,6 +52,27 @@ def test_filter_and_take_select_the_same_rows(share: float, start: int) -> None:
         assert left.equals(column.filter(keep))
 
 
+@pytest.mark.parametrize("n_selected", [1, 400, 4096, 4097, 9000])
+def test_few_and_many_rows_of_numbers_are_those_of_arrow(n_selected: int) -> None:
+    rng, n = np.random.default_rng(n_selected), 70_000
+    flags = np.zeros(n, np.bool_)
+    flags[rng.choice(n, n_selected, replace=False)] = True
+    numbers = rng.integers(0, 120, n + 3)
+    kinds = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()]
+    kinds += [pa.float32(), pa.float64(), pa.date32(), pa.time32("ms"), pa.time64("us"), pa.duration("us")]
+    kinds += [pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.decimal128(25, 2), pa.bool_(), pa.string()]
+    narrow = {pa.date32(), pa.time32("ms")}  # Arrow casts only integers of their width to these
+    columns = [pa.array(numbers.astype(np.int32) if kind in narrow else numbers).cast(kind) for kind in kinds]
+    columns.append(pa.array(numbers.astype(np.float16)))
+    columns.append(pa.array(numbers, mask=numbers % 7 == 0))
+    kept = RowSelection(mask_of(flags))
+    sliced = [column.slice(3) for column in columns]
+    for column, left in zip(sliced, kept.of(sliced), strict=True):
+        left.validate(full=True)
+        assert left.type == column.type
+        assert left.equals(column.filter(mask_of(flags)))
+
+
 def test_null_flags_select_no_row() -> None:
     column = pa.array(range(6))
     for flags in ([True, None, False, True, None, True], [None] * 6):

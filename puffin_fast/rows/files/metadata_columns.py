@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast.columns.plain_types import array_of
 from puffin_fast.dv.iceberg import ROW_POSITION_FIELD_ID
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def _row_id(batch: Metadata) -> pa.Array:
     first: Any = batch.data.first_row_id
     if first is None:
         return pa.nulls(batch.n_rows, pa.int64())
-    return pc.add(batch.positions, first)
+    assert batch.positions is not None
+    positions = np.frombuffer(batch.positions.buffers()[1], np.int64, batch.n_rows)
+    return array_of(positions + first, pa.int64())
 
 
 def _last_updated(batch: Metadata) -> pa.Array:

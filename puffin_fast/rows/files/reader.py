@@ -20,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from puffin_fast._io.location import resolve
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.fork import lock_across_fork
-from puffin_fast.columns.plain_types import plain
+from puffin_fast.columns.plain_types import array_of, plain
 from puffin_fast.columns.row_selection import LiveRows, RowSelection, flags_of, mask_of, select_rows
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.parquet.page_index import Spans
@@ -115,8 +115,10 @@ class SelectedRows:
     def positions(self) -> pa.Array:
         """Returns their positions in the file, int64."""
         if self._rows is None:
-            return pa.array(np.arange(self._first, self._first + self.n_rows, dtype=np.int64))
-        return pa.array(np.add(self._rows, self._first, dtype=np.int64))
+            return array_of(np.arange(self._first, self._first + self.n_rows, dtype=np.int64), pa.int64())
+        positions = self._rows.astype(np.int64)
+        positions += self._first
+        return array_of(positions, pa.int64())
 
 
 @dataclass(frozen=True, slots=True)

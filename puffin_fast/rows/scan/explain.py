@@ -238,10 +238,11 @@ def _numbers_of(task: Task, file: OpenedFile | None, columns: Sequence[str]) -> 
                 needed, whole = needed - unread, whole - unread
         if number in chosen:
             yield READ, 0, 1, n_rows, data.file_size_in_bytes if needed is None else needed
-            if needed is not None and whole is not None:
+            if needed is not None and whole is not None and whole != needed:
                 yield COLUMNS, 0, 0, 0, whole - needed
         elif number not in file.spans:
             by_values = DICTIONARIES if file.without.get(number) else BLOOM
             step = STATISTICS if number in file.excluded else by_values if number in file.without else by_rows
             yield step, 0, 1, n_rows, whole
-    yield DELETES, 0, 0, left - n_live, 0
+    if left != n_live:
+        yield DELETES, 0, 0, left - n_live, 0

@@ -15,7 +15,7 @@ from pyiceberg.types import NestedField
 from puffin_fast._run.groups import filled_groups
 from puffin_fast._run.streams import in_order
 from puffin_fast._run.workers import each_on
-from puffin_fast.columns.plain_types import check_text
+from puffin_fast.columns.plain_types import check_text, text_columns
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import arrow_type
 from puffin_fast.rows.files.files import BATCH_ROWS, size_in_rows
@@ -142,18 +142,21 @@ def located_groups(
     synchronization of threads cost more than a few rows.
     """
     extra = [METADATA_COLUMNS[name] for name in ("_pos", *metadata)]
-    reader = open_reader(fields, extra, _schema_of(fields, metadata))
+    schema = _schema_of(fields, metadata)
+    reader, texts = open_reader(fields, extra, schema), text_columns(schema)
     numbers = {id(task): number for number, task in enumerate(tasks)}
 
     def made(found: Iterable[tuple[int, pa.RecordBatch]]) -> Iterator[Made]:
         return map(make, filled_groups(found, BATCH_ROWS, lambda part: size_in_rows(part[1])))
 
     def work(job: Sequence[Split]) -> Iterator[Made]:
-        return made((numbers[id(split.task)], batch) for split in job for batch in _checked(reader, split))
+        return made(
+            (numbers[id(split.task)], batch) for split in job for batch in _checked(reader, texts, split)
+        )
 
     label = "reading data files"
     if workers is not None:
-        parts = each_on(workers)(partial(_read, reader), tasks, data_bytes, label)
+        parts = each_on(workers)(partial(_read, reader, texts), tasks, data_bytes, label)
         return made(
             (numbers[id(task)], batch)
             for task, batches in zip(tasks, parts, strict=True)
@@ -163,24 +166,31 @@ def located_groups(
     return in_order([*jobs_of(tasks, n_threads)], work, n_threads, label=label)
 
 
-def _read(reader: FileReader, task: Task) -> list[pa.RecordBatch]:
-    return [*_checked(reader, Split.of(task, 0, 1))]
+def _read(reader: FileReader, texts: Sequence[int], task: Task) -> list[pa.RecordBatch]:
+    return [*_checked(reader, texts, Split.of(task, 0, 1))]
 
 
-def _checked(reader: FileReader, split: Split) -> Iterator[pa.RecordBatch]:
-    return (with_text(batch, split.task.data.file_path) for batch in reader.read(split))
+def _checked(reader: FileReader, texts: Sequence[int], split: Split) -> Iterator[pa.RecordBatch]:
+    batches = reader.read(split)
+    return (with_text(batch, split.task.data.file_path, texts) for batch in batches) if texts else batches
 
 
-def with_text(batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
+def with_text(batch: pa.RecordBatch, path: str, texts: Sequence[int] | None = None) -> pa.RecordBatch:
     """Returns rows of a data file after a check of their text: if it is not UTF-8, it could not be written.
+
+    Args:
+        batch: the rows.
+        path: the path of the data file.
+        texts: the numbers of the columns that have text, if they are known.
 
     Raises:
         CorruptDataError: it is not.
     """
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+    for at in text_columns(batch.schema) if texts is None else texts:
         try:
-            check_text(column)
+            check_text(batch.column(at))
         except pa.ArrowInvalid as error:
+            name = batch.schema.field(at).name
             raise CorruptDataError(
                 f"column {name}", path=path, expected="text in UTF-8", found=error
             ) from error
