@@ -418,7 +418,7 @@ def gather(blocks, counts, program, fields, roles, starts, slots, valid, varies,
     cdef Buffer differ = writable(varies), block, memory, picked = None if chosen is None else buffer_of(chosen)
     cdef Reader reader
     cdef size_t n = into.size // 8, n_every = every.size // 8, n_fields = sizes.size // 8, i, row = 0, left
-    cdef size_t n_slots = 0, n_integers = 0, n_bytes = 0, n_space = 0
+    cdef size_t n_slots = 0, n_integers = 0, n_bytes = 0, n_space = 0, n_left = len(counts)
     cdef const int64_t* of_field = <const int64_t*>sizes.data
     cdef int64_t* begins = <int64_t*>into.data
     cdef int64_t* origin = <int64_t*>every.data
@@ -464,8 +464,11 @@ def gather(blocks, counts, program, fields, roles, starts, slots, valid, varies,
     result = bytearray()
     for data, count in zip(blocks, counts, strict=True):
         block = buffer_of(data)
+        n_left -= 1
         if block.size > n_space - n_bytes:      # what is not used is not touched: it takes no memory
-            n_space = n_bytes + block.size + (n_space // 2 if n_space else (len(counts) - 1) * block.size)
+            # the others have as many bytes as those so far: a longer memory would be the system's each time
+            n_space = min(n_bytes * (n - row) // row if row else 0, n_left * block.size)
+            n_space += n_bytes + block.size
             PyByteArray_Resize(result, n_space)
         first = <uint8_t*>PyByteArray_AsString(result)
         end = first + n_bytes
