@@ -313,6 +313,28 @@ def shapes() -> str:
     return "\n".join(lines) + "\n"
 
 
+FLOORS = {
+    "update 1%, 1000 files": "update 1% of 40M rows in 1000 files",
+    "upsert 5%, 1000 files": "upsert 2M of 40M rows in 1000 files",
+    "Delta scan, 1000 tiny files": "Delta: scan 1000 files of 100 rows",
+    LINEITEM + "2% filter": "lineitem: a filter that 2% of the rows pass",
+}
+"""The jobs of `bench_floors`."""
+FLOOR = "floors: "
+"""The cases of `bench_floors`, before the name of the job."""
+
+
+def floors() -> str:
+    """By job the CPU time on one thread, its floors, and what is left."""
+    cases: dict[str, dict[str, Any]] = json.loads((RESULTS / "tables.json").read_text())
+    lines = ["| job | CPU ms | opening, reading | decompressing | the rest |", "|---|---:|---:|---:|---:|"]
+    for case, job in FLOORS.items():
+        ours, *parts = (1000 * one["cpu"] for one in cases[FLOOR + case]["contenders"].values())
+        cells = (f"{number:.{0 if number >= 10 else 1}f}" for number in (ours, *parts, ours - sum(parts)))
+        lines.append(f"| {job} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 WIDTH, ROW, TOP = 520, 46, 34
 
 

@@ -19,6 +19,7 @@ PART = re.compile(r"(?<=<!-- begin )([a-z-]+)( -->\n).*?(?=<!-- end -->)", re.DO
 PARTS: dict[str, Callable[[], str]] = {
     **{f"figures-{name}": partial(figures.table, name) for name in figures.TABLES},
     "figures-shapes": figures.shapes,
+    "figures-floors": figures.floors,
     "figures-changes-on-spark": figures.changes_on_spark,
     "engines": engines.table,
 }
