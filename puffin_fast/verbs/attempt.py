@@ -124,7 +124,7 @@ class Attempt(ABC):
         options: the options of the commit.
         threads: the number of threads of the current action.
         workers: reads the data files instead of threads.
-        reads: counts what the current action reads; None if this is done in other processes.
+        reads: counts what the current action reads.
         created: the files that were created; they are removed if nothing is committed.
         changes: what the actions add and remove; None or false if they change nothing.
         counts: the counts of the actions, in their order.
@@ -144,7 +144,7 @@ class Attempt(ABC):
         self.dry_run = options.dry_run
         self.threads = options.threads
         self.workers = options.workers
-        self.reads: Reads | None = None
+        self.reads = Reads()
         self.counts: list[Counts] = []
         self._actions: list[tuple[Action, int | None]] = []
         self._held = ExitStack()
@@ -310,9 +310,9 @@ class Attempt(ABC):
     def _run(self, action: Action, threads: int | None) -> Counts:
         check_threads(threads)
         started, self.threads = time.perf_counter(), threads
-        self.reads = Reads() if self.workers is None else None
+        self.reads = Reads()
         counts = action.on(self)
-        explanation = None if self.reads is None else self.reads.explanation(f"{self.name}, {self.head}")
+        explanation = self.reads.explanation(f"{self.name}, {self.head}")
         return replace(counts, seconds=time.perf_counter() - started, explanation=explanation)
 
     def run(self, action: Action, kind: type[Result]) -> Result:

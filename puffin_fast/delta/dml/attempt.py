@@ -146,8 +146,7 @@ class DeltaAttempt(Attempt):
 
     def plan(self, matcher: Matcher) -> Sequence[DeltaTask]:
         tasks = plan_files(self.table, matcher, metrics=True)
-        if self.reads is not None:
-            self.reads.plan(tasks.whole, tasks, tasks)
+        self.reads.plan(tasks.whole, tasks, tasks)
         return tasks
 
     def find(self, paths: Collection[str]) -> Callable[[str], DeltaTask | None]:

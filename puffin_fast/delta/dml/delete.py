@@ -31,8 +31,8 @@ class DeleteResult(HtmlFields):
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the log already, and nothing was done.
-        explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
-            Spark did so.
+        explanation: what was read, and what each step left out; None if no data file was searched, or if Spark
+            evaluates the filter, or joins the keys with the table.
     """
 
     version: int | None

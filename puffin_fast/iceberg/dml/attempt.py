@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+    from puffin_fast.rows.scan.explain import Reads
 
 ROW_ID = METADATA_COLUMNS["_row_id"]
 
@@ -100,18 +103,9 @@ class IcebergAttempt(Attempt):
         return [ROW_ID.name] if self.metadata.format_version > 2 else []
 
     def plan(self, matcher: Matcher) -> Sequence[FileTask]:
-        made: list[tuple[Plan, Select | None]] = []
-
-        def plan(select: Select | None) -> Sequence[FileTask]:
-            made.append((self._plan(matcher, metrics=True, select=select), select))
-            return made[-1][0].tasks
-
-        exact = isinstance(matcher, Keys)
-        tasks = planned(self.io, self.metadata, self._base, matcher.equalities(), plan, exact=exact)
-        if self.reads is not None:
-            found, select = made[-1]
-            self.reads.plan(found.whole, tasks, found.tasks if select is None else None)
-        return tasks
+        return planned_tasks(
+            self.table, self._base, matcher, partial(self._plan, matcher, metrics=True), self.reads
+        )
 
     def find(self, paths: Collection[str]) -> Callable[[str], Task | None]:
         every = RowFilter.bind(AlwaysTrue(), self.schema)
@@ -119,7 +113,7 @@ class IcebergAttempt(Attempt):
         return {task.data.file_path: task for task in plan.tasks}.get
 
     def _plan(
-        self, matcher: Matcher, *, metrics: bool, select: Select | None = None, most: int | None = None
+        self, matcher: Matcher, select: Select | None = None, *, metrics: bool, most: int | None = None
     ) -> Plan:
         head = self._base
         if self.changes:
@@ -272,6 +266,36 @@ def facts_of(committed: Committed | None) -> dict[str, Any]:
     if committed is None:
         return {"snapshot_id": None, "attempts": 0, "repeated": False}
     return {name: getattr(committed, name) for name in ("snapshot_id", "attempts", "repeated")}
+
+
+def planned_tasks(
+    table: Table,
+    base: Snapshot | None,
+    matcher: Matcher,
+    plan: Callable[[Select | None], Plan],
+    reads: Reads | None,
+) -> Sequence[FileTask]:
+    """Plans the data files that may have rows that a matcher selects, by a key index if the table has one.
+
+    Args:
+        table: the table.
+        base: the head; its indexes are used.
+        matcher: the matcher, bound to the table's schema.
+        plan: makes the plan; with a function, of the data files that it selects only.
+        reads: counts what the plan leaves out.
+    """
+    made: list[tuple[Plan, Select | None]] = []
+
+    def of(select: Select | None) -> Sequence[FileTask]:
+        made.append((plan(select), select))
+        return made[-1][0].tasks
+
+    exact = isinstance(matcher, Keys)
+    tasks = planned(table.io, table.metadata, base, matcher.equalities(), of, exact=exact)
+    if reads is not None:
+        found, select = made[-1]
+        reads.plan(found.whole, tasks, found.tasks if select is None else None)
+    return tasks
 
 
 def conflict_filter_of(

@@ -41,8 +41,8 @@ class DeleteResult(HtmlFields):
         repeated: True if the job id was in the branch's history already, and nothing was done.
         rows_dangling: number of given rows that were skipped because their path is not a data file of the branch.
         warning: on Spark, whether rows were deleted that other engines do not delete; else None.
-        explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
-            Spark did so.
+        explanation: what was read, and what each step left out; None if no data file was searched, or if Spark
+            evaluates the filter, or joins the keys with the table.
     """
 
     snapshot_id: int | None

@@ -37,8 +37,8 @@ class UpdateResult(HtmlFields):
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the branch's history already, and nothing was done.
         warning: on Spark, whether rows were updated that other engines do not update; else None.
-        explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
-            Spark did so.
+        explanation: what was read, and what each step left out; None if no data file was searched, or if Spark
+            evaluates the filter or a value.
     """
 
     snapshot_id: int | None

@@ -42,8 +42,8 @@ class UpsertResult(HtmlFields):
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the branch's history already, and nothing was done.
-        explanation: what was read, and what each step left out; None if no data file was searched, or if `workers` or
-            Spark did so.
+        explanation: what was read, and what each step left out; None if no data file was searched, or if Spark joins
+            the given rows with the table.
     """
 
     snapshot_id: int | None

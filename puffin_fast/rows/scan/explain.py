@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from puffin_fast._show.html import html_table
 
@@ -141,14 +141,36 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
 _Numbers: TypeAlias = "tuple[str, int | None, int | None, int | None, int | None]"
 """The attributes of a `Part`."""
 
+_Files: TypeAlias = "tuple[int, int, int]"
+"""Number of data files, of their rows that may match, and of their bytes."""
+
+_NO_FILES = 0, 0, 0
+
 
 class Reads:
-    """Counts what a scan or a verb reads. Safe to use from several threads."""
+    """Counts what a scan or a verb reads. Safe to use from several threads.
+
+    What other processes count is added: it is pickled.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, list[int | None]] = {}
-        self._unopened: dict[int, Task] = {}
+        self._unopened = {PROVED: _NO_FILES, KEY_INDEX: _NO_FILES}
+        self._opened: dict[int, Task] = {}
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return _restored, (self._numbers, self._unopened)
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers)
+
+    def __iadd__(self, other: Reads) -> Self:
+        for step, numbers in other._numbers.items():
+            self._add(step, *numbers)
+        for step, files in other._unopened.items():
+            self._unopened[step] = _sum(self._unopened[step], files)
+        return self
 
     def plan(self, table: Part, tasks: Sequence[Task], before_index: Sequence[Task] | None) -> None:
         """Counts what a plan leaves out. A verb that divides its keys makes several plans.
@@ -168,11 +190,12 @@ class Reads:
             left_out += table.less(PLAN, known), known.less(KEY_INDEX, files)
         for part in left_out:
             self._add(part.step, *(getattr(part, name) for name in _NAMES))
-        narrowed = (
-            task.data.record_count - len(task.candidates) for task in tasks if task.candidates is not None
-        )
-        self._add(KEY_INDEX, 0, 0, sum(narrowed), 0)
-        self._unopened = {id(task): task for task in tasks}
+        narrowed = [task for task in tasks if task.candidates is not None]
+        before, left = Part.files(READ, narrowed), sum(map(_n_rows, narrowed))
+        self._add(KEY_INDEX, 0, 0, (before.rows or 0) - left, 0)
+        whole = files.less(PROVED, before)
+        self._unopened[PROVED] = whole.data_files or 0, whole.rows or 0, whole.n_bytes or 0
+        self._unopened[KEY_INDEX] = len(narrowed), left, before.n_bytes or 0
 
     def opened(self, task: Task, file: OpenedFile | None, columns: Sequence[str] = ()) -> None:
         """Counts what of an opened data file is read, once for each plan.
@@ -182,9 +205,20 @@ class Reads:
             columns: the columns that are read beside those that select rows.
         """
         with self._lock:
-            if self._unopened.pop(id(task), None) is not None:
+            if id(task) not in self._opened:
+                self._opened[id(task)] = task
                 for numbers in _numbers_of(task, file, columns):
                     self._add(*numbers)
+                step = PROVED if task.candidates is None else KEY_INDEX
+                one = -1, -_n_rows(task), -task.data.file_size_in_bytes
+                self._unopened[step] = _sum(self._unopened[step], one)
+
+    def opened_there(self, task: Task, counted: Reads) -> None:
+        """Adds what another process counted for a data file, once for each plan."""
+        with self._lock:
+            if counted and id(task) not in self._opened:
+                self._opened[id(task)] = task
+                self += counted
 
     def explanation(self, name: str, notes: Sequence[str] = ()) -> Explanation | None:
         """Returns what was counted; None if nothing was planned."""
@@ -197,11 +231,11 @@ class Reads:
 
     def _close_plan(self) -> None:
         """Data files that were not opened: their bounds, or an index of keys, say which rows match."""
-        for task in self._unopened.values():
-            n_rows = task.data.record_count if task.candidates is None else len(task.candidates)
-            step = PROVED if task.candidates is None else KEY_INDEX
-            self._add(step, 1, None, n_rows, task.data.file_size_in_bytes)
-        self._unopened = {}
+        for step, (n_files, n_rows, n_bytes) in self._unopened.items():
+            if n_files:
+                self._add(step, n_files, None, n_rows, n_bytes)
+            self._unopened[step] = _NO_FILES
+        self._opened = {}
 
     def _add(self, step: str, *numbers: int | None) -> None:
         before = self._numbers.get(step)
@@ -215,9 +249,24 @@ class Reads:
                 before[at] = None if known is None or number is None else known + number
 
 
+def _restored(numbers: dict[str, list[int | None]], unopened: dict[str, _Files]) -> Reads:
+    found = Reads()
+    found._numbers, found._unopened = numbers, unopened
+    return found
+
+
+def _sum(some: _Files, others: _Files) -> _Files:
+    return some[0] + others[0], some[1] + others[1], some[2] + others[2]
+
+
+def _n_rows(task: Task) -> int:
+    """The number of rows that may match."""
+    return task.data.record_count if task.candidates is None else len(task.candidates)
+
+
 def _numbers_of(task: Task, file: OpenedFile | None, columns: Sequence[str]) -> Iterator[_Numbers]:
     """What of a data file is read, and what each step leaves out."""
-    data, left = task.data, task.data.record_count if task.candidates is None else len(task.candidates)
+    data, left = task.data, _n_rows(task)
     if file is None:
         yield DELETES, 1, None, left, data.file_size_in_bytes
         return

@@ -107,6 +107,7 @@ class FileReader:
 
     Attributes:
         io: PyIceberg's file access.
+        reads: counts the data files that are opened in this process.
 
     Args:
         io: the same.
@@ -121,7 +122,7 @@ class FileReader:
         by_name: find columns by the name mapping even in files with field ids.
         cast: the conversion of primitive types to the schema's.
         decode: the codec of deletion vectors; Iceberg's by default.
-        reads: counts the data files that are opened in this process.
+        reads: the same.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class FileReader:
         decode: Decode = codec.decode,
         reads: Reads | None = None,
     ) -> None:
-        self.io, self._decode, self._reads = io, decode, reads
+        self.io, self._decode, self.reads = io, decode, reads
         self._made_by: tuple[Any, ...] = (
             partial(FileReader, file_types=file_types, by_name=by_name, cast=cast, decode=decode),
             (io, metadata, schema, fields, extra, row_filter, arrow_schema),
@@ -266,11 +267,14 @@ class FileReader:
     def _count(self, tasks: Sequence[Task]) -> int:
         return sum(self.count_all([Split.of(task, 0, 1) for task in tasks]))
 
-    def read(self, split: Split, vectors: ReadAhead | None = None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, split: Split, vectors: ReadAhead | None = None, reads: Reads | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yields the selected rows of a split, in the order of the file; no batch is empty.
 
         Args:
             vectors: prefetched deletion vectors.
+            reads: counts what is read, instead of the reader's own.
 
         Raises:
             UnsupportedError: the format of a data or delete file is not supported.
@@ -278,7 +282,7 @@ class FileReader:
             NotFoundError: a file does not exist.
         """
         task = split.task
-        opened = split.shared.opened(lambda task: self._open(task, vectors))
+        opened = split.shared.opened(lambda task: self._open(task, vectors, reads))
         if opened is None:
             return
         file = opened.file.part(split.number, split.count)
@@ -295,17 +299,19 @@ class FileReader:
             return False
         return len(self._deletes.of(task, vectors)) == task.data.record_count
 
-    def _open(self, task: Task, vectors: ReadAhead | None) -> OpenedDataFile | None:
-        data = task.data
+    def _open(
+        self, task: Task, vectors: ReadAhead | None, reads: Reads | None = None
+    ) -> OpenedDataFile | None:
+        data, reads = task.data, self.reads if reads is None else reads
         if self._is_deleted(task, vectors):
-            if self._reads is not None:
-                self._reads.opened(task, None)
+            if reads is not None:
+                reads.opened(task, None)
             return None
         keys = tuple(self._equality.of(task.equality_deletes) if task.equality_deletes else ())
         fields = [field for key in keys for field in key.fields]
         file = self._files.open(data, fields, self._live(task, vectors), task.candidate_pages)
-        if self._reads is not None:
-            self._reads.opened(task, file)
+        if reads is not None:
+            reads.opened(task, file)
         output = self._output_of(file)
         return OpenedDataFile(file, output, keys)
 

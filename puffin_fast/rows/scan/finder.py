@@ -23,6 +23,7 @@ from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import Cast, stored
 from puffin_fast.rows.files.files import BATCH_ROWS
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.splits import Split, data_bytes, jobs_of, threads_of
 from puffin_fast.rows.tasks import Task
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from puffin_fast.rows.filters.filters import Matcher
-    from puffin_fast.rows.scan.explain import Reads
 
 
 class Finder:
@@ -42,6 +42,7 @@ class Finder:
 
     Attributes:
         matcher: selects the rows.
+        reads: counts what is read in this process.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Finder:
         reads: Reads | None = None,
     ) -> None:
         schema = metadata.schema()
-        self.matcher, self._reads = row_filter, reads
+        self.matcher, self.reads = row_filter, reads
         self._made_by: tuple[Any, ...] = (
             partial(Finder, by_name=by_name, cast=cast, decode=decode),
             (io, metadata, row_filter),
@@ -88,10 +89,19 @@ class Finder:
         """Returns whether the metrics of a data file prove that all its rows match."""
         return self.matcher.always_true or self._metrics_prove_all(task.data)
 
-    def deletes(self, task: Task) -> NewDeletes:
-        """Returns the deletes of one data file; it is read unless `proves` is true for it."""
-        (found,) = _Search(self, task, 1).part(0)
+    def deletes(self, task: Task, reads: Reads | None = None) -> NewDeletes:
+        """Returns the deletes of one data file; it is read unless `proves` is true for it.
+
+        Args:
+            task: the data file.
+            reads: counts what is read of it.
+        """
+        (found,) = _Search(self, task, 1, reads).part(0)
         return found
+
+    def _counted(self, task: Task) -> tuple[NewDeletes, Reads]:
+        reads = Reads()
+        return self.deletes(task, reads), reads
 
     def matches(self, task: Task) -> Iterator[tuple[np.ndarray, np.ndarray, Mapping[int, pa.Array]]]:
         """Yields the batches of a data file, for a matcher that does not fail.
@@ -117,13 +127,16 @@ class Finder:
             workers: searches the data files instead of threads; each is searched as a whole.
         """
         if workers is not None:
-            found = each_on(workers)(self.deletes, tasks, data_bytes, "searching data files")
-            yield from (replace(new, task=task) for task, new in zip(tasks, found, strict=True))
+            there = each_on(workers)(self._counted, tasks, data_bytes, "searching data files")
+            for task, (new, reads) in zip(tasks, there, strict=True):
+                if self.reads is not None:
+                    self.reads.opened_there(task, reads)
+                yield replace(new, task=task)
             return
         n_threads = threads_of(self._io, tasks, threads)
         jobs = [*jobs_of(tasks, n_threads)]
         firsts = (split for job in jobs for split in job if split.number == 0)
-        searches = {id(split.task): _Search(self, split.task, split.count) for split in firsts}
+        searches = {id(split.task): _Search(self, split.task, split.count, self.reads) for split in firsts}
 
         def work(job: Sequence[Split]) -> Iterator[list[NewDeletes]]:
             yield [found for split in job for found in searches[id(split.task)].part(split.number)]
@@ -147,8 +160,8 @@ class _Search:
     fail for their values.
     """
 
-    def __init__(self, finder: Finder, task: Task, n_parts: int) -> None:
-        self._finder, self._task, self._n_parts = finder, task, n_parts
+    def __init__(self, finder: Finder, task: Task, n_parts: int, reads: Reads | None = None) -> None:
+        self._finder, self._task, self._n_parts, self._reads = finder, task, n_parts, reads
         self._left = n_parts
         self._lock = threading.Lock()
         self._opened: tuple[OpenedFile, list[DeletedKeys], np.ndarray] | None = None
@@ -169,8 +182,8 @@ class _Search:
                     some = task.candidates if self._before is None else task.candidates - self._before
                     live = LiveRows(some, n_rows, chosen=True)
                 file = finder._files.open(task.data, fields, live, task.candidate_pages)
-                if finder._reads is not None:
-                    finder._reads.opened(task, file)
+                if self._reads is not None:
+                    self._reads.opened(task, file)
                 self._opened = file, keys, np.zeros(0 if task.candidates is not None else n_rows, np.bool_)
             return self._opened
 

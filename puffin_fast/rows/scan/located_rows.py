@@ -20,6 +20,7 @@ from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import arrow_type
 from puffin_fast.rows.files.files import BATCH_ROWS, size_in_rows
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.file_reader import FileReader, ReaderFactory
 from puffin_fast.rows.scan.splits import Split, data_bytes, jobs_of, threads_of
 from puffin_fast.rows.tasks import Task
@@ -159,19 +160,32 @@ def located_groups(
         parts = each_on(workers)(partial(_read, reader, texts), tasks, data_bytes, label)
         return made(
             (numbers[id(task)], batch)
-            for task, batches in zip(tasks, parts, strict=True)
+            for task, batches in zip(tasks, _received(reader, tasks, parts), strict=True)
             for batch in batches
         )
     n_threads = threads_of(reader.io, tasks, threads)
     return in_order([*jobs_of(tasks, n_threads)], work, n_threads, label=label)
 
 
-def _read(reader: FileReader, texts: Sequence[int], task: Task) -> list[pa.RecordBatch]:
-    return [*_checked(reader, texts, Split.of(task, 0, 1))]
+def _read(reader: FileReader, texts: Sequence[int], task: Task) -> tuple[list[pa.RecordBatch], Reads]:
+    reads = Reads()
+    return [*_checked(reader, texts, Split.of(task, 0, 1), reads)], reads
 
 
-def _checked(reader: FileReader, texts: Sequence[int], split: Split) -> Iterator[pa.RecordBatch]:
-    batches = reader.read(split)
+def _received(
+    reader: FileReader, tasks: Sequence[Task], parts: Iterable[tuple[list[pa.RecordBatch], Reads]]
+) -> Iterator[list[pa.RecordBatch]]:
+    """Yields the batches that workers read of each data file."""
+    for task, (batches, reads) in zip(tasks, parts, strict=True):
+        if reader.reads is not None:
+            reader.reads.opened_there(task, reads)
+        yield batches
+
+
+def _checked(
+    reader: FileReader, texts: Sequence[int], split: Split, reads: Reads | None = None
+) -> Iterator[pa.RecordBatch]:
+    batches = reader.read(split, reads=reads)
     return (with_text(batch, split.task.data.file_path, texts) for batch in batches) if texts else batches
 
 

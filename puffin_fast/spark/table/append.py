@@ -158,8 +158,8 @@ def overwrite(
         given.write()
         job.check_schema(schema)
         part = given.part(purpose)
-        finder, tasks = job.finder(matcher), job.pruned(base, matcher)
-        return given.planned(searched(session, part, tasks, finder), part)
+        tasks = job.pruned(base, matcher)
+        return given.planned(searched(session, part, tasks, job.finder(matcher)), part)
 
     kind: type[Any] = DeltaOverwriteResult if is_delta(table) else OverwriteResult
     return job.run(plan, on_conflict, kind)  # type: ignore[no-any-return]

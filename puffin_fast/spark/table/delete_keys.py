@@ -140,6 +140,8 @@ def delete_keys(
             bounds = KeyBounds.between(job.metadata, fields, key_ends(given, fields))
 
             def join(tasks: Sequence[Task]) -> Planned:
+                job.reads = None
+
                 def found(index: KeyLookup | None) -> Planned:
                     part = job.part(Purpose("DELETE", matcher=bounds), dry_run=dry_run)
                     outcomes = _joined(

@@ -31,6 +31,7 @@ from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.rows.filters.filters import Filter, Matcher
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.spark.dataframe.job_files import run_name
 from puffin_fast.spark.table.job import MAIN
 from puffin_fast.spark.table.scan import check_compared, refuse, scan
@@ -91,6 +92,10 @@ class DeltaVerb(Verb):
     def name(self) -> str:
         return self.storage.root
 
+    @property
+    def head(self) -> str:
+        return f"version {self.base.snapshot.version}"
+
     def schema(self) -> Schema:
         return self.base.schema.schema
 
@@ -114,16 +119,15 @@ class DeltaVerb(Verb):
         return plan_files(self.base)
 
     def pruned(self, base: object, matcher: Matcher) -> Sequence[Task]:
-        return plan_files(self.base, matcher, metrics=True)
-
-    def candidates(self, base: object, matcher: Matcher) -> Sequence[Task]:
-        return self.pruned(base, matcher)
+        tasks, self.reads = plan_files(self.base, matcher, metrics=True), Reads()
+        self.reads.plan(tasks.whole, tasks, tasks)
+        return tasks
 
     def is_indexed(self, base: object) -> bool:
         return False
 
     def finder(self, matcher: Matcher) -> Finder:
-        return self.base.finder(matcher)
+        return self.base.finder(matcher, self.reads)
 
     def key_lookup(self, fields: object, tasks: object) -> None:
         """Delta tables have no indexes of keys."""

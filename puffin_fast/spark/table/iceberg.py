@@ -11,18 +11,18 @@ from puffin_fast.iceberg.commit.job import run_job
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
-from puffin_fast.iceberg.dml.attempt import changed, conflict_filter_of, facts_of
+from puffin_fast.iceberg.dml.attempt import changed, conflict_filter_of, facts_of, planned_tasks
 from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.dml.delete import DeleteResult
-from puffin_fast.iceberg.index.lookup import KeyLookup, narrowed
+from puffin_fast.iceberg.index.lookup import KeyLookup
 from puffin_fast.iceberg.index.stored import indexed
 from puffin_fast.iceberg.manifest import check_transforms
-from puffin_fast.iceberg.plan.files import plan_files, plan_snapshot
+from puffin_fast.iceberg.plan.files import Plan, plan_files, plan_snapshot
 from puffin_fast.rows.filters.filters import Filter, Matcher
 from puffin_fast.rows.keys.key_columns import key_schema
-from puffin_fast.rows.keys.keys import Keys
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.rows.rewrite.row_order import RowOrder
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.spark.table.scan import scan
 from puffin_fast.spark.table.verb import Part, Planned, Verb
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
     from pyspark.sql import DataFrame, SparkSession
 
+    from puffin_fast.iceberg.manifest.columns import Select
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.rows.deletes.outcome import Outcome
     from puffin_fast.rows.tasks import Task
@@ -91,6 +92,10 @@ class IcebergVerb(Verb):
     def name(self) -> str:
         return ".".join(self.table.name())
 
+    @property
+    def head(self) -> str:
+        return f"branch {self.request.branch!r}"
+
     def scan(
         self,
         session: SparkSession,
@@ -112,21 +117,18 @@ class IcebergVerb(Verb):
         return [] if base is None else plan_files(self.table, snapshot_id=base.snapshot_id).tasks
 
     def pruned(self, base: Snapshot | None, matcher: Matcher) -> Sequence[FileTask]:
-        if base is None:
-            return []
-        return plan_snapshot(self.table, base, self.schema(), matcher, metrics=True).tasks
+        schema, self.reads = self.schema(), Reads()
 
-    def candidates(self, base: Snapshot | None, matcher: Matcher) -> Sequence[FileTask]:
-        if base is None:
-            return []
-        tasks, exact = self.pruned(base, matcher), isinstance(matcher, Keys)
-        return narrowed(self.table.io, self.metadata, base, matcher.equalities(), tasks, exact=exact)
+        def plan(select: Select | None) -> Plan:
+            return plan_snapshot(self.table, base, schema, matcher, metrics=True, select=select)
+
+        return planned_tasks(self.table, base, matcher, plan, self.reads)
 
     def is_indexed(self, base: Snapshot | None) -> bool:
         return base is not None and next(indexed(self.metadata, base), None) is not None
 
     def finder(self, matcher: Matcher) -> Finder:
-        return Finder(self.table.io, self.metadata, matcher)
+        return Finder(self.table.io, self.metadata, matcher, reads=self.reads)
 
     def key_lookup(
         self, fields: Sequence[tuple[str, NestedField]], tasks: Sequence[Task]

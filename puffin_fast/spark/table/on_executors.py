@@ -16,6 +16,7 @@ from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.rows.match.matching import Matches, Source
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.spark.session.executor_calls import received, sent_by
 from puffin_fast.spark.session.sessions import tagged
@@ -59,13 +60,16 @@ class _OnExecutors(Attempt):
     def located(self, matcher: Matcher, tasks: Sequence[Task]) -> LocatedRows:
         if is_small(tasks):
             return super().located(matcher, tasks)
-        view, self.reads = self.view(), None
+        view = self.view()
         with tagged(self.session, self.run_name, of_files(tasks)):
             bins = spread(self.session, bins_to_search([*map(without_metrics, tasks)]))
-            packed = received(sent_by(bins, worker.located, target=view, matcher=matcher))
-        if None in packed:
+            found = received(sent_by(bins, worker.located, target=view, matcher=matcher))
+        if None in found:
             raise ManyRowsError
-        of, rows = worker.unpacked(view, packed)
+        of, rows = worker.unpacked(view, (one for one in found if not isinstance(one, Reads)))
+        for one in found:
+            if isinstance(one, Reads):
+                self.reads += one
         number_of = {task.data.file_path: number for number, task in enumerate(tasks)}
         numbers = np.array([number_of[task.data.file_path] for task in of], np.int64)
         return replace(rows, file=numbers[rows.file]).sorted()
@@ -73,7 +77,6 @@ class _OnExecutors(Attempt):
     def matches(self, source: Source, tasks: Sequence[Task], *, compared: bool) -> Matches:
         if is_small(tasks):
             return super().matches(source, tasks, compared=compared)
-        self.reads = None
         numbered = [(number, without_metrics(task)) for number, task in enumerate(tasks)]
         bins = bins_of_tasks(numbered, lambda item: (item[1],))
         with tagged(self.session, self.run_name, of_files(tasks)):
@@ -83,7 +86,9 @@ class _OnExecutors(Attempt):
             )
         if any(one is None for one in found):
             raise ManyRowsError
-        file, *others = map(np.concatenate, zip(*found, strict=True))
+        for _, reads in found:
+            self.reads += reads
+        file, *others = map(np.concatenate, zip(*(arrays for arrays, _ in found), strict=True))
         order = np.argsort(file, kind="stable")
         return Matches(tasks, *(column[order] for column in (file, *others)))
 

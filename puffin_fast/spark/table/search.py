@@ -26,16 +26,22 @@ def searched(session: SparkSession, job: Job, tasks: Iterable[Task], finder: Fin
 
     Args:
         job: the run that writes.
-        finder: the finder of rows; its matcher is sent to the executors.
+        finder: the finder of rows; its matcher is sent to the executors, and it counts what they read.
     """
     known, whole = _settled(tasks, finder)
     if not whole:
         return known
-    others = {path: without_metrics(task) for path, task in whole.items()}
+    others = {
+        path: task if task.position_deletes and finder.proves(task) else without_metrics(task)
+        for path, task in whole.items()
+    }
     if is_named(others.values()) or is_small(whole.values(), finder.matcher.field_ids):
         return known + job.run_here(lambda target: deleted(finder.search([*others.values()]), target), others)
     bins = spread(session, bins_to_search(others.values()))
-    return known + job.run(job.reports(bins, search, matcher=finder.matcher), others)
+    known += job.run(job.reports(bins, search, matcher=finder.matcher), others)
+    if finder.reads is not None:
+        finder.reads += job.report.reads
+    return known
 
 
 def is_named(tasks: Collection[Task]) -> bool:

@@ -189,6 +189,7 @@ def update(
                 reports = part.reports(bins, worker.by_filter, matcher=matcher, values=assignments)
                 outcomes = part.run(reports, tasks)
         elif tasks:
+            job.reads = None
             numbers = {name: ColumnNumber(len(PLACE) + at) for at, name in enumerate(columns)}
             given = replace(assignments, values={**assignments.values, **numbers})
             with sql_errors(row_filter):
@@ -204,6 +205,8 @@ def update(
                     )
                 outcomes = part.run(reports, tasks)
         n_nan = part.report.n_nan
+        if job.reads is not None:
+            job.reads += part.report.reads
         updated = frozenset(outcome.task.data.file_path for outcome in outcomes)
         metrics = {"numUpdatedRows": sum(one.n_new for one in outcomes), "numCopiedRows": 0}
         planned = part.planned(outcomes, part.report.entries, updated, metrics)

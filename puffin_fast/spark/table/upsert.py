@@ -360,7 +360,7 @@ class _Upsert:
             few.append(sent_keys(keys, given.fields, job.metadata))
             return few[0]
 
-        found = job.matching(base, bounds, sent)
+        found, job.reads = job.matching(base, bounds, sent), None
         tasks: Sequence[Task] = [without_metrics(task) for task in found]
         index = job.key_lookup(given.fields, tasks) if few == [None] else None
         names = [name for name, _ in given.fields]

@@ -2,7 +2,7 @@
 implements what differs.
 
 ```
-verb.tasks, pruned, candidates, matching  -> the data files that may have matching rows
+verb.tasks, pruned, matching              -> the data files that may have matching rows
 verb.part                                 -> one run of executors, which write deletes and new rows
 part.planned                              -> the changes to commit, and their counts
 verb.run                                  -> plans, commits, plans again on a newer head; the result
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from puffin_fast.rows.deletes.outcome import Outcome
     from puffin_fast.rows.keys.keys import KeyBounds, Keys
     from puffin_fast.rows.rewrite.row_order import RowOrder
+    from puffin_fast.rows.scan.explain import Reads
     from puffin_fast.rows.scan.finder import Finder
     from puffin_fast.rows.tasks import Task
 
@@ -86,10 +87,12 @@ class Verb(ABC):
         request: branch, job id and properties.
         started: the start time, by `time.perf_counter`.
         delete_result: the class of the results of deletes.
+        reads: counts what the current attempt reads of the data files that it searches; None if Spark searches them.
     """
 
     request: Request
     started: float
+    reads: Reads | None = None
     delete_result: ClassVar[type[Any]]
 
     # what a format implements ------------------------------------------------------------------------------
@@ -103,6 +106,11 @@ class Verb(ABC):
     @abstractmethod
     def name(self) -> str:
         """The name of the table in messages."""
+
+    @property
+    @abstractmethod
+    def head(self) -> str:
+        """The head that the current attempt is planned on, such as ``branch 'main'``."""
 
     @abstractmethod
     def scan(
@@ -135,11 +143,7 @@ class Verb(ABC):
 
     @abstractmethod
     def pruned(self, base: Any, matcher: Matcher) -> Sequence[Task]:
-        """The data files of a head that a matcher does not exclude."""
-
-    @abstractmethod
-    def candidates(self, base: Any, matcher: Matcher) -> Sequence[Task]:
-        """`pruned`, without the data files and rows that a key index of the table excludes."""
+        """The data files of a head that a matcher and a key index of the table do not exclude; makes new `reads`."""
 
     @abstractmethod
     def is_indexed(self, base: Any) -> bool:
@@ -220,7 +224,7 @@ class Verb(ABC):
             keys: returns the keys, if they are few enough to look them up in an index.
         """
         few = keys() if self.is_indexed(base) else None
-        return self.pruned(base, bounds) if few is None else self.candidates(base, few)
+        return self.pruned(base, few or bounds)
 
     def run(self, plan: Callable[[Any], Planned], on_conflict: OnConflict, kind: type[Any]) -> Any:
         """Plans and commits; returns a result of a class."""
@@ -241,12 +245,14 @@ class Verb(ABC):
 
         def plan(base: Any) -> Planned:
             self.check_schema(schema)
-            return work(self.candidates(base, matcher))
+            return work(self.pruned(base, matcher))
 
         return self.run(plan, on_conflict, self.delete_result)
 
     def finished(self, kind: type[Any], planned: Planned | None, committed: Any) -> Any:
         """Returns the result of a plan and its commit."""
         counts = Counts() if planned is None else planned.counts
+        if self.reads is not None:
+            counts = replace(counts, explanation=self.reads.explanation(f"{self.name}, {self.head}"))
         seconds = time.perf_counter() - self.started
         return result_of(kind, counts, seconds=seconds, **self.facts(committed))

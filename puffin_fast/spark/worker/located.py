@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from puffin_fast.rows.files.conversion import arrow_type
 from puffin_fast.rows.match.matching import find_matches
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.located_rows import LocatedRows, joined, located_groups
 from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.column_types import converter
@@ -62,24 +63,26 @@ def numbered(batches: Batches, target: Target, *, matcher: Matcher, names: Seque
         first += batch.num_rows
 
 
-def located(batches: Batches, target: Target, *, matcher: Matcher) -> Iterator[bytes | None]:
+def located(batches: Batches, target: Target, *, matcher: Matcher) -> Iterator[bytes | Reads | None]:
     """Reads the rows that match, for the driver; arguments as `numbered`.
 
     Yields:
-        the rows of a batch as in `_packed`; None at the end if there are more rows than the driver takes from one task.
+        the rows of a batch as in `_packed`, and what was read; None at the end if there are more rows than the driver
+        takes from one task.
     """
-    n_bytes = 0
-    for tasks, file, batch in _groups(target, batches, matcher):
+    n_bytes, reads = 0, Reads()
+    for tasks, file, batch in _groups(target, batches, matcher, reads):
         n_bytes += batch.nbytes
         if n_bytes > MOST_BYTES:
             yield None
             return
         yield _packed(tasks, file, batch)
+    yield reads
 
 
 def matches(
     batches: Batches, target: Target, *, source: Source, compared: bool
-) -> Iterator[list[np.ndarray] | None]:
+) -> Iterator[tuple[list[np.ndarray], Reads] | None]:
     """Finds the rows of data files that have a given key, for the driver.
 
     Args:
@@ -88,15 +91,16 @@ def matches(
         compared: as for `find_matches`.
 
     Yields:
-        the number of each row's data file, and the other arrays of `Matches`; None if they would be too many for the
-        driver.
+        the number of each row's data file and the other arrays of `Matches`, and what was read; None if the rows would
+        be too many for the driver.
     """
     numbers, tasks = zip(*items_of(batches), strict=True)
+    reads = Reads()
     found = find_matches(
         tasks,
         source,
         target.metadata.schema().fields,
-        target.reader_factory(source.keys),
+        target.reader_factory(source.keys, reads),
         compared=compared,
         row_ids=bool(target.lineage),
         threads=1,
@@ -106,15 +110,15 @@ def matches(
         yield None
         return
     file = np.array(numbers, np.int32)[found.file]
-    yield [file, found.position, found.source, found.same, found.row_id]
+    yield [file, found.position, found.source, found.same, found.row_id], reads
 
 
 def _groups(
-    part: Target, batches: Batches, matcher: Matcher
+    part: Target, batches: Batches, matcher: Matcher, reads: Reads | None = None
 ) -> Iterator[tuple[list[Task], Any, pa.RecordBatch]]:
     """Yields data files, the index of each row's data file, and rows: the columns of the table, ``_pos``, lineage."""
     tasks = list(items_of(batches))
-    reader = part.reader_factory(matcher)
+    reader = part.reader_factory(matcher, reads)
     fields = part.metadata.schema().fields
     for group in located_groups(lambda one: [*joined(one)], reader, fields, tasks, part.lineage, threads=1):
         for file, batch in group:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puffin_fast.puffin.vectors import DeletionVectorLocation
 from puffin_fast.rows.match.duplicate_keys import DuplicateKeys
+from puffin_fast.rows.scan.explain import Reads
 
 if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.convert import SupersededPositions
@@ -91,6 +92,7 @@ class Report:
         n_inserted: number of given rows whose key is new.
         n_dangling: number of rows that name no data file of the table.
         n_nan: number of rows with NaN in a column of the condition.
+        reads: counts what was read of data files that were searched.
     """
 
     deleted: list[FileDeleted] = field(default_factory=list)
@@ -103,6 +105,7 @@ class Report:
     n_inserted: int = 0
     n_dangling: int = 0
     n_nan: int = 0
+    reads: Reads = field(default_factory=Reads)
 
     @classmethod
     def sum(cls, reports: Iterable[Report]) -> Report:

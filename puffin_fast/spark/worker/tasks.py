@@ -10,6 +10,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.delete_files.position_files import PositionFiles
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.spark.session.executor_calls import Batches, items_of
@@ -65,13 +66,13 @@ class Target:
             return self.delta.finder(matcher)
         return Finder(self.io, self.metadata, matcher)
 
-    def reader_factory(self, matcher: Matcher) -> ReaderFactory:
-        """Returns a factory of readers of the data files for one filter."""
+    def reader_factory(self, matcher: Matcher, reads: Reads | None = None) -> ReaderFactory:
+        """Returns a factory of readers of the data files for one filter; `reads` counts what they read."""
         if self.delta is not None:
-            return self.delta.reader_factory(matcher)
+            return self.delta.reader_factory(matcher, reads)
         io, metadata = self.io, self.metadata
         return lambda fields, extra, arrow: FileReader(
-            io, metadata, metadata.schema(), fields, extra, matcher, arrow
+            io, metadata, metadata.schema(), fields, extra, matcher, arrow, reads=reads
         )
 
 
@@ -94,7 +95,9 @@ def search(batches: Batches, target: Target, *, matcher: Matcher) -> Iterator[Re
     Args:
         batches: one binary column: packed lists of `FileTask`.
     """
-    return deleted(map(target.finder(matcher).deletes, items_of(batches)), target)
+    finder, reads = target.finder(matcher), Reads()
+    yield from deleted((finder.deletes(task, reads) for task in items_of(batches)), target)
+    yield Report(reads=reads)
 
 
 def extend(batches: Batches, target: Target, *, memory: int, lists: bytes) -> Iterator[Report]:

@@ -14,6 +14,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows
 from puffin_fast.rows.match.assignments import Assignments, NewColumn
+from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.located import unpacked
@@ -51,9 +52,10 @@ def updated(
     tasks: Sequence[Task], target: Target, matcher: RowFilter, values: Assignments
 ) -> Iterator[Report]:
     """`by_filter` for some data files."""
-    fields = target.metadata.schema().fields
-    found = LocatedRows.read(target.reader_factory(matcher), fields, tasks, target.lineage, threads=1)
-    return _replaced(target, values, tasks, found)
+    fields, reads = target.metadata.schema().fields, Reads()
+    found = LocatedRows.read(target.reader_factory(matcher, reads), fields, tasks, target.lineage, threads=1)
+    yield from _replaced(target, values, tasks, found)
+    yield Report(reads=reads)
 
 
 def with_values(batches: Batches, target: Target, *, values: Assignments) -> Iterator[Report]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -230,8 +230,47 @@ def test_without_a_search_there_is_no_explanation(table: Table) -> None:
     path = next(iter(iceberg.plan_files(table).tasks)).data.file_path
     positions = pa.table({"file_path": [path], "pos": [400]})
     assert iceberg.delete_positions(table, positions, dry_run=True).explanation is None
-    with ThreadPoolExecutor(1) as workers:
-        assert iceberg.delete(table, "id = 705", workers=workers, dry_run=True).explanation is None
+
+
+@pytest.mark.parametrize("workers", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_workers_count_what_they_read(table: Table, workers: type[Executor], tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    delta.create_table(path, rows(0, 1, 0).schema)
+    for at in range(N):
+        delta.append(path, rows(at * EACH, (at + 1) * EACH, at % 2))
+    delta.delete(path, "id < 150")
+    given = rows(2700, 2705, 1)
+    verbs: list[Callable[[Any], Any]] = [
+        *(
+            lambda workers, text=text: iceberg.delete(table, text, workers=workers, dry_run=True)  # type: ignore[misc]
+            for text in FILTERS
+        ),
+        lambda workers: iceberg.delete_keys(table, KEYS, "s", workers=workers, dry_run=True),
+        lambda workers: iceberg.update(table, "id < 170", {"s": "new"}, workers=workers, dry_run=True),
+        lambda workers: iceberg.upsert(table, given, "id", workers=workers, dry_run=True),
+        lambda workers: iceberg.overwrite(table, given, "id = 705", workers=workers, dry_run=True),
+        lambda workers: delta.delete(path, "id < 170", workers=workers, dry_run=True),
+        lambda workers: delta.update(path, "part = 1", {"s": "new"}, workers=workers, dry_run=True),
+    ]
+    with workers(2) as pool:  # type: ignore[call-arg]
+        for verb in verbs:
+            expected = verb(None).explanation
+            assert expected is not None
+            assert verb(pool).explanation == expected
+
+
+def test_keys_in_several_parts_are_counted_alike_by_workers(
+    racing: RacingCatalog,
+) -> None:
+    table = racing.create_table("n.parts", SCHEMA, properties={"format-version": "2"})
+    for at in range(2):
+        iceberg.append(table, rows(at * EACH, (at + 1) * EACH, at))
+    keys = pa.table({"id": range(0, 2 * EACH, 3)})
+    table.io.properties["puffin-fast.limit.key-bytes"] = "1000"
+    with ThreadPoolExecutor(2) as pool:
+        expected = iceberg.delete_keys(table, keys, "id", dry_run=True).explanation
+        assert expected is not None
+        assert iceberg.delete_keys(table, keys, "id", workers=pool, dry_run=True).explanation == expected
 
 
 def test_each_verb_of_a_transaction_has_its_own(table: Table) -> None:
