@@ -137,13 +137,9 @@ def new_input(io: Any, location: str) -> Any:
 
 
 def is_remote(path: str, filesystem: Any) -> bool:
-    """Whether a read may take as long as a request to an object store: all but local files, unless `is_near`."""
-    return not (is_near(filesystem) or is_local(path, filesystem))
-
-
-def is_near(filesystem: Any) -> bool:
-    """Whether a FileIO says, by an attribute `is_local`, that its files are not on an object store."""
-    return bool(getattr(filesystem, "is_local", False))
+    """Whether a read may take as long as a request to an object store: all but local files. A FileIO may say so itself,
+    by an attribute `is_local`."""
+    return not (getattr(filesystem, "is_local", False) or is_local(path, filesystem))
 
 
 @lru_cache(maxsize=64)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_fast._io import open_source
-from puffin_fast._io.location import is_near, resolve
+from puffin_fast._io import is_remote, open_source
+from puffin_fast._io.location import resolve
 from puffin_fast._io.source import LocalSource
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.interrupt import suppressed
@@ -147,11 +147,9 @@ class ParquetReader:
         self, io: FileIO, location: str, footer: Footer | None = None, *, size: int | None = None
     ) -> None:
         self._io, self.location = io, location
-        kind, _, path = resolve(location, io)
-        local = path if kind == "local" else None
-        self._is_remote = local is None and not is_near(io)
+        self._is_remote = is_remote(location, io)
         with reading(location):
-            self._source, data = _open(io, location, footer, size, local, is_remote=self._is_remote)
+            self._source, data = _open(io, location, footer, size, is_local=not self._is_remote)
             try:
                 footer = footer or self._read_footer(data)
                 if sum(footer.group_rows) != footer.n_rows:
@@ -474,28 +472,22 @@ def _only(array: pa.Array, names: Sequence[str]) -> pa.Array:
 
 
 def _open(
-    io: FileIO, location: str, footer: Footer | None, size: int | None, local: str | None, *, is_remote: bool
+    io: FileIO, location: str, footer: Footer | None, size: int | None, *, is_local: bool
 ) -> tuple[Source, bytes]:
     """Opens a file, and reads the bytes of its footer unless it is known; no bytes if it does not end like Parquet.
 
     Args:
         io, location, footer, size: as for `ParquetReader`.
-        local: the path of a local file.
-        is_remote: whether the file is on an object store; else its size is not needed.
+        is_local: whether the file is on no object store; its size is then not needed.
     """
-    first = TAIL_BYTES if is_remote else LOCAL_TAIL_BYTES
-    if size is not None and size > 0 and is_remote:
+    first = LOCAL_TAIL_BYTES if is_local else TAIL_BYTES
+    if size is not None and size > 0 and not is_local:
         source = open_source(location, filesystem=io, size=size)
         if footer is not None:
             return source, b""
         with suppressed(OSError, ValueError, PuffinFastError):
             return source, footer_bytes(source, first)
-    if local is not None:
-        source = LocalSource(local)
-    elif is_remote:
-        source = open_source(location, filesystem=io)
-    else:
-        source = open_source(open_input(io, location))
+    source = _local_source(io, location) if is_local else open_source(location, filesystem=io)
     try:
         return source, b"" if footer is not None else footer_bytes(source, first)
     except CorruptDataError:
@@ -503,3 +495,9 @@ def _open(
         raise
     except ValueError:
         return source, b""
+
+
+def _local_source(io: FileIO, location: str) -> Source:
+    """Opens a file that is on no object store; raises what the operating system does."""
+    kind, _, path = resolve(location, io)
+    return LocalSource(path) if kind == "local" else open_source(open_input(io, location))
