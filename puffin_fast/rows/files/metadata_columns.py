@@ -71,8 +71,9 @@ def _row_id(batch: Metadata) -> pa.Array:
     first: Any = batch.data.first_row_id
     if first is None:
         return pa.nulls(batch.n_rows, pa.int64())
-    assert batch.positions is not None
-    positions = np.frombuffer(batch.positions.buffers()[1], np.int64, batch.n_rows)
+    array = batch.positions
+    assert array is not None
+    positions = np.frombuffer(array.buffers()[1], np.int64, batch.n_rows, 8 * array.offset)
     return array_of(positions + first, pa.int64())
 
 
