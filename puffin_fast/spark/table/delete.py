@@ -244,7 +244,7 @@ def _by_position(
 
     def plan(base: Any) -> Planned:
         nonlocal n_nan
-        tasks = {task.data.file_path: without_metrics(task) for task in job.tasks(base)}
+        tasks = {task.data.file_path: task for task in without_metrics(job.tasks(base))}
         part, deletes = job.part(purpose, dry_run=dry_run), rows()
         marked = mapped(
             deletes,

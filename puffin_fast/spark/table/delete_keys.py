@@ -274,7 +274,7 @@ def _joined(
     if not tasks:
         return []
     session = cached.sparkSession
-    found = {task.data.file_path: without_metrics(task) for task in tasks}
+    found = {task.data.file_path: task for task in without_metrics(tasks)}
     exact = index is not None and index.exact
     if index is not None and exact:
         exact = not any(task.equality_deletes for path, task in found.items() if path in index.covered)

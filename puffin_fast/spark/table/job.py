@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeVar
 import pyarrow as pa
 
 from puffin_fast._pyiceberg.metadata import without_history
+from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._text import counted
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.table_properties import data_folder
@@ -162,8 +163,13 @@ class Job:
         remove_unnamed(self.place.location, self.name, (), self.listing())
 
 
-def without_metrics(task: AnyTask) -> AnyTask:
-    """A task without the metrics of its data file, which executors do not need."""
+def without_metrics(tasks: Iterable[AnyTask]) -> list[AnyTask]:
+    """Tasks without the metrics of their data files, which executors do not need."""
+    with paused_gc():
+        return [*map(_without_metrics, tasks)]
+
+
+def _without_metrics(task: AnyTask) -> AnyTask:
     known = [name for name in METRICS if getattr(task.data, name, None) is not None]
     if not known:
         return task
@@ -174,10 +180,16 @@ def without_metrics(task: AnyTask) -> AnyTask:
     return found
 
 
-def shares_of(task: Task) -> list[Share]:
-    """Splits a data file into shares of about `TASK_BYTES`, at row groups."""
-    count = max(1, min(row_groups_of(task), -(-task.data.file_size_in_bytes // TASK_BYTES)))
-    return [(task, number, count) for number in range(count)]
+def shares_of(tasks: Iterable[Task]) -> list[Share]:
+    """Splits data files into shares of about `TASK_BYTES`, at row groups."""
+    with paused_gc():
+        counts = [(task, _n_shares(task)) for task in tasks]
+        return [(task, number, count) for task, count in counts for number in range(count)]
+
+
+def _n_shares(task: Task) -> int:
+    wanted = -(-task.data.file_size_in_bytes // TASK_BYTES)
+    return 1 if wanted < 2 else max(1, min(row_groups_of(task), wanted))
 
 
 def share_bytes(share: Share) -> int:
@@ -202,7 +214,11 @@ def bins_of_tasks(
         tasks_of: returns the data files of an item, with their deletes.
         cost: returns the cost of reading these data files, in bytes; by default their sizes, and `OPEN_BYTES` for each.
     """
-    sized = [(item, *_bytes_of(item, tasks_of, cost)) for item in items]
+    with paused_gc():
+        return _bins_of([(item, *_bytes_of(item, tasks_of, cost)) for item in items])
+
+
+def _bins_of(sized: Sequence[tuple[Item, int, list[Any]]]) -> list[list[Item]]:
     groups: list[list[Item]] = []
     lists: set[int] = set()
     entries: set[int] = set()

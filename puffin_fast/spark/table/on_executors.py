@@ -62,7 +62,7 @@ class _OnExecutors(Attempt):
             return super().located(matcher, tasks)
         view = self.view()
         with tagged(self.session, self.run_name, of_files(tasks)):
-            bins = spread(self.session, bins_to_search([*map(without_metrics, tasks)]))
+            bins = spread(self.session, bins_to_search(without_metrics(tasks)))
             found = received(sent_by(bins, worker.located, target=view, matcher=matcher))
         if None in found:
             raise ManyRowsError
@@ -77,7 +77,7 @@ class _OnExecutors(Attempt):
     def matches(self, source: Source, tasks: Sequence[Task], *, compared: bool) -> Matches:
         if is_small(tasks):
             return super().matches(source, tasks, compared=compared)
-        numbered = [(number, without_metrics(task)) for number, task in enumerate(tasks)]
+        numbered = [*enumerate(without_metrics(tasks))]
         bins = bins_of_tasks(numbered, lambda item: (item[1],))
         with tagged(self.session, self.run_name, of_files(tasks)):
             sent = spread(self.session, bins)

@@ -168,7 +168,7 @@ def _shown(groups: Sequence[Sequence[Task]]) -> str:
 
 def _bins(groups: Sequence[Sequence[Task]]) -> list[list[Any]]:
     """Divides groups of data files among tasks of similar size."""
-    lean: list[Any] = [[without_metrics(task) for task in tasks] for tasks in groups]
+    lean: list[Any] = [*map(without_metrics, groups)]
     return bins_of_tasks(
         lean, lambda tasks: tasks, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks)
     )

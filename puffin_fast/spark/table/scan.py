@@ -119,7 +119,7 @@ def scan(
         return rows if limit is None else rows.limit(limit)
     found = here(table, row_filter, selected_fields, limit=limit, case_sensitive=case_sensitive, **state)
     schema = spark_schema(found.schema)
-    shares = [share for task in found.tasks() for share in shares_of(without_metrics(task))]
+    shares = shares_of(without_metrics(found.tasks()))
     if not shares:
         return session.createDataFrame([], schema)
     body = over_batches(worker.rows, reader=found.file_reader(), schema=found.schema)

@@ -31,10 +31,9 @@ def searched(session: SparkSession, job: Job, tasks: Iterable[Task], finder: Fin
     known, whole = _settled(tasks, finder)
     if not whole:
         return known
-    others = {
-        path: task if task.position_deletes and finder.proves(task) else without_metrics(task)
-        for path, task in whole.items()
-    }
+    others = {task.data.file_path: task for task in without_metrics(whole.values())}
+    # those that metrics prove are not read
+    others |= {path: task for path, task in whole.items() if task.position_deletes and finder.proves(task)}
     if is_named(others.values()) or is_small(whole.values(), finder.matcher.field_ids):
         return known + job.run_here(lambda target: deleted(finder.search([*others.values()]), target), others)
     bins = spread(session, bins_to_search(others.values()))

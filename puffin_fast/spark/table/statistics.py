@@ -87,7 +87,7 @@ def collect_ndv(
 
     def sketch(some: Sequence[SketchedColumn], tasks: Sequence[Task]) -> Mapping[int, ThetaSketch]:
         reader = selection.reader(some, without_history(selection.table.metadata))
-        shares = [share for task in tasks for share in shares_of(without_metrics(task))]
+        shares = shares_of(without_metrics(tasks))
         bins = bins_of(shares, TASK_BYTES, share_bytes)
         partial = over_batches(of_files, reader=reader)
         sketches = mapped(spread(session, bins), partial, SKETCHES)

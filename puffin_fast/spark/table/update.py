@@ -175,7 +175,7 @@ def update(
     def plan(base: Any) -> Planned:
         nonlocal n_nan
         job.check_schema(schema)
-        tasks = {task.data.file_path: without_metrics(task) for task in job.pruned(base, matcher)}
+        tasks = {task.data.file_path: task for task in without_metrics(job.pruned(base, matcher))}
         part = job.part(purpose, dry_run=dry_run, kind="update")
         outcomes: list[Outcome] = []
         if tasks and condition is None and not columns:

@@ -361,7 +361,7 @@ class _Upsert:
             return few[0]
 
         found, job.reads = job.matching(base, bounds, sent), None
-        tasks: Sequence[Task] = [without_metrics(task) for task in found]
+        tasks: Sequence[Task] = without_metrics(found)
         index = job.key_lookup(given.fields, tasks) if few == [None] else None
         names = [name for name, _ in given.fields]
         purpose = Purpose("MERGE", names, bounds, isolation="always", inserts=True)
