@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 SPARK = [name for name in TABLES if name.startswith("spark") and name != "spark_containers"]
 
 
+def test_a_part_of_a_column_of_maps_that_are_all_empty_is_appended(tmp_path: Path) -> None:
+    maps = pa.array([[("a", 1)]] * 20 + [[], []], pa.map_(pa.string(), pa.int32()))
+    rows = pa.table({"id": range(22), "m": maps}).slice(20, 2)
+    delta.create_table(tmp_path / "t", rows.schema)
+    delta.append(tmp_path / "t", rows)
+    assert [row["m"] for row in rows_of(tmp_path / "t")] == [[], []]
+
+
 # Update ----------------------------------------------------------------------------------------------------
 
 

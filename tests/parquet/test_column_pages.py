@@ -328,6 +328,19 @@ def test_delta_encodings_of_duckdb_are_what_pyarrow_reads(tmp_path: Path) -> Non
     check(path, names, EVERY)
 
 
+def test_deltas_of_duckdb_that_are_longer_than_the_integers_are_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    ends = "CASE WHEN hash(n) % 2 = 0 THEN -2147483648 ELSE 2147483647 END::INT AS i"
+    duckdb.sql(
+        f"COPY (SELECT {ends} FROM range({N}) r(n)) TO '{path}' "
+        "(FORMAT parquet, PARQUET_VERSION v2, DICTIONARY_SIZE_LIMIT 1)"
+    )
+    with pytest.raises(OSError, match="InitBlock"):
+        pq.read_table(path)
+    found = reader_of(path).columns(0, ["i"], N, use_threads=False).read(0, N, None)["i"]
+    assert found.to_pylist() == [i for (i,) in duckdb.sql(f"SELECT i FROM '{path}'").fetchall()]
+
+
 @pytest.mark.parametrize("page_bytes", [1 << 12, 200_000, 1 << 22])
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
 def test_pages_of_a_large_column_chunk_are_read_where_they_are_wanted(

@@ -22,7 +22,8 @@ enum {
     PF_MOST_BLOCK = 1 << 16,
 };
 
-/* Decodes n_values integers of `width` (4 or 8) bytes, with overflow; returns the number of bytes that they had. */
+/* Decodes n_values integers of `width` (4 or 8) bytes, with overflow; returns the number of bytes that they had. Deltas of
+ * integers of 4 bytes may have more than 32 bits: DuckDB computes them with 8 bytes. */
 static int64_t pf_deltas(const uint8_t *data, size_t size, int64_t n_values, size_t width, uint8_t *out) {
     pf_thrift from = {data, data + size};
     uint64_t n_block, n_miniblocks, total;
@@ -45,7 +46,7 @@ static int64_t pf_deltas(const uint8_t *data, size_t size, int64_t n_values, siz
             const size_t bits = widths[number], n_bytes = (size_t)n_each / 8 * bits;
             const int64_t stop = n_values - done < n_each ? n_values : done + n_each;
             const uint64_t mask = bits ? ~0ull >> (64 - bits) : 0;
-            if (bits > 8 * width || n_bytes > (size_t)(from.end - from.at)) return PF_BAD_PAGE;
+            if (bits > 64 || n_bytes > (size_t)(from.end - from.at)) return PF_BAD_PAGE;
             size_t bit = 0;
             for (; done < stop; done++, bit += bits) {
                 const uint8_t *at = from.at + (bit >> 3);

@@ -38,7 +38,8 @@ def statistics_of(rows: pa.Table, configuration: Mapping[str, str], root: str) -
     names = None if chosen is None else {name.strip().strip("`") for name in chosen.split(",")}
     number = 0
     for column_name in rows.column_names:
-        column = rows[column_name].combine_chunks()
+        chunks = rows[column_name]  # Arrow does not combine an array of empty maps that was cast
+        column = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
         for path, values, n_hidden in _leaves((column_name,), column, 0):
             number += 1
             if names is not None:

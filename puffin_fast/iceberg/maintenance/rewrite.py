@@ -137,11 +137,15 @@ def rewrite(
     check_flags(dry_run=dry_run)
     working = open_table(table, oldest=3)
 
+    is_first = True
+
     def plan(head: Snapshot | None) -> Rewritten:
+        nonlocal is_first
         if file_paths is None:
             found = take_inventory(working, head)
-        else:
-            found = inventory_beside(working, head, file_paths)
+        else:  # others may drop a data file between two attempts
+            found = inventory_beside(working, head, file_paths, strict=is_first)
+        is_first = False
         before = Counter(vector.file_path for vector in found.vectors())
         return replace(work(working, found), vectors_before=before)
 

@@ -172,11 +172,13 @@ def take_inventory(
     return result
 
 
-def inventory_beside(table: Table, snapshot: Snapshot | None, paths: Collection[str]) -> DeleteInventory:
+def inventory_beside(
+    table: Table, snapshot: Snapshot | None, paths: Collection[str], *, strict: bool
+) -> DeleteInventory:
     """Reads the deletes of all data files that have their vector in one Puffin file with that of a given data file.
 
     Raises:
-        NotFoundError: there is no data file of one of the paths.
+        NotFoundError: there is no data file of one of the paths, if `strict`.
         CorruptDataError, NotFoundError: as for `take_inventory`.
     """
     puffins: set[str] = set()
@@ -190,7 +192,8 @@ def inventory_beside(table: Table, snapshot: Snapshot | None, paths: Collection[
             if entry.referenced_data_file is not None:
                 beside.add(entry.referenced_data_file)
     found = take_inventory(table, snapshot, only=beside)
-    check_found(found, paths)
+    if strict:
+        check_found(found, paths)
     # a data file of the same path may have an older vector there, and its own one elsewhere
     found.files = [file for file in found.files if puffins.issuperset(v.file_path for v in file.vectors)]
     return found

@@ -70,6 +70,17 @@ def test_dangling_vectors_of_these_puffin_files_are_removed(racing: SqlCatalog) 
     assert not iceberg.verify(table)
 
 
+def test_a_data_file_that_others_drop_meanwhile_is_left(racing: SqlCatalog) -> None:
+    table = deleted_by_pairs(racing, 4)
+    first, second, third, _ = (task.data.file_path for task in tasks(table))
+    live, other = ids(table), racing.load_table(table.name())
+    racing.before = [lambda: iceberg.delete(other, f"id >= {N} and id < {2 * N}")]  # type: ignore[attr-defined]
+    result = iceberg.compact(table, file_paths=[first, second, third])
+    assert (result.attempts, result.snapshot_id is None) == (2, False)
+    assert ids(table) == live - {*range(N, 2 * N)}
+    assert not iceberg.verify(table)
+
+
 def test_entries_of_other_data_files_are_not_made(
     racing: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
