@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet import pages, text_views
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError, part_of
@@ -216,7 +217,8 @@ class _PageErrors:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, _WRONG) and not isinstance(error, PageError | CorruptDataError):
+        is_wrong = isinstance(error, _WRONG) and not isinstance(error, PageError | CorruptDataError)
+        if error is not None and is_wrong and not is_from_outside(error):
             raise PageError(str(error)) from error
 
 

@@ -199,7 +199,9 @@ class DictionaryPages:
                     chunk = column[3]
                     if chunk[9] == self._footer.row_group(number).column(at).data_page_offset:
                         found[number, at] = chunk.get(13)
-        except (IndexError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
+        except (IndexError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+            if is_from_outside(error):
+                raise
             return {}
         return found
 

@@ -33,15 +33,15 @@ class JobTimeout(Exception):
 
 
 @contextmanager
-def at_step(wanted: int | None, kind: type[Exception]) -> Iterator[list[int]]:
-    """Sends a signal at a step of this thread, whose handler raises; yields the number of steps so far."""
+def at_step(wanted: int | None, kind: type[Exception], function: str | None = None) -> Iterator[list[int]]:
+    """Sends a signal at a step of a thread or a function, whose handler raises; yields the number of steps so far."""
     seen = [0]
 
     def handler(number: int, frame: object) -> None:
         raise kind("time is up")
 
     def step(frame: Any, event: str, argument: object) -> Any:
-        if event == "line" and not _is_with(frame):
+        if event == "line" and not _is_with(frame) and function in (None, frame.f_code.co_name):
             seen[0] += 1
             if wanted is not None and seen[0] >= wanted and not _drops_exceptions(frame):
                 sys.settrace(None)
@@ -131,6 +131,15 @@ def test_an_exception_of_a_handler_comes_out_and_the_table_is_whole(
         if verb == "delete":
             assert tables.delete(engine, f"i = {row}") == len(found) - len(live) + 1
         live = tables.scan(engine)
+
+
+@pytest.mark.parametrize("engine", [iceberg, delta], ids=["iceberg", "delta"])
+def test_an_exception_while_a_page_is_decoded_is_no_fault_of_the_page(tables: Tables, engine: Any) -> None:
+    live = tables.scan(engine)
+    with at_step(3, TimeoutError, "_decode") as seen, pytest.raises(TimeoutError, match="time is up"):
+        tables.delete(engine, f"i = {live[0]}")
+    assert seen[0] == 3
+    assert tables.scan(engine) == live
 
 
 def test_what_libraries_make_of_an_exception_is_undone() -> None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from puffin_fast._io import open_source
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import CorruptDataError, LimitExceededError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.footer import check_footer
@@ -81,6 +82,8 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
             try:
                 n_bytes += repeated_bytes(pages, codec, repeats=repeats, is_optional=is_optional)
             except (ValueError, *CODEC_ERRORS) as error:
+                if is_from_outside(error):
+                    raise
                 raise CorruptDataError(f"pages of column {leaf}: {error}", path=path) from error
             _check(n_bytes, limit, path)
 
