@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 BLOCK_BYTES: int
 NOWHERE: int
@@ -16,12 +16,13 @@ def hash_plain(page: Any, out: Any) -> bool: ...
 def blocks_of(hashes: Any, n_blocks: int, out: Any) -> None: ...
 def contains(blocks: Any, hashes: Any, out: Any, *, is_whole: bool) -> None: ...
 
+@final
 class FileQuestion:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         before: bytes,
         after: bytes,
         leaves: Any,
         wanted: Sequence[tuple[int, float, Sequence[tuple[int, int, Any, Any]]]],
-    ) -> None: ...
+    ) -> FileQuestion: ...
     def excludes(self, path: str | os.PathLike[str], n_rows: int) -> tuple[tuple[int, int], ...] | None: ...

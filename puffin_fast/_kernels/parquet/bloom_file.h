@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bloom.h"
@@ -162,24 +161,24 @@ static int64_t pf_known_groups(const uint8_t *footer, size_t size, const pf_ques
 static int64_t pf_ask_open_file(int file, const pf_question *asked, int64_t n_rows, pf_groups *groups) {
     uint8_t tail[PF_TAIL_READ], *longer = NULL, *flags = NULL;
     const uint8_t *footer;
-    struct stat about;
     int64_t n = 0;
-    if (fstat(file, &about) || !S_ISREG(about.st_mode) || about.st_size < PF_AFTER_FOOTER + 4) return 0;
-    const size_t n_tail = about.st_size < PF_TAIL_READ ? (size_t)about.st_size : PF_TAIL_READ;
-    if (pf_read_whole(file, tail, n_tail, about.st_size - (int64_t)n_tail)) return 0;
+    const int64_t file_bytes = (int64_t)lseek(file, 0, SEEK_END); /* negative for a pipe; fstat needs a newer C library */
+    if (file_bytes < PF_AFTER_FOOTER + 4) return 0;
+    const size_t n_tail = file_bytes < PF_TAIL_READ ? (size_t)file_bytes : PF_TAIL_READ;
+    if (pf_read_whole(file, tail, n_tail, file_bytes - (int64_t)n_tail)) return 0;
     const size_t size = pf_get32(tail + n_tail - PF_AFTER_FOOTER);
-    if (memcmp(tail + n_tail - 4, "PAR1", 4) || size > PF_MOST_FOOTER || (int64_t)size > about.st_size - PF_AFTER_FOOTER)
+    if (memcmp(tail + n_tail - 4, "PAR1", 4) || size > PF_MOST_FOOTER || (int64_t)size > file_bytes - PF_AFTER_FOOTER)
         return 0;
     if (size + PF_AFTER_FOOTER <= n_tail) footer = tail + n_tail - PF_AFTER_FOOTER - size;
     else {
         if ((footer = longer = (uint8_t *)malloc(size)) == NULL) return 0;
-        if (pf_read_whole(file, longer, size, about.st_size - PF_AFTER_FOOTER - (int64_t)size)) goto done;
+        if (pf_read_whole(file, longer, size, file_bytes - PF_AFTER_FOOTER - (int64_t)size)) goto done;
     }
     if ((flags = (uint8_t *)malloc(2 * asked->most_rows + 1)) == NULL) goto done;
     n = pf_known_groups(footer, size, asked, n_rows, groups);
     for (int64_t i = 0; i < n; i++) {
         const int64_t *group = groups->at + (size_t)i * (1 + asked->n_leaves * PF_CHUNK_WORDS);
-        if (group[0] && !pf_group_lacks(file, about.st_size, footer + size, group, asked, flags)) n = 0;
+        if (group[0] && !pf_group_lacks(file, file_bytes, footer + size, group, asked, flags)) n = 0;
     }
 done:
     free(flags);
