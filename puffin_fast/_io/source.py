@@ -19,7 +19,9 @@ from puffin_fast._io.location import (
     resolve,
     unwrapped,
 )
+from puffin_fast._run.interrupt import suppressed
 from puffin_fast._run.streams import in_order
+from puffin_fast._run.threads import thread_pool
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
 
 MAX_RANGE = 2**31 - 1
@@ -44,6 +46,9 @@ The threads serve each kind of filesystem. fsspec's `cat_ranges` serves only som
 
 SMALL_REQUESTS = 16
 """Number of simultaneous small reads from an object store."""
+
+HEAD_BYTES = 1 << 18
+"""Bytes that are requested while the size of a file is, if all of the file is read next."""
 
 LOCAL_GAP = 4 << 10
 """The same for a local file, where it saves a system call."""
@@ -118,6 +123,9 @@ class Source:
         """Reads at most the first `length` bytes of the file, without asking for its size."""
         with errors_of(self.path):
             return self._fetch(0, length)
+
+    def expect_whole(self) -> None:
+        """Says that all is read next: the first bytes are requested along with the size, if that is not known."""
 
     def read_tail(self, length: int) -> bytes:
         """Reads at most the last `length` bytes of the file. Later reads of these bytes use the copy in memory."""
@@ -304,6 +312,16 @@ class _FsspecSource(Source):
         super().__init__(path, size)
         self._filesystem = filesystem
         self._key = key
+
+    def expect_whole(self) -> None:
+        def read() -> None:
+            with suppressed(Exception):  # reading by the size says what is wrong
+                self._cached = (0, self._fetch(0, HEAD_BYTES))
+
+        if self._size is None:
+            with thread_pool(1, "puffin_fast") as pool:
+                pool.submit(read)
+                self.size  # noqa: B018
 
     def _read_size(self) -> int:
         return int(self._filesystem.size(self._key))

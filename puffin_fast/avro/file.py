@@ -265,6 +265,7 @@ def read_bytes(io: FileIO, path: str, size: int | None = None) -> bytes:
                     data = source.read_head(size + 1)
                     if len(data) == size:
                         return data
+            source.expect_whole()
             if source.size > limit:
                 raise _too_long(path, limit)
             return source.read_at(0, source.size)

@@ -15,7 +15,14 @@ from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.column_pages import ColumnPages, reads_pages
 from puffin_fast.parquet.footer import Chunk, Footer, check_status
 from puffin_fast.parquet.list_pages import ListPages
-from puffin_fast.parquet.page_index import PagePlaces, Pages, RequestedPages, Spans, has_several
+from puffin_fast.parquet.page_index import (
+    PagePlaces,
+    Pages,
+    RequestedPages,
+    Spans,
+    has_several,
+    needs_dictionary,
+)
 
 if TYPE_CHECKING:
     from puffin_fast._io import Source
@@ -154,7 +161,10 @@ class ColumnChunks:
         found = self._large(self.of(group, names))
         places = self.places_of(found, self._group_rows[group])
         chunks = [(chunk, places[name]) for name, _, chunk in found if name in places]
-        n_bytes = sum(pages.bytes_of(pages.touched(wanted)) for _, pages in chunks)
+        n_bytes = sum(
+            pages.bytes_of(pages.touched(wanted), dictionary=needs_dictionary(chunk, pages))
+            for chunk, pages in chunks
+        )
         return chunks if n_bytes <= AHEAD_BYTES else []
 
     @property

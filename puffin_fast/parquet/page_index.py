@@ -201,9 +201,10 @@ class Pages:
         """Returns which pages have one of some rows."""
         return spans.touch(self.words[:, 1], self.words[:, 2])
 
-    def bytes_of(self, flags: Flags) -> int:
-        """Returns the bytes of some pages, and of what is before the first page."""
-        return int((self.stops - self.words[:, 0])[flags].sum()) + (self.start if flags.any() else 0)
+    def bytes_of(self, flags: Flags, *, dictionary: bool = True) -> int:
+        """Returns the bytes of some pages, and those of the dictionary before the first page, if it is read, too."""
+        n_bytes = self.start if dictionary and flags.any() else 0
+        return n_bytes + int((self.stops - self.words[:, 0])[flags].sum())
 
 
 @dataclass(frozen=True)
@@ -252,6 +253,11 @@ def has_several(chunk: Chunk) -> bool:
     return chunk.offsets > 0 and chunk.offsets_bytes >= _TWO_PAGES
 
 
+def needs_dictionary(chunk: Chunk, pages: Pages) -> bool:
+    """Whether the dictionary of a column chunk is requested along with pages."""
+    return pages.start <= _SMALL_DICTIONARY or bool(chunk.is_in_dictionary)
+
+
 class RequestedPages:
     """The pages of column chunks of a row group on an object store, requested when rows of them are wanted.
 
@@ -290,7 +296,10 @@ class RequestedPages:
         if not any(flags.any() for flags in needed):
             return
         n_needed, n_passed, n_later = (
-            sum(pages.bytes_of(flags) for flags, pages in zip(chosen, every, strict=True))
+            sum(
+                pages.bytes_of(flags, dictionary=needs_dictionary(chunk, pages))
+                for flags, (chunk, pages) in zip(chosen, self._chunks, strict=True)
+            )
             for chosen in (needed, passed, later)
         )
         if n_later <= _SMALL or n_needed * _FEW > n_passed + n_needed:
@@ -301,8 +310,7 @@ class RequestedPages:
             starts, stops = pages.words[:, 0][flags], pages.stops[flags]
             if not len(starts):
                 continue
-            is_needed = pages.start <= _SMALL_DICTIONARY or chunk.is_in_dictionary
-            if pages.start and is_needed and number not in self._with_dictionary:
+            if pages.start and needs_dictionary(chunk, pages) and number not in self._with_dictionary:
                 self._with_dictionary.add(number)
                 starts, stops = np.insert(starts, 0, 0), np.insert(stops, 0, pages.start)
             ends = np.flatnonzero(starts[1:] > stops[:-1])

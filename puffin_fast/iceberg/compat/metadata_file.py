@@ -29,6 +29,7 @@ def read_metadata_file(io: FileIO, path: str) -> dict[str, Any]:
         NotFoundError: there is no such file.
     """
     with open_source(path, filesystem=io) as source:
+        source.expect_whole()
         _check(path, source.size, MAX_METADATA_BYTES.of(io))
         data = source.read_at(0, source.size)
     try:

@@ -102,7 +102,6 @@ def _is_whole(task: Task) -> bool:
 
 
 def _lineages(reader: FileReader, tasks: Sequence[Task], threads: int | None) -> list[_Lineage]:
-    workers, _ = reader.prepare(tasks, threads)
     held = 0
 
     def lineage(task: Task) -> _Lineage:
@@ -125,7 +124,8 @@ def _lineages(reader: FileReader, tasks: Sequence[Task], threads: int | None) ->
         ids, positions = map(np.concatenate, zip(*parts, strict=True))
         return _Lineage(found, n_rows, rows=(ids, positions))
 
-    return [*on_threads(lineage, tasks, workers)]
+    with reader.prepared(tasks, threads) as (workers, _):
+        return [*on_threads(lineage, tasks, workers)]
 
 
 def _moved(positions: PositionBitmap, by: int) -> PositionBitmap:

@@ -85,12 +85,12 @@ def read_tasks(
         threads: number of data files that are read at a time.
     """
     reader = make()
-    threads, ahead = reader.prepare(tasks, threads)
-    found = in_order(
-        list(jobs_of(tasks, threads)), reader.read_all, threads, capacity=ahead, label="reading changes"
-    )
-    for batches in found:
-        yield batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    with reader.prepared(tasks, threads) as (threads, ahead):
+        found = in_order(
+            list(jobs_of(tasks, threads)), reader.read_all, threads, capacity=ahead, label="reading changes"
+        )
+        for batches in found:
+            yield batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 @dataclass(frozen=True)

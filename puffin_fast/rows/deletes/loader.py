@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,6 +23,8 @@ from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.rows.shared_deletes import DeleteFiles, SharedDeletes
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from pyiceberg.io import FileIO
 
     from puffin_fast.rows.tasks import DataFile, DeleteFile, Task, Vector
@@ -208,7 +209,7 @@ class ReadAhead:
         entries: the manifest entries of the deletion vectors.
         counted: whether cardinalities must be the entries' record counts.
         decode: the codec; Iceberg's by default.
-        threads: number of Puffin files read at a time.
+        pool: reads the Puffin files, while the caller does something else; without it they are read here.
     """
 
     def __init__(
@@ -218,17 +219,17 @@ class ReadAhead:
         *,
         counted: bool = False,
         decode: Decode = codec.decode,
-        threads: int = 1,
+        pool: ThreadPoolExecutor | None = None,
     ) -> None:
         self._io, self._counted, self._decode = io, counted, decode
         self._found: dict[int, PositionBitmap] = {}
+        self._reads: dict[int, Future[None]] = {}
         by_file: dict[str, list[Vector]] = {}
         for entry in entries:
             if None not in (entry.content_offset, entry.content_size_in_bytes):
                 by_file.setdefault(entry.file_path, []).append(entry)
 
-        def read(file: tuple[str, list[Vector]]) -> None:
-            path, known = file
+        def read(path: str, known: list[Vector]) -> None:
             ranges = [
                 (
                     entry.content_offset or 0,
@@ -243,7 +244,11 @@ class ReadAhead:
             except PuffinFastError:
                 pass  # prefetch is best effort: `take` reads the vector again, and raises if it cannot be read
 
-        deque(on_threads(read, [*by_file.items()], threads), maxlen=0)
+        for path, known in by_file.items():
+            if pool is None:
+                read(path, known)
+            else:
+                self._reads.update(dict.fromkeys(map(id, known), pool.submit(read, path, known)))
 
     def take(self, entry: Vector) -> PositionBitmap:
         """Returns the deletion vector of an entry, prefetched or not; a prefetched vector is returned once.
@@ -251,6 +256,8 @@ class ReadAhead:
         Raises:
             As `read_entry` does.
         """
+        if (reading := self._reads.get(id(entry))) is not None:
+            reading.result()
         found = self._found.pop(id(entry), None)
         if found is not None:
             return found

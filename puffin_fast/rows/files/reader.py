@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
-from puffin_fast._io.location import resolve
+from puffin_fast._io.location import is_remote, resolve
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.fork import lock_across_fork
 from puffin_fast.columns.plain_types import array_of, plain
@@ -441,14 +441,15 @@ class DataFiles:
         self,
         entry: DataFile,
         fields: Iterable[NestedField] = (),
-        live: LiveRows | None = None,
+        live: LiveRows | Callable[[], LiveRows | None] | None = None,
         places: Iterable[PagePlaces] = (),
     ) -> OpenedFile:
         """Opens and checks a data file.
 
         Args:
             fields: the fields of equality deletes that apply to it.
-            live: the live rows; only they are read. With None all rows are live.
+            live: the live rows; only they are read. With None all rows are live. A function is called after the footer
+                of a file on an object store was read: deletion vectors may be requested meanwhile.
             places: where the pages of some column chunks are.
 
         Raises:
@@ -457,10 +458,12 @@ class DataFiles:
             CorruptDataError: the file's row count is not `record_count`, or a column's type does not fit.
             NotFoundError: there is no such file.
         """
-        excluded_file = self._excluded(entry, fields, live)
+        path = entry.file_path
+        if callable(live) and not is_remote(path, self._io):
+            live = live()
+        excluded_file = None if callable(live) else self._excluded(entry, fields, live)
         if excluded_file is not None:
             return excluded_file
-        path = entry.file_path
         file = open_format(self._io, entry)
         if file.n_rows != entry.record_count:
             raise CorruptDataError(
@@ -469,6 +472,8 @@ class DataFiles:
                 expected=f"{entry.record_count} (manifest)",
                 found=file.n_rows,
             )
+        if callable(live):
+            live = live()
         if isinstance(file, ParquetReader):
             file.chunks.places = {chunk[0]: chunk for chunk in places}
         with reading(path, entry.file_format):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -15,6 +16,7 @@ from puffin_fast._io import is_remote
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.groups import filled_groups
 from puffin_fast._run.streams import CAPACITY
+from puffin_fast._run.threads import thread_pool
 from puffin_fast._run.workers import on_workers
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.plain_types import is_view
@@ -164,32 +166,35 @@ class FileReader:
         make, (io, metadata, *others) = self._made_by
         return make, (io, without_history(metadata), *others)
 
-    def prepare(
+    @contextmanager
+    def prepared(
         self, tasks: Sequence[Task], threads: int | None, *, is_limited: bool = False
-    ) -> tuple[int, int]:
+    ) -> Iterator[tuple[int, int]]:
         """Prefetches the deletion vectors of data files on an object store: a request takes longer than their bytes.
 
-        If they have more than `PREFETCH_BYTES`, or are local, this is left to `read_all`.
+        They are read while data files are opened, until the end of the block. If they have more than `PREFETCH_BYTES`,
+        or are local, this is left to `read_all`.
 
         Args:
             threads: how many of them are read at a time; None: as many as `threads_of` says.
             is_limited: whether only some rows are wanted; nothing is prefetched then, and few files are read at a time.
 
-        Returns:
+        Yields:
             How many data files to read at a time, and how many results to keep ready of each.
         """
         if is_limited:
-            return threads or pa.cpu_count(), CAPACITY
+            yield threads or pa.cpu_count(), CAPACITY
+            return
         workers = threads_of(self.io, tasks, threads)
-        if tasks and is_remote(tasks[0].data.file_path, self.io):
-            self._prefetch(tasks, workers)
-        return workers, CAPACITY if threads or workers <= pa.cpu_count() else 1
-
-    def _prefetch(self, tasks: Sequence[Task], threads: int) -> None:
-        vectors = [task.vector for task in tasks if task.vector]
-        n_bytes = sum(vector.content_size_in_bytes or 0 for vector in vectors)
-        if vectors and n_bytes <= PREFETCH_BYTES:
-            self._vectors = ReadAhead(self.io, vectors, counted=True, decode=self._decode, threads=threads)
+        found = workers, CAPACITY if threads or workers <= pa.cpu_count() else 1
+        is_far = bool(tasks) and is_remote(tasks[0].data.file_path, self.io)
+        vectors = [task.vector for task in tasks if task.vector] if is_far else []
+        if not vectors or sum(vector.content_size_in_bytes or 0 for vector in vectors) > PREFETCH_BYTES:
+            yield found
+            return
+        with thread_pool(workers, "puffin_fast-vectors") as pool:
+            self._vectors = ReadAhead(self.io, vectors, counted=True, decode=self._decode, pool=pool)
+            yield found
 
     def n_live(self, task: Task) -> int:
         """Returns the number of rows of a data file that are not deleted by position; the data file is not read."""
@@ -309,7 +314,7 @@ class FileReader:
             return None
         keys = tuple(self._equality.of(task.equality_deletes) if task.equality_deletes else ())
         fields = [field for key in keys for field in key.fields]
-        file = self._files.open(data, fields, self._live(task, vectors), task.candidate_pages)
+        file = self._files.open(data, fields, partial(self._live, task, vectors), task.candidate_pages)
         if reads is not None:
             reads.opened(task, file)
         output = self._output_of(file)

@@ -210,9 +210,11 @@ class RowScan:
         label: str | None,
     ) -> Iterator[R]:
         is_limited = self._limit is not None
-        threads, ahead = reader.prepare(tasks, self._threads, is_limited=is_limited)
-        jobs = jobs_of(tasks, threads, together=not is_limited)
-        return in_order(jobs if label is None else list(jobs), work, threads, capacity=ahead, label=label)
+        with reader.prepared(tasks, self._threads, is_limited=is_limited) as (threads, ahead):
+            jobs = jobs_of(tasks, threads, together=not is_limited)
+            yield from in_order(
+                jobs if label is None else list(jobs), work, threads, capacity=ahead, label=label
+            )
 
     def limit(self, n_rows: int) -> Self:
         """Returns a scan of at most some rows, in the order in which they are read.

@@ -289,6 +289,35 @@ def test_small_pages_of_all_columns_are_requested_at_once(
         assert [n for n in waves if n] == expected
 
 
+def test_a_large_dictionary_that_no_page_needs_delays_no_page(
+    tmp_path: Path, catalog: InMemoryCatalog, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.parquet"
+    limit = 1 << 17  # after which the writer encodes pages without the dictionary
+    rows = clustered(path, compression="none", use_dictionary=["text"], dictionary_pagesize_limit=limit)
+    table = table_of(catalog, rows.schema, path)
+    monkeypatch.setattr(parquet, "is_remote", lambda *_: True)
+    monkeypatch.setattr(column_chunks, "AHEAD_BYTES", limit // 2)
+    stop = ParquetReader(table.io, str(path)).chunk(0, "id").bounds
+    waves: list[list[int]] = []
+    inner = Source.read_ranges
+
+    def counted(self: Source, ranges: list[tuple[int, int]]) -> Any:
+        ranges = [*ranges]
+        if self.path.endswith("a.parquet"):
+            waves.append([n_bytes for start, n_bytes in ranges if start < stop])
+        return inner(self, ranges)
+
+    monkeypatch.setattr(Source, "read_ranges", counted)
+    reads.by(index=True)
+    for wanted, dictionaries in ((19_000, 0), (10, 1)):
+        waves.clear()
+        found = pf.iceberg.scan(table, row_filter=f"id = {wanted}").to_arrow()
+        assert found.equals(rows.slice(wanted, 1).cast(found.schema))
+        assert [len(wave) for wave in waves if wave] == [3, *[1] * dictionaries]
+        assert sum(n >= limit for wave in waves for n in wave) == dictionaries
+
+
 def test_pages_are_left_out_by_fields_of_structs(
     tmp_path: Path, catalog: InMemoryCatalog, reads: Reads
 ) -> None:
