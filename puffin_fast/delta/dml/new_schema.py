@@ -12,7 +12,14 @@ from typing import Any
 from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, NestedField, StructType
 
 from puffin_fast import __version__
-from puffin_fast.delta.log.protocol import FEATURES, MAPPING_ID, PHYSICAL_NAME, READER_FEATURES, Protocol
+from puffin_fast.delta.log.protocol import (
+    FEATURES,
+    MAPPING_ID,
+    PHYSICAL_NAME,
+    READER_FEATURES,
+    Protocol,
+    types_inside,
+)
 from puffin_fast.delta.scans.schema import PRIMITIVES
 from puffin_fast.errors import UnsupportedError
 
@@ -46,7 +53,7 @@ def first_actions(
         info: entries of `commitInfo`.
     """
     now = int(time.time() * 1000)
-    if any(_has_type(column["type"], "timestamp_ntz") for column in columns):
+    if any("timestamp_ntz" in types_inside(column["type"]) for column in columns):
         features |= {"timestampNtz"}
     own = {"timestamp": now, "engineInfo": f"puffin_fast/{__version__}", "isBlindAppend": True}
     yield {
@@ -67,17 +74,6 @@ def first_actions(
             "createdTime": now,
         }
     }
-
-
-def _has_type(kind: Any, name: str) -> bool:
-    """Whether a type of the log is a primitive type, or has it at any depth."""
-    if isinstance(kind, str):
-        return kind == name
-    if kind["type"] == "struct":
-        return any(_has_type(field["type"], name) for field in kind["fields"])
-    return any(
-        _has_type(kind[part], name) for part in ("elementType", "keyType", "valueType") if part in kind
-    )
 
 
 @dataclass(frozen=True)

@@ -215,9 +215,6 @@ _COLLATED = "__COLLATIONS"
 """The metadata of columns with text that Spark compares by a collation."""
 
 
-_INSIDE = ("elementType", "keyType", "valueType")
-"""The names of the types inside of an array or a map."""
-
 _NOT_WRITTEN = ("void", "variant")
 """A type that data files do not have, and one that PyArrow cannot annotate."""
 
@@ -229,31 +226,29 @@ def check_types_writable(fields: Sequence[Mapping[str, Any]], root: str) -> None
         UnsupportedError: a column is of such a type; it is named.
     """
     for field in fields:
-        for kind in _primitives(field["type"]):
+        for kind in types_inside(field["type"]):
             if kind in _NOT_WRITTEN:
                 raise UnsupportedError(
                     f"{root}: column {field['name']} is of type {kind}, which is not written"
                 )
 
 
-def _primitives(kind: Any) -> Iterator[str]:
-    if isinstance(kind, str):
-        yield kind
-        return
-    inner = [field["type"] for field in kind.get("fields", ())]
-    for one in (*inner, *(kind[name] for name in _INSIDE if name in kind)):
-        yield from _primitives(one)
-
-
-def _fields_inside(kind: Any) -> Iterator[Mapping[str, Any]]:
-    """Yields the fields of the structs in a type, at any depth."""
+def types_inside(kind: Any) -> Iterator[Any]:
+    """Yields a type of the log, and the types in it at any depth. Primitives are their names."""
+    yield kind
     if isinstance(kind, str):
         return
-    for field in kind.get("fields", ()):
-        yield field
-        yield from _fields_inside(field["type"])
-    for name in _INSIDE:
-        yield from _fields_inside(kind.get(name, ""))
+    parts = (kind[name] for name in ("elementType", "keyType", "valueType") if name in kind)
+    for one in (*(field["type"] for field in kind.get("fields", ())), *parts):
+        yield from types_inside(one)
+
+
+def _fields_of(field: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yields a field, and the fields of the structs in its type, at any depth."""
+    yield field
+    for kind in types_inside(field["type"]):
+        if not isinstance(kind, str):
+            yield from kind.get("fields", ())
 
 
 def check_rows_writable(
@@ -270,7 +265,7 @@ def check_rows_writable(
     if constraints:
         raise UnsupportedError(f"{root}: {constraints[0]} is set, and CHECK constraints are not supported")
     for field in fields:
-        for inner in (field, *_fields_inside(field["type"])):
+        for inner in _fields_of(field):
             metadata = inner.get("metadata") or {}
             for name in _COMPUTED:
                 if name in metadata:
@@ -302,7 +297,7 @@ def check_text_compared(fields: Sequence[Mapping[str, Any]], text: str, root: st
         UnsupportedError: the text has the name of such a column.
     """
     for field in fields:
-        for inner in (field, *_fields_inside(field["type"])):
+        for inner in _fields_of(field):
             name, metadata = inner["name"], inner.get("metadata") or {}
             found = str(metadata.get(_CHAR, "")).lower()
             if re.search(r"\bchar\b", found):
