@@ -160,7 +160,8 @@ class Reads:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        return _restored, (self._numbers, self._unopened)
+        with self._lock:
+            return _restored, ({step: [*found] for step, found in self._numbers.items()}, {**self._unopened})
 
     def __bool__(self) -> bool:
         return bool(self._numbers)
@@ -180,7 +181,6 @@ class Reads:
             tasks: the data files to read.
             before_index: those that partitions and bounds leave; None if an index of keys was asked before them.
         """
-        self._close_plan()
         files = Part.files(READ, tasks)
         left_out = [table]
         if before_index is None:
@@ -188,14 +188,16 @@ class Reads:
         else:
             known = files if before_index is tasks else Part.files(READ, before_index)
             left_out += table.less(PLAN, known), known.less(KEY_INDEX, files)
-        for part in left_out:
-            self._add(part.step, *(getattr(part, name) for name in _NAMES))
         narrowed = [task for task in tasks if task.candidates is not None]
         before, left = Part.files(READ, narrowed), sum(map(_n_rows, narrowed))
-        self._add(KEY_INDEX, 0, 0, (before.rows or 0) - left, 0)
         whole = files.less(PROVED, before)
-        self._unopened[PROVED] = whole.data_files or 0, whole.rows or 0, whole.n_bytes or 0
-        self._unopened[KEY_INDEX] = len(narrowed), left, before.n_bytes or 0
+        with self._lock:
+            self._close_plan()
+            for part in left_out:
+                self._add(part.step, *(getattr(part, name) for name in _NAMES))
+            self._add(KEY_INDEX, 0, 0, (before.rows or 0) - left, 0)
+            self._unopened[PROVED] = whole.data_files or 0, whole.rows or 0, whole.n_bytes or 0
+            self._unopened[KEY_INDEX] = len(narrowed), left, before.n_bytes or 0
 
     def opened(self, task: Task, file: OpenedFile | None, columns: Sequence[str] = ()) -> None:
         """Counts what of an opened data file is read, once for each plan.
@@ -222,11 +224,12 @@ class Reads:
 
     def explanation(self, name: str, notes: Sequence[str] = ()) -> Explanation | None:
         """Returns what was counted; None if nothing was planned."""
-        self._close_plan()
-        parts = {step: Part(step, *numbers) for step, numbers in self._numbers.items()}
+        with self._lock:
+            self._close_plan()
+            parts = {step: Part(step, *numbers) for step, numbers in self._numbers.items()}
+            kept = tuple(parts[step] for step in STEPS if any(self._numbers.get(step, ())))
         if TABLE not in parts:
             return None
-        kept = tuple(parts[step] for step in STEPS if any(self._numbers.get(step, ())))
         return Explanation(name, parts[TABLE], kept, parts.get(READ, Part(READ)), tuple(notes))
 
     def _close_plan(self) -> None:
