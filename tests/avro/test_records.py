@@ -166,7 +166,8 @@ ROLES = bytes([avro.INTEGER, avro.INTEGER, avro.TEXT, 0, avro.TEXT, avro.INTEGER
 COPIED = {"number", "text", "raw"}
 
 
-def mixed(n: int, seed: int) -> tuple[list[dict[str, Any]], list[bytes]]:
+def mixed(n: int, seed: int, repeated: float = 0.0) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """Rows, and their bytes; a value is that of the row before with a probability."""
     rng = random.Random(seed)
     rows = [
         {
@@ -180,13 +181,20 @@ def mixed(n: int, seed: int) -> tuple[list[dict[str, Any]], list[bytes]]:
         }
         for _ in range(n)
     ]
-    schema = fastavro.parse_schema({"type": "record", "name": "m", "fields": MIXED})
+    for before, row in pairwise(rows):
+        row |= {name: before[name] for name in row if rng.random() < repeated}
+    return rows, encoded_fields(rows)
+
+
+def encoded_fields(rows: list[dict[str, Any]]) -> list[bytes]:
+    fields = [field for field in MIXED if field["name"] in rows[0]]
+    schema = fastavro.parse_schema({"type": "record", "name": "m", "fields": fields})
     found = []
     for row in rows:
         out = BytesIO()
         fastavro.schemaless_writer(out, schema, row)
         found.append(out.getvalue())
-    return rows, found
+    return found
 
 
 def gathered_by_role(
@@ -226,20 +234,48 @@ def gathered_by_role(
     }
 
 
+@pytest.mark.parametrize("repeated", [0.0, 0.5, 0.9, 0.99, 1.0])
 @pytest.mark.parametrize("seed", range(5))
-def test_integers_and_texts_are_decoded_while_records_are_gathered(seed: int) -> None:
-    rows, every = mixed(40, seed)
-    cuts = [0, 7, 7, 30, 40]
+def test_integers_and_texts_are_decoded_while_records_are_gathered(seed: int, repeated: float) -> None:
+    cuts = [0, 7, 7, 30, 40] if not repeated else [0, 1, 3, 6, 200, 300]
+    n = cuts[-1]
+    rows, every = mixed(n, seed, repeated)
     blocks, counts = [b"".join(every[a:b]) for a, b in pairwise(cuts)], [b - a for a, b in pairwise(cuts)]
-    origins = np.empty(40, np.int64)
-    _, found = gathered_by_role(blocks, counts, origins)
-    assert [origins[at] for at in cuts[:-2]] == [0, 0, 0]
-    chosen = np.array([random.Random(seed * 41 + at).random() < 0.3 for at in range(40)]).astype(np.uint8)
+    origins = np.empty(n, np.int64)
+    data, found = gathered_by_role(blocks, counts, origins)
+    assert data == b"".join(encoded_fields([{name: row[name] for name in COPIED} for row in rows]))
+    assert [origins[at] for at in cuts[:-2]] == [0] * (len(cuts) - 2)
+    chosen = np.array([random.Random(seed * 41 + at).random() < 0.3 for at in range(n)]).astype(np.uint8)
     _, some = gathered_by_role(blocks, counts, origins, chosen)
     for name, values in found.items():
         expected = [row[name].encode() if isinstance(row[name], str) else row[name] for row in rows]
         assert values == expected
         assert some[name] == [value for value, is_chosen in zip(expected, chosen, strict=True) if is_chosen]
+
+
+def test_repeated_records_of_wrong_bytes_are_refused_or_decoded() -> None:
+    _, every = mixed(40, 3, 0.95)
+    block = b"".join(every)
+    for at in range(len(block)):
+        for wrong in (block[:at], block[:at] + bytes([block[at] ^ 1]) + block[at + 1 :]):
+            data, found = gathered_by_role([wrong], [40], np.empty(40, np.int64))
+            expected = decoded(wrong, 40)
+            assert (data is None) == (expected is None)
+            for name, values in found.items():
+                assert values == [row[name] for row in expected or ()]
+
+
+def decoded(block: bytes, n: int) -> list[dict[str, Any]] | None:
+    """What fastavro decodes, texts as bytes; None if the bytes are not exactly the records."""
+    schema = fastavro.parse_schema({"type": "record", "name": "m", "fields": MIXED})
+    source, rows = BytesIO(block), []
+    try:
+        for _ in range(n):
+            row: Any = fastavro.schemaless_reader(source, schema, None)
+            rows.append({k: v.encode() if isinstance(v, str) else v for k, v in row.items()})
+    except (EOFError, IndexError, ValueError, OverflowError, MemoryError):
+        return None
+    return rows if source.tell() == len(block) else None
 
 
 def test_chosen_records_at_wrong_offsets_are_refused_or_decoded() -> None:

@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from libc.string cimport memcmp, memcpy, memset
 
+from puffin_fast._kernels.bytes cimport load64
 from puffin_fast._kernels.avro.reading cimport Reader, is_utf8, pass_long, pass_over, take_count, take_long
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
@@ -36,6 +37,7 @@ cdef enum Operation:
 
 cdef enum:
     MAX_DEPTH = 64              # of arrays and options within each other
+    MOST_CHANGES = 8            # of a segment's bytes, then segments are found again
     MOST_TEXTS = 8              # distinct texts of a field that are numbered
     MOST_TEXT_BYTES = 32        # of each of them
 
@@ -200,6 +202,13 @@ cdef size_t words_of(const int64_t* program) noexcept nogil:
     return <size_t>(program[1] + 2 if program[0] != OP_OPTIONAL else program[2] + 3)
 
 
+cdef struct Numbered:
+    # Distinct texts of a field, by their numbers.
+    size_t n                    # more than `MOST_TEXTS`: they are not numbered
+    uint8_t sizes[MOST_TEXTS]
+    uint8_t texts[MOST_TEXTS][MOST_TEXT_BYTES]
+
+
 cdef struct Step:
     # One operation of a record's program, how it is passed over, and what is kept of the value.
     const int64_t* program
@@ -209,15 +218,15 @@ cdef struct Step:
     int role
     bint starts_gap             # its bytes are not copied, those before it are
     bint ends_gap               # its bytes are not copied, those after it are
+    bint is_copied
     int64_t* slot
     uint8_t* valid
-    bint varies                 # not all integers are the same
-    int64_t first               # the integer of the first record
-    uint8_t is_valid
-    size_t n_texts              # AS_NUMBER: the distinct texts; more than `MOST_TEXTS` if they are not numbered
-    size_t last                 # the number of the last record's text
-    uint8_t sizes[MOST_TEXTS]
-    uint8_t texts[MOST_TEXTS][MOST_TEXT_BYTES]
+    int64_t offset              # AS_PLACE, AS_TEXT: of the value's bytes in its segment, in the record before
+    bint varies                 # AS_INTEGER, AS_NUMBER: not all integers are the same
+    int64_t last                # the integer of the record before
+    uint8_t is_valid            # whether it is one
+    size_t n_filled             # integers in `slot`; the others before the next record's are `last`
+    Numbered* texts             # AS_NUMBER
 
 
 cdef void set_program(Step* step, const int64_t* program, size_t n_words) noexcept nogil:
@@ -279,43 +288,44 @@ def split(data, sync, start=0):
     return found, at
 
 
+cdef inline void fill_up(Step* step, size_t row) noexcept nogil:
+    """Writes the integers of the records before one."""
+    while step.n_filled < row:
+        step.slot[step.n_filled], step.valid[step.n_filled] = step.last, step.is_valid
+        step.n_filled += 1
+
+
 cdef inline void put_integer(Step* step, size_t row, int64_t value, uint8_t is_valid) noexcept nogil:
-    """Keeps an integer. Nothing is written as long as all are the same."""
-    cdef size_t i
-    if not step.varies:
-        if row == 0:
-            step.first, step.is_valid = value, is_valid
-        if value == step.first and is_valid == step.is_valid:
+    """Keeps an integer. It is written when another one follows."""
+    if row:
+        if value == step.last and is_valid == step.is_valid:
             return
         step.varies = True
-        for i in range(row):
-            step.slot[i] = step.first
-        memset(step.valid, step.is_valid, row)
-    step.slot[row] = value
-    step.valid[row] = is_valid
+        fill_up(step, row)
+    step.last, step.is_valid = value, is_valid
 
 
-cdef inline bint is_text(Step* step, size_t number, const uint8_t* text, int64_t n_bytes) noexcept nogil:
-    return step.sizes[number] == n_bytes and memcmp(step.texts[number], text, <size_t>n_bytes) == 0
+cdef inline bint is_text(Numbered* known, size_t number, const uint8_t* text, int64_t n_bytes) noexcept nogil:
+    return known.sizes[number] == n_bytes and memcmp(known.texts[number], text, <size_t>n_bytes) == 0
 
 
 cdef inline void put_number(Step* step, size_t row, const uint8_t* text, int64_t n_bytes) noexcept nogil:
     """Keeps the number of a text."""
-    cdef size_t number = step.last
-    if step.n_texts > MOST_TEXTS:
+    cdef Numbered* known = step.texts
+    cdef size_t number = <size_t>step.last
+    if known.n > MOST_TEXTS:
         return
-    if row == 0 or not is_text(step, number, text, n_bytes):
+    if row == 0 or not is_text(known, number, text, n_bytes):
         number = 0
-        while number < step.n_texts and not is_text(step, number, text, n_bytes):
+        while number < known.n and not is_text(known, number, text, n_bytes):
             number += 1
-        if number == step.n_texts:
-            step.n_texts += 1
+        if number == known.n:
             if number == MOST_TEXTS or not 0 <= n_bytes <= MOST_TEXT_BYTES:
-                step.n_texts = MOST_TEXTS + 1
+                known.n = MOST_TEXTS + 1
                 return
-            step.sizes[number] = <uint8_t>n_bytes
-            memcpy(step.texts[number], text, <size_t>n_bytes)
-        step.last = number
+            known.n += 1
+            known.sizes[number] = <uint8_t>n_bytes
+            memcpy(known.texts[number], text, <size_t>n_bytes)
     put_integer(step, row, <int64_t>number, 1)
 
 
@@ -326,66 +336,190 @@ cdef inline bint take_text(Step* step, Reader* reader, int64_t* n_bytes) noexcep
     return step.kind == OP_BYTES or is_utf8(reader.at - n_bytes[0], reader.at)
 
 
-cdef bint gather_record(
-    Step* steps, size_t n_steps, Reader* given, size_t row, size_t n, const uint8_t* first, uint8_t** into
-) noexcept nogil:
-    """Copies the fields of one record to `into`, which starts at `first`; False when its bytes do not fit."""
-    cdef Reader reader = given[0]               # in registers
-    cdef const uint8_t* start = reader.at       # of bytes that are not yet copied
-    cdef uint8_t* end = into[0]
+cdef struct Segment:
+    # Neighboring operations, all copied or all left out.
+    # If their bytes are those of the record before, so are the values: they are not decoded again.
+    size_t n_steps
+    size_t n_located            # steps with an offset
+    bint is_alike               # the bytes are likely to be the same
+    size_t n_changes
+    const uint8_t* bytes        # those of the record before
+    size_t n_bytes
+
+
+cdef struct Gathering:
+    Step* steps
+    size_t n_steps
+    Step** located              # those with an offset: AS_PLACE, AS_TEXT
+    Segment* segments
+    size_t n_segments
+    size_t n_seen               # records since segments are looked for: with the second one they are found
+    size_t n                    # records in all
+    size_t row                  # the next one
+
+
+cdef inline bint is_same(const uint8_t* one, const uint8_t* other, size_t n) noexcept nogil:
+    cdef size_t i = 0
+    if n < 8:
+        while i < n:
+            if one[i] != other[i]:
+                return False
+            i += 1
+        return True
+    while i + 8 <= n:
+        if load64(one + i) != load64(other + i):
+            return False
+        i += 8
+    return load64(one + n - 8) == load64(other + n - 8)
+
+
+cdef inline bint is_located(Step* step) noexcept nogil:
+    return step.role == AS_PLACE or step.role == AS_TEXT
+
+
+cdef void split_segments(Gathering* all) noexcept nogil:
+    """Makes a segment of each operation."""
+    cdef size_t i
+    all.n_segments, all.n_seen = all.n_steps, 0
+    memset(all.segments, 0, all.n_steps * sizeof(Segment))
+    for i in range(all.n_steps):
+        all.segments[i].n_steps, all.segments[i].n_located = 1, is_located(all.steps + i)
+
+
+cdef void join_segments(Gathering* all) noexcept nogil:
+    """Joins neighbors whose bytes were the same in two records, and neighbors whose bytes were not."""
+    cdef Segment* last = all.segments
+    cdef Segment* segment
+    cdef Step* step = all.steps
+    cdef size_t i
+    for i in range(all.n_steps):
+        segment = all.segments + i
+        segment.is_alike = segment.n_changes == 0
+        segment.n_changes = 0
+        if i and segment.is_alike == last.is_alike and not step.starts_gap and step.is_copied == (step - 1).is_copied:
+            step.offset += <int64_t>last.n_bytes
+            last.n_steps += 1
+            last.n_located += segment.n_located
+            last.n_bytes += segment.n_bytes
+        else:
+            if i:
+                last += 1
+            last[0] = segment[0]
+        step += 1
+    all.n_segments = last - all.segments + 1
+
+
+cdef inline void move_values(Step** located, size_t n_located, size_t row, size_t n, int64_t offset) noexcept nogil:
+    """Keeps where the values of a segment are whose bytes are those of the record before; its copy begins at `offset`."""
     cdef Step* step
     cdef size_t i
+    for i in range(n_located):
+        step = located[i]
+        step.slot[row] = offset + step.offset
+        if step.role == AS_TEXT:
+            step.slot[n + row] = step.slot[n + row - 1]
+            if step.slot[n + row] < 0:
+                step.slot[row] = 0
+
+
+cdef inline const uint8_t* gather_value(
+    Step* step, const uint8_t* at, const uint8_t* stop, size_t row, size_t n, int64_t offset
+) noexcept nogil:
+    """Keeps what the role asks for of a value, which is copied to `offset`; returns its end, NULL for wrong bytes."""
+    cdef Reader reader, of_items
+    cdef int kind = step.kind
     cdef int64_t value = 0
-    cdef int kind
-    for i in range(n_steps):
-        step = steps + i
-        if step.starts_gap:
-            memcpy(end, start, reader.at - start)
-            end += reader.at - start
-        if step.role == AS_PLACE:
-            step.slot[row] = end - first + (reader.at - start)
-        kind = step.kind
-        if step.null_branch >= 0:
-            if not take_branch(&reader, &value):
-                return False
-            if value == step.null_branch:
-                kind = OP_OPTIONAL
-        if kind == OP_OPTIONAL and step.null_branch >= 0:
-            if step.role == AS_INTEGER:
-                put_integer(step, row, 0, 0)
-            elif step.role == AS_TEXT:
-                step.slot[row], step.slot[n + row] = 0, -1
-            elif step.role == AS_NUMBER:
-                put_number(step, row, reader.at, -1)
-        elif kind == OP_LONG:
-            if step.role != AS_INTEGER:
-                if not pass_long(&reader):
-                    return False
-            elif not take_long(&reader, &value):
-                return False
-            else:
-                put_integer(step, row, value, 1)
-        elif kind == OP_STRING or kind == OP_BYTES:
-            if not take_text(step, &reader, &value):
-                return False
-            if step.role == AS_TEXT:
-                step.slot[row], step.slot[n + row] = end - first + (reader.at - start) - value, value
-            elif step.role == AS_NUMBER:
-                put_number(step, row, reader.at - value, value)
+    reader.at, reader.stop = at, stop
+    if step.role == AS_PLACE:
+        step.slot[row] = offset
+    if step.null_branch >= 0:
+        if not take_branch(&reader, &value):
+            return NULL
+        if value == step.null_branch:
+            kind = OP_OPTIONAL
+    if kind == OP_OPTIONAL and step.null_branch >= 0:
+        if step.role == AS_INTEGER:
+            put_integer(step, row, 0, 0)
+        elif step.role == AS_TEXT:
+            step.slot[row], step.slot[n + row] = 0, -1
+        elif step.role == AS_NUMBER:
+            put_number(step, row, reader.at, -1)
+    elif kind == OP_LONG:
+        if step.role != AS_INTEGER:
+            if not pass_long(&reader):
+                return NULL
+        elif not take_long(&reader, &value):
+            return NULL
         else:
-            given[0] = reader
-            if kind == OP_ARRAY or kind == OP_MAP:
-                if not pass_items(step.program + 2, <size_t>step.program[1], given, 0):
+            put_integer(step, row, value, 1)
+    elif kind == OP_STRING or kind == OP_BYTES:
+        if not take_text(step, &reader, &value):
+            return NULL
+        if step.role == AS_TEXT:
+            step.slot[row], step.slot[n + row] = offset + (reader.at - at) - value, value
+        elif step.role == AS_NUMBER:
+            put_number(step, row, reader.at - value, value)
+    else:
+        of_items = reader
+        if kind == OP_ARRAY or kind == OP_MAP:
+            if not pass_items(step.program + 2, <size_t>step.program[1], &of_items, 0):
+                return NULL
+        elif not walk(step.program, step.n_words, &of_items, 0):
+            return NULL
+        return of_items.at
+    return reader.at
+
+
+cdef bint gather_record(Gathering* all, Reader* reader, const uint8_t* first, uint8_t** into) noexcept nogil:
+    """Copies the fields of one record to `into`, which starts at `first`; False when its bytes do not fit."""
+    cdef const uint8_t* at = reader.at
+    cdef const uint8_t* start = at              # of bytes that are not yet copied
+    cdef const uint8_t* begin
+    cdef uint8_t* end = into[0]
+    cdef Step* step = all.steps
+    cdef Step** located = all.located
+    cdef Segment* segment = all.segments
+    cdef size_t row = all.row, k
+    cdef int64_t offset
+    cdef bint is_learning = all.n_seen == 1, is_stale = False
+    for _ in range(all.n_segments):
+        if step.starts_gap:
+            memcpy(end, start, at - start)
+            end += at - start
+        begin, offset = at, end - first + (at - start)
+        if (
+            (segment.is_alike or is_learning)
+            and <size_t>(reader.stop - at) >= segment.n_bytes
+            and is_same(at, segment.bytes, segment.n_bytes)
+        ):
+            move_values(located, segment.n_located, row, all.n, offset)
+            step += segment.n_steps
+            at += segment.n_bytes
+        else:
+            for k in range(segment.n_steps):
+                at = gather_value(step, at, reader.stop, row, all.n, offset + (at - begin))
+                if at == NULL:
                     return False
-            elif not walk(step.program, step.n_words, given, 0):
-                return False
-            reader = given[0]
-        if step.ends_gap:
-            start = reader.at
-    if not steps[n_steps - 1].starts_gap and start != reader.at:
-        memcpy(end, start, reader.at - start)
-        end += reader.at - start
-    into[0], given[0] = end, reader
+                if is_located(step):
+                    step.offset = step.slot[row] - offset
+                step += 1
+            segment.bytes, segment.n_bytes = begin, at - begin
+            segment.n_changes += segment.is_alike or is_learning
+            is_stale |= segment.n_changes == MOST_CHANGES
+        if (step - 1).ends_gap:
+            start = at
+        located += segment.n_located
+        segment += 1
+    if not (step - 1).starts_gap and start != at:
+        memcpy(end, start, at - start)
+        end += at - start
+    into[0], reader.at = end, at
+    all.row += 1
+    all.n_seen += 1
+    if is_learning:
+        join_segments(all)
+    elif is_stale:
+        split_segments(all)
     return True
 
 
@@ -415,43 +549,60 @@ def gather(blocks, counts, program, fields, roles, starts, slots, valid, varies,
     """
     cdef Buffer words = buffer_of(program), sizes = buffer_of(fields), parts = buffer_of(roles)
     cdef Buffer into = writable(starts), found = writable(slots), flags = writable(valid), every = writable(origins)
-    cdef Buffer differ = writable(varies), block, memory, picked = None if chosen is None else buffer_of(chosen)
+    cdef Buffer differ = writable(varies), block, memory, of_texts, picked = None if chosen is None else buffer_of(chosen)
     cdef Reader reader
-    cdef size_t n = into.size // 8, n_every = every.size // 8, n_fields = sizes.size // 8, i, row = 0, left
+    cdef size_t n = into.size // 8, n_every = every.size // 8, n_fields = sizes.size // 8, i, left
     cdef size_t n_slots = 0, n_integers = 0, n_bytes = 0, n_space = 0, n_left = len(counts)
     cdef const int64_t* of_field = <const int64_t*>sizes.data
     cdef int64_t* begins = <int64_t*>into.data
     cdef int64_t* origin = <int64_t*>every.data
     cdef const uint8_t* wanted = NULL if picked is None else picked.data
     cdef const int64_t* at = <const int64_t*>words.data
-    cdef Step* steps
+    cdef Gathering all
+    cdef Numbered* texts
+    cdef size_t n_located = 0
+    cdef Step* step
     cdef uint8_t* first
     cdef uint8_t* end
     cdef const int64_t* end_of_field
-    cdef size_t n_steps = 0, size
+    cdef size_t size
     cdef bint was_copied = False, sound = are_fields(words, sizes)
     if parts.size != n_fields or sum(counts) != n_every or (picked is not None and picked.size != n_every):
         raise ValueError("expected a role for each field, and an offset and a choice for each record")
-    memory = buffer_of(bytearray(words.size // 8 * sizeof(Step)))
-    steps = <Step*>memory.data
+    memory = buffer_of(bytearray(words.size // 8 * (sizeof(Step) + sizeof(Segment) + sizeof(Step*))))
+    all.steps, all.n_steps = <Step*>memory.data, 0
+    all.segments = <Segment*>(all.steps + words.size // 8)
+    all.located = <Step**>(all.segments + words.size // 8)
+    of_texts = buffer_of(bytearray(bytes(roles).count(AS_NUMBER) * sizeof(Numbered)))
+    texts = <Numbered*>of_texts.data
+    all.n, all.row = n, 0
     for i in range(n_fields if sound else 0):
         if of_field[i] < 0 and parts.data[i] not in (0, AS_INTEGER, AS_NUMBER):
             raise ValueError("a field that is left out has no offsets")
         size = <size_t>(of_field[i] if of_field[i] > 0 else -of_field[i])
         if parts.data[i] > AS_NUMBER or not has_role(at, size, parts.data[i]):
             raise ValueError("the role does not fit the field")
-        steps[n_steps].slot, steps[n_steps].valid = <int64_t*>found.data + n * n_slots, flags.data + n * n_integers
+        step = all.steps + all.n_steps
+        step.slot, step.valid = <int64_t*>found.data + n * n_slots, flags.data + n * n_integers
         n_slots += 2 if parts.data[i] == AS_TEXT else parts.data[i] != 0
         n_integers += parts.data[i] == AS_INTEGER or parts.data[i] == AS_NUMBER
-        steps[n_steps].role = parts.data[i]
+        step.role = parts.data[i]
+        if step.role == AS_NUMBER:
+            step.texts = texts
+            texts += 1
+        elif is_located(step):
+            all.located[n_located] = step
+            n_located += 1
         end_of_field = at + size
         while at < end_of_field:
-            set_program(steps + n_steps, at, words_of(at))
+            step = all.steps + all.n_steps
+            set_program(step, at, words_of(at))
             at += words_of(at)
-            steps[n_steps].starts_gap = of_field[i] < 0 and (n_steps == 0 or was_copied)
-            steps[n_steps].ends_gap = of_field[i] < 0 and at == end_of_field
-            was_copied = of_field[i] > 0
-            n_steps += 1
+            step.is_copied = of_field[i] > 0
+            step.starts_gap = of_field[i] < 0 and (all.n_steps == 0 or was_copied)
+            step.ends_gap = of_field[i] < 0 and at == end_of_field
+            was_copied = step.is_copied
+            all.n_steps += 1
     left = n_every
     if wanted != NULL:
         left = 0
@@ -467,7 +618,7 @@ def gather(blocks, counts, program, fields, roles, starts, slots, valid, varies,
         n_left -= 1
         if block.size > n_space - n_bytes:      # what is not used is not touched: it takes no memory
             # the others have as many bytes as those so far: a longer memory would be the system's each time
-            n_space = min(n_bytes * (n - row) // row if row else 0, n_left * block.size)
+            n_space = min(n_bytes * (n - all.row) // all.row if all.row else 0, n_left * block.size)
             n_space += n_bytes + block.size
             PyByteArray_Resize(result, n_space)
         first = <uint8_t*>PyByteArray_AsString(result)
@@ -475,6 +626,7 @@ def gather(blocks, counts, program, fields, roles, starts, slots, valid, varies,
         reader.at, reader.stop = block.data, block.data + block.size
         left = count
         with nogil:
+            split_segments(&all)        # the bytes of the block before may be gone
             while sound and left > 0:
                 left -= 1
                 if wanted == NULL:
@@ -490,14 +642,13 @@ def gather(blocks, counts, program, fields, roles, starts, slots, valid, varies,
                         break
                     reader.at = block.data + origin[0]
                 origin += 1
-                begins[row] = end - first
-                sound = gather_record(steps, n_steps, &reader, row, n, first, &end)
-                row += 1
+                begins[all.row] = end - first
+                sound = gather_record(&all, &reader, first, &end)
         if not sound or (wanted == NULL and reader.at != reader.stop):
             return None
         n_bytes = end - first
     PyByteArray_Resize(result, n_bytes)
-    return result, finished(steps, n_steps, n, differ.data)
+    return result, finished(all.steps, all.n_steps, n, differ.data)
 
 
 cdef object finished(Step* steps, size_t n_steps, size_t n, uint8_t* varies):
@@ -510,12 +661,11 @@ cdef object finished(Step* steps, size_t n_steps, size_t n, uint8_t* varies):
         if step.role != AS_INTEGER and step.role != AS_NUMBER:
             continue
         if step.role == AS_NUMBER:
-            texts.append(None if step.n_texts > MOST_TEXTS else [
-                PyBytes_FromStringAndSize(<const char*>step.texts[number], step.sizes[number])
-                for number in range(step.n_texts)
+            texts.append(None if step.texts.n > MOST_TEXTS else [
+                PyBytes_FromStringAndSize(<const char*>step.texts.texts[number], step.texts.sizes[number])
+                for number in range(step.texts.n)
             ])
-        if n and not step.varies:
-            step.slot[0], step.valid[0] = step.first, step.is_valid
+        fill_up(step, n if step.varies else n > 0)
         varies[0] = step.varies
         varies += 1
     return texts
