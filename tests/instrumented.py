@@ -109,7 +109,12 @@ def sanitize(arguments: list[str]) -> int:
                 *command,
                 *(
                     arguments
-                    or ["tests/kernel", "tests/hostile/test_arrow.py", "tests/rows/files/test_avro_rows.py"]
+                    or [
+                        "tests/kernel",
+                        "tests/avro/test_records.py",
+                        "tests/hostile/test_arrow.py",
+                        "tests/rows/files/test_avro_rows.py",
+                    ]
                 ),
             ],
             cwd=target,

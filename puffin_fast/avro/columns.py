@@ -7,6 +7,7 @@ by fastavro, which reports the errors; what it reads is encoded again, for the k
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -195,9 +196,9 @@ class Records:
         at = 3 if words[0] == avro.OPTIONAL else 0
         if words[at] != avro.MAP or words[at + 2] != avro.LONG:
             return None
-        found = np.empty(len(self), np.int64)
-        avro.values_of(self.data, self._located(name), words, key, found)
-        return self._spans(found, words[at + 3 :])
+        starts, sizes = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
+        avro.entries(self.data, self._located(name), words, key, starts, sizes)
+        return starts, sizes
 
     def together(self, names: Collection[str]) -> tuple[Integers, Integers] | None:
         """Finds the bytes of neighboring fields together: offsets in `data`, and sizes. Equal bytes are equal values.
@@ -311,19 +312,22 @@ def _gathered(
     starts, slots = np.empty(n, np.int64), np.empty((len(of_role) + of_role.count(avro.TEXT), n), np.int64)
     n_integers = of_role.count(avro.INTEGER) + of_role.count(avro.NUMBER)
     valid, varies = np.empty((n_integers, n), np.bool_), np.empty(n_integers, np.bool_)
-    gathered = avro.gather(
-        (block.data for block in file.blocks.some(numbers.tolist())),
-        counts[numbers].tolist(),
-        layout.words,
-        layout.sizes,
-        layout.of_field,
-        starts,
-        slots,
-        valid.view(np.uint8),
-        varies.view(np.uint8),
-        offsets,
-        flags,
-    )
+    try:
+        gathered = avro.gather(
+            file.blocks.buffers(numbers.tolist()),
+            counts[numbers].tolist(),
+            layout.words,
+            layout.sizes,
+            layout.of_field,
+            starts,
+            slots,
+            valid.view(np.uint8),
+            varies.view(np.uint8),
+            offsets,
+            flags,
+        )
+    except (zlib.error, OverflowError):
+        return None
     if gathered is None:
         return None
     data, texts = gathered

@@ -320,7 +320,7 @@ cdef inline void put_number(Step* step, size_t row, const uint8_t* text, int64_t
         while number < known.n and not is_text(known, number, text, n_bytes):
             number += 1
         if number == known.n:
-            if number == MOST_TEXTS or not 0 <= n_bytes <= MOST_TEXT_BYTES:
+            if number >= MOST_TEXTS or not 0 <= n_bytes <= MOST_TEXT_BYTES:
                 known.n = MOST_TEXTS + 1
                 return
             known.n += 1
@@ -647,6 +647,7 @@ def gather(blocks, counts, program, fields, roles, starts, slots, valid, varies,
         if not sound or (wanted == NULL and reader.at != reader.stop):
             return None
         n_bytes = end - first
+        block = None                    # its bytes may be replaced by those of the next one
     PyByteArray_Resize(result, n_bytes)
     return result, finished(all.steps, all.n_steps, n, differ.data)
 
@@ -792,7 +793,7 @@ def spans(data, places, program, starts, sizes):
 
     Args:
         data: the bytes of the records.
-        places: the offsets of the values, by `locate` or `values_of`; -1 stands for null.
+        places: the offsets of the values, by `locate`; -1 stands for null.
         program: of a string or of bytes, which may be optional.
         starts: is filled with the offsets of the bytes, as int64.
         sizes: is filled with their numbers of bytes, -1 for null, as int64.
@@ -832,50 +833,67 @@ def spans(data, places, program, starts, sizes):
     return n_nulls
 
 
-def values_of(data, places, program, key, out):
-    """Finds the value of a key in a column of maps; the last one if a map has the key more than once.
+def entries(data, places, program, key, starts, sizes):
+    """Finds the bytes of the value of a key in a column of maps; the last one if a map has the key more than once.
 
     Args:
         data: the bytes of the records.
         places: the offsets of the maps, by `locate`.
-        program: of a map of long keys, which may be optional.
+        program: of a map of long keys, which may be optional, to strings or bytes, which may be optional.
         key: the key.
-        out: is filled with the offset of the value in each map, -1 where there is none, as int64.
+        starts: is filled with the offsets of the bytes, as int64.
+        sizes: is filled with their numbers of bytes, -1 for null and where there is no such key, as int64.
     """
     cdef Buffer block = buffer_of(data), at = buffer_of(places), words = checked_program(program)
-    cdef Buffer into = writable(out)
+    cdef Buffer into = writable(starts), lengths = writable(sizes)
     cdef size_t n = at.size // 8, row
     cdef const int64_t* offsets = <const int64_t*>at.data
-    cdef int64_t* found = <int64_t*>into.data
+    cdef int64_t* out = <int64_t*>into.data
+    cdef int64_t* length = <int64_t*>lengths.data
     cdef const int64_t* kind
+    cdef const int64_t* of_value
     cdef Reader reader
-    cdef int64_t wanted = key, count, one
-    cdef bint is_null = False, sound = True
-    if into.size != 8 * n:
-        raise ValueError("expected an offset for each map")
+    cdef int64_t wanted = key, count, one, size
+    cdef bint is_null = False, sound = True, are_texts
+    if into.size != 8 * n or lengths.size != 8 * n:
+        raise ValueError("expected an offset and a size for each map")
+    kind = <const int64_t*>words.data
+    kind += 3 if kind[0] == OP_OPTIONAL else 0
+    if kind[0] != OP_MAP or kind[2] != OP_LONG or kind[1] < 2:
+        raise ValueError("the program is not that of maps of integers")
+    of_value = kind + 3 + (3 if kind[3] == OP_OPTIONAL else 0)
+    are_texts = of_value[0] == OP_BYTES or of_value[0] == OP_STRING
     with nogil:
         for row in range(n):
-            found[row] = -1
+            out[row], length[row] = 0, -1
             sound = 0 <= offsets[row] <= <int64_t>block.size
             if not sound:
                 break
             reader.at, reader.stop = block.data + offsets[row], block.data + block.size
             kind = <const int64_t*>words.data
-            sound = to_value(&reader, &kind, &is_null) and kind[0] == OP_MAP and kind[2] == OP_LONG
+            sound = to_value(&reader, &kind, &is_null)
             while sound and not is_null:
                 sound = take_count(&reader, &count)
                 if not sound or count == 0:
                     break
                 while sound and count > 0:
-                    sound = take_long(&reader, &one)
-                    if sound and one == wanted:
-                        found[row] = reader.at - block.data
-                    sound = sound and walk(kind + 3, <size_t>(kind[1] - 1), &reader, 1)
                     count -= 1
+                    of_value = kind + 3
+                    sound = take_long(&reader, &one)
+                    if not are_texts:
+                        sound = sound and one != wanted and walk(of_value, <size_t>(kind[1] - 1), &reader, 1)
+                        continue
+                    sound = sound and to_value(&reader, &of_value, &is_null)
+                    size = -1
+                    if sound and not is_null:
+                        sound = take_long(&reader, &size) and pass_over(&reader, size)
+                    if sound and one == wanted:
+                        out[row], length[row] = 0 if is_null else reader.at - size - block.data, size
+                    is_null = False
             if not sound:
                 break
     if not sound:
-        raise ValueError("the values are no maps of integers")
+        raise ValueError("the values are no maps of integers to strings or bytes")
 
 
 cdef object take(const int64_t* program, Reader* reader):
