@@ -93,6 +93,11 @@ def plain(array: pa.Array) -> pa.Array:
     return array.cast(wanted)
 
 
+def decoded(array: pa.Array) -> pa.Array:
+    """The values of a dictionary array in the type of its dictionary; other arrays as they are."""
+    return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+
+
 def plain_rows(rows: pa.Table) -> pa.Table:
     """Returns the rows in columns of plain types."""
     schema = plain_schema(rows.schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -79,6 +79,7 @@ class ColumnChunks:
         is_late: bool = False,
         most: bool = False,
         ahead: Sequence[str] = (),
+        codes: Collection[str] = (),
     ) -> dict[str, ColumnPages | ListPages]:
         """Opens the column chunks of those columns that `column_pages` or `list_pages` decodes.
 
@@ -94,6 +95,7 @@ class ColumnChunks:
             most: whether most rows are read: short lists are then left to PyArrow.
             ahead: columns that are opened next, with the same rows wanted. On an object store, those of their pages
                 that have a wanted row are requested along with the others, if they are small.
+            codes: those of the columns whose texts may be dictionary arrays; only if all rows may be wanted.
         """
         n_rows = self._group_rows[group]
         found = self.of(group, names, views=views)
@@ -110,7 +112,15 @@ class ColumnChunks:
 
         def add(name: str, layout: Layout, chunk: Chunk, data: Any) -> None:
             result[name] = ColumnPages(
-                layout, chunk, data, n_rows, path=self._path, name=name, places=places.get(name), few=few
+                layout,
+                chunk,
+                data,
+                n_rows,
+                path=self._path,
+                name=name,
+                places=places.get(name),
+                few=few,
+                codes=wanted is None and name in codes,
             )
 
         if (file := self._local_file()) is not None:

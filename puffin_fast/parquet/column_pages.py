@@ -65,6 +65,7 @@ class ColumnPages:
         repeats: whether it is a leaf of lists; rows are then the levels of the column chunk, which are numbered as
             `Pages.of_lists` has them if `places` are given.
         few: whether few rows are read: texts are then decompressed about as far as these need it.
+        codes: whether texts may be dictionary arrays: they are while all pages have the dictionary.
 
     Attributes:
         n_rows: as given.
@@ -85,6 +86,7 @@ class ColumnPages:
         places: Pages | None = None,
         repeats: bool = False,
         few: bool = False,
+        codes: bool = False,
     ) -> None:
         self._layout, self._start, self.n_rows = layout, chunk.start, n_rows
         self._path, self._name, self._places = path, name, places
@@ -106,7 +108,12 @@ class ColumnPages:
             n_bytes=chunk.n_bytes,
             pages=None if places is None else places.of_lists if repeats else places.words,
         )
-        self._decoder, self._few = self._whole(decompress_part=part_of(chunk.codec) if few else None), few
+        is_coded = codes and not few and chunk.is_in_dictionary is not False
+        self._is_coded = is_coded and layout.stored == 0 and layout.width > 1 and not layout.structs
+        self._few, self._texts = few, (bytearray(), pa.array([], layout.type))
+        self._decoder = self._whole(
+            decompress_part=part_of(chunk.codec) if few else None, codes=self._is_coded
+        )
 
     def places(self) -> list[int] | None:
         """Returns where the pages are, as `Pages.known` takes it, after all rows were read; None if it is not known."""
@@ -126,12 +133,33 @@ class ColumnPages:
         """
         try:
             with _PageErrors():
-                return self._decode(first, n_rows, rows)[0]
+                return (
+                    self._coded(first, n_rows, rows)
+                    if self._is_coded
+                    else self._decode(first, n_rows, rows)[0]
+                )
         except PageError:
-            if not self._few:
+            if not (self._few or self._is_coded):
                 raise
-        self._decoder, self._few = self._whole(), False  # too little was decompressed
+        self._few = self._is_coded = (
+            False  # too little was decompressed, or a page does not have the dictionary
+        )
+        self._decoder = self._whole()
         return self.read(first, n_rows, rows)
+
+    def _coded(self, first: int, n_rows: int, rows: Rows | None) -> pa.DictionaryArray:
+        """Decodes rows to numbers of texts in the dictionary of the column chunk."""
+        count = n_rows if rows is None else len(rows)
+        codes = pa.allocate_buffer(4 * count)
+        validity, _ = self._decoder.read_into(first, n_rows, rows, codes)
+        views, texts = self._decoder.dictionary() or (self._texts[0], b"")
+        if views is not self._texts[0]:
+            n = len(views) // self._layout.width
+            self._texts = views, self._array(n, pa.py_buffer(views), None, [texts])
+        indexes = pa.Array.from_buffers(
+            pa.int32(), count, [None if validity is None else pa.py_buffer(validity), codes]
+        )
+        return pa.DictionaryArray.from_arrays(indexes, self._texts[1], safe=False)
 
     def decode(self, first: int, n_rows: int, rows: Rows | None) -> tuple[pa.Array, npt.NDArray[np.uint8]]:
         """Decodes rows as `read` does; returns also their definition levels."""

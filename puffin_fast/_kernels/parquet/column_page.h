@@ -254,7 +254,7 @@ static int pf_cells(const pf_column *column, pf_page *page, uint32_t buffer, con
                           &column->entries, out);
     }
     if (column->is_text) {
-        if (!pf_all_inside(rows, base, count, page->n_values)) return PF_BAD_PAGE;
+        if (column->width != PF_VIEW_BYTES || !pf_all_inside(rows, base, count, page->n_values)) return PF_BAD_PAGE;
         return pf_views(page->data, page->size, buffer, rows, base, count, page->place, out);
     }
     if (column->stored == 0) return pf_booleans(page, rows, base, count, out);

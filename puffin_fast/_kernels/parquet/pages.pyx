@@ -321,6 +321,8 @@ cdef class PageDecoder:
         decompress_part: for few rows of texts: called with the stored bytes of a page, its declared number of bytes,
             and how many of these are about needed; returns at least the first of its bytes, which may be too few: this
             is then a ValueError. The dictionary is decompressed as far as its entries are needed.
+        codes: for byte strings: a cell is the number of the text in the dictionary, as uint32. A page that has texts
+            without the dictionary is then a ValueError.
 
     What `decompress` raises is passed on. A page with another CRC-32 than its header states is a CorruptDataError, and
     everything else that is wrong another ValueError.
@@ -346,6 +348,8 @@ cdef class PageDecoder:
     cdef int64_t _dictionary_header[PF_HEADER_WORDS]
     cdef size_t _dictionary_body, _after_dictionary
     cdef uint8_t* _some_entries       # those of wanted rows, if there is `_decompress_part`
+    cdef bint _codes                  # whether cells are numbers of texts
+    cdef object _views                # then: the views of all texts of the dictionary; None before it was loaded
     cdef Buffer _part                 # the first entries of the dictionary
     cdef int64_t _n_part              # their number
     cdef int64_t* _passed             # bytes and rows of each data page that was entered
@@ -353,7 +357,7 @@ cdef class PageDecoder:
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
                   int conversion, int most_level, bint repeats=False, int codec=0, path=None, column=None, int64_t start=0,
-                  int64_t n_bytes=0, pages=None, decompress_part=None):
+                  int64_t n_bytes=0, pages=None, decompress_part=None, bint codes=False):
         cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
         if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
             raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
@@ -364,6 +368,10 @@ cdef class PageDecoder:
         self._column.repeats = repeats
         self._decompress, self._codec = decompress, codec
         self._decompress_part = decompress_part if self._column.is_text else None
+        if codes:
+            if not self._column.is_text or repeats or decompress_part is not None:
+                raise ValueError("codes of no dictionary of texts, of lists, or of a part of it")
+            self._codes, self._column.width = True, sizeof(uint32_t)
         self._chunk.start = start
         if n_bytes < 0 or start < 0:
             raise ValueError(f"{n_bytes} bytes of a column chunk at {start}")
@@ -499,6 +507,14 @@ cdef class PageDecoder:
         if first + n_rows == self._n_rows and not self._column.repeats:  # all columns of a wide file are open at once
             self.rewind()
         return validity, texts
+
+    def dictionary(self):
+        """The texts that codes number.
+
+        Returns:
+            their views, and the buffer that these refer to; None if no dictionary was loaded.
+        """
+        return None if self._views is None else (self._views, self._dictionary_texts)
 
     def lists_at(self, int64_t row):
         """Finds the lists of the page of a row, in a column that repeats. Calls must be in the order of the rows.
@@ -821,6 +837,8 @@ cdef class PageDecoder:
         cdef int64_t n_values = header[PF_N_VALUES], stored = self._column.stored
         cdef int64_t place[2]
         cdef Buffer values, entries
+        cdef uint32_t* numbers
+        cdef size_t i
         cdef int status
         place[0] = place[1] = 0
         whole = self.stored(self._dictionary_body, self._after_dictionary)
@@ -846,7 +864,8 @@ cdef class PageDecoder:
             entries = values
             self._column.entries.width, self._column.entries.conversion = <size_t>stored, self._column.conversion
         else:
-            entries = writable(bytearray(n_values * self._column.width))
+            cells = bytearray(n_values * (PF_VIEW_BYTES if stored == 0 else self._column.width))
+            entries = writable(cells)
             with nogil:
                 if stored == 0:
                     status = pf_views(values.data, values.size, 0, NULL, 0, <size_t>n_values, place, entries.data)
@@ -856,6 +875,12 @@ cdef class PageDecoder:
             checked(status)
         if stored == 0:
             self._dictionary_texts = data
+        if self._codes:
+            self._views = cells
+            entries = writable(bytearray(n_values * sizeof(uint32_t)))
+            numbers = <uint32_t*>entries.data
+            for i in range(<size_t>n_values):
+                numbers[i] = <uint32_t>i
         self._entries, self._column.entries.data = entries, entries.data
         return 0
 

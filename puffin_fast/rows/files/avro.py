@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -196,6 +196,7 @@ class AvroReader:
         wanted: object = None,
         is_late: bool = False,
         ahead: Sequence[str] = (),
+        codes: Collection[str] = (),
     ) -> Columns:
         """Returns columns of the file. Those that are requested before the first row is read share its blocks."""
 

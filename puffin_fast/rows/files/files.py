@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -97,6 +97,7 @@ class FormatReader(Protocol):
         wanted: Spans | None = None,
         is_late: bool = False,
         ahead: Sequence[str] = (),
+        codes: Collection[str] = (),
     ) -> Columns:
         """Returns columns of a row group.
 
@@ -110,6 +111,7 @@ class FormatReader(Protocol):
             wanted: the only rows of the row group that may be read; None: all.
             is_late: whether only some of these are read, which is known later.
             ahead: columns that are read next, with the same rows wanted.
+            codes: those of the columns whose texts may be dictionary arrays of plain texts, where that is faster.
         """
         ...
 

@@ -5,7 +5,7 @@ Iceberg writes field ids as the attribute ``iceberg.id`` of each type (specifica
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -79,6 +79,7 @@ class OrcReader:
         wanted: object = None,
         is_late: bool = False,
         ahead: Sequence[str] = (),
+        codes: Collection[str] = (),
     ) -> BatchColumns:
         """Returns columns of the file."""
         batches = self.batches(group, names, batch_rows, use_threads=use_threads)

@@ -317,6 +317,7 @@ class ParquetReader:
         wanted: Spans | None = None,
         is_late: bool = False,
         ahead: Sequence[str] = (),
+        codes: Collection[str] = (),
     ) -> GroupColumns:
         """Returns the columns of a row group; see `FormatReader`."""
         return GroupColumns(
@@ -329,6 +330,7 @@ class ParquetReader:
             wanted=wanted,
             is_late=is_late,
             ahead=ahead,
+            codes=codes,
         )
 
     def spans_that_may_match(
@@ -398,10 +400,11 @@ class GroupColumns:
         wanted: Spans | None = None,
         is_late: bool = False,
         ahead: Sequence[str] = (),
+        codes: Collection[str] = (),
     ) -> None:
         self._reader, self._group, self._names = reader, group, names
         self._batch_rows, self._use_threads, self._views = batch_rows, use_threads, views
-        self._wanted, self._is_late, self._ahead = wanted, is_late, ahead
+        self._wanted, self._is_late, self._ahead, self._codes = wanted, is_late, ahead, codes
         self._pages: dict[str, ColumnPages | ListPages] | None = None
         self._requested: list[RequestedPages] = []
         self._arrow: list[BatchColumns] = []
@@ -447,6 +450,7 @@ class GroupColumns:
                 is_late=self._is_late,
                 most=most and not is_few,
                 ahead=self._ahead,
+                codes=self._codes,
             )
             some = (pages.requested for pages in self._pages.values() if pages.requested is not None)
             self._requested = [*dict.fromkeys(some)]

@@ -145,9 +145,25 @@ class FileSchema:
 
         def get(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
             inner = pc.struct_field(array, list(path)) if path else array
-            return inner if cast is None else cast(inner, constants)
+            if cast is None:
+                return inner
+            if isinstance(inner, pa.DictionaryArray):  # see `text_column`
+                return pa.DictionaryArray.from_arrays(
+                    inner.indices, cast(inner.dictionary, constants), safe=False
+                )
+            return cast(inner, constants)
 
         return top, get
+
+    def text_column(self, field: NestedField) -> str | None:
+        """Returns the column of a field that `leaf` takes as a dictionary array, too: one of texts or bytes, whose type
+        differs from the table's by the width of offsets at most; None for other fields."""
+        top, path, node = self._paths.get(field.field_id, (None, (), None))
+        if top is None or path or node is None:
+            return None
+        kinds = {node.type, storage_type(field.field_type)}
+        is_one = kinds <= {pa.string(), pa.large_string()} or kinds <= {pa.binary(), pa.large_binary()}
+        return top if is_one else None
 
     def type_of(self, field: NestedField) -> pa.DataType:
         """Returns the type of a top-level field of the table's schema in PyIceberg's `to_arrow`."""

@@ -6,7 +6,7 @@ projects columns and selects rows of the batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from puffin_fast._io.location import is_remote, resolve
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.fork import lock_across_fork
-from puffin_fast.columns.plain_types import array_of, plain
+from puffin_fast.columns.plain_types import array_of, decoded, plain
 from puffin_fast.columns.row_selection import LiveRows, RowSelection, flags_of, mask_of, select_rows
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.parquet.page_index import Spans
@@ -129,7 +129,8 @@ class Batch:
         first: the position of the first of the consecutive rows in the file.
         n_rows: number of rows, without deleted ones if the file was opened with its live rows, and without those of
             pages that are left out.
-        filter_values: the fields of the filter, by field id, in the storage types of its schema.
+        filter_values: the fields of the filter, by field id, in the storage types of its schema, or as dictionary
+            arrays of these (see `DataFiles`).
         key_values: the `fields` of `DataFiles.open`, by field id, in their storage types.
     """
 
@@ -160,6 +161,7 @@ class Batch:
                 columns = dict(zip(columns, selection.of([*columns.values()]), strict=True))
         if not n_rows:
             return None
+        columns = {name: decoded(array) for name, array in columns.items()}
         return SelectedRows(n_rows, {**columns, **self._late(rows)}, self.first, rows)
 
     @property
@@ -226,6 +228,7 @@ class OpenedFile:
     _filter: Leaves
     _keys: Leaves
     _live: LiveRows | None
+    _coded: Collection[str] = ()
     excluded: frozenset[int] = frozenset()
     without: Mapping[int, bool] = field(default_factory=dict)
     spans: Mapping[int, Spans] = field(default_factory=dict)
@@ -323,6 +326,7 @@ class OpenedFile:
         early, wanted = dict.fromkeys(tops), dict.fromkeys(columns)
         late = [name for name in wanted if name not in early]
         requested = [name for name in early if name in wanted]
+        codes = {*self._coded} - {top for top, _ in self._keys.values()}
         for number, first, n_rows in self.row_groups:
             spans = self.spans.get(number)
             picked = spans
@@ -332,7 +336,7 @@ class OpenedFile:
                 columns_of = partial(
                     self._columns_of, number, batch_rows=batch_rows, use_threads=use_threads, wanted=picked
                 )
-                deciding = columns_of([*early], ahead=late)
+                deciding = columns_of([*early], ahead=late, codes=codes)
                 others = columns_of(late, views=views, is_late=bool(early))
             for start, some, gaps in windows(n_rows, self._reader.rows_at_once, batch_rows, spans):
                 rows, n_live = self._live_rows(first + start, some, gaps)
@@ -407,6 +411,7 @@ class DataFiles:
             all row groups are read.
         equalities: as `Matcher.equalities`: row groups that have none of the values are not read.
         pruner: as `Matcher.pruner`: pages that it leaves out are not read.
+        coded: as `Matcher.coded`: fields of the filter that may be dictionary arrays.
         by_name: find columns by the table's name mapping even in files with field ids.
         cast: the conversion of primitive types to the table's.
     """
@@ -421,10 +426,12 @@ class DataFiles:
         equalities: Callable[[], Iterable[Mapping[int, pa.Array]]] | None = None,
         pruner: Pruner | None = None,
         *,
+        coded: Collection[int] = (),
         by_name: bool = False,
         cast: Cast = stored,
     ) -> None:
         self._io, self._schema, self._by_name, self._cast = io, schema, by_name, cast
+        self._coded = coded
         self._specs, self._mapping = metadata.specs(), metadata.name_mapping()
         self._fields = [schema.find_field(field_id) for field_id in field_ids]
         self._may_match = may_match if self._fields else None
@@ -483,6 +490,8 @@ class DataFiles:
             if without and not groups and not excluded and not any(without.values()):
                 self._learn(file, known, filter)
             spans = {} if live is not None and live.chosen else self._spans(file, known, groups)
+            texts = (known.text_column(field) for field in self._fields if field.field_id in self._coded)
+            coded = [name for name in texts if name is not None]
         constants = self._constants(entry)
         left = tuple(group for group in groups if group[0] not in spans or len(spans[group[0]].starts))
         return OpenedFile(
@@ -495,6 +504,7 @@ class DataFiles:
             filter,
             keys,
             live,
+            coded,
             excluded,
             without,
             spans,

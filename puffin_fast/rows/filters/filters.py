@@ -9,7 +9,7 @@ text form.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -22,12 +22,14 @@ from pyiceberg.expressions.visitors import visit
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    BinaryType,
     BooleanType,
     DateType,
     DoubleType,
     FloatType,
     IntegerType,
     LongType,
+    StringType,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
@@ -134,6 +136,8 @@ class Matcher(Protocol):
     def may_fail(self) -> bool: ...
     @property
     def case_sensitive(self) -> bool: ...
+    @property
+    def coded(self) -> Collection[int]: ...
     def may_match(self, schema: Schema) -> Callable[[Any], bool]: ...
     def pruner(self, schema: Schema) -> Pruner: ...
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray: ...
@@ -152,6 +156,8 @@ class RowFilter:
         always_true: whether the filter is true for every row, so that no column is read.
         batch_rows: the smallest number of rows in a batch for which `mask` is efficient.
         case_sensitive: how the names in `expression` are compared with those of the schema.
+        coded: those of `field_ids` whose columns `mask` takes as dictionary arrays, too: texts and bytes in conditions
+            of no other column. These are decided once for each value of a dictionary.
     """
 
     expression: BooleanExpression
@@ -164,6 +170,7 @@ class RowFilter:
     _names: Mapping[str, int]
     _conditions: tuple[Condition, ...] = ()
     case_sensitive: bool = True
+    coded: frozenset[int] = frozenset()
     _types: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     @classmethod
@@ -191,6 +198,9 @@ class RowFilter:
         fits, bound = _bound(row_filter, schema, case_sensitive)
         columns = ColumnCollector()
         visit(bound, columns)
+        conditions = _conditions_of(bound, schema)
+        compared = {field_id for _, used in conditions if len(used) > 1 for field_id in used}
+        texts = {id for id in columns.field_ids if isinstance(schema.find_type(id), StringType | BinaryType)}
         return cls(
             expression=visit(fits, PruningRewriter()),
             field_ids=tuple(sorted(columns.field_ids)),
@@ -200,8 +210,9 @@ class RowFilter:
             _unprovable=columns.unprovable,
             _arrow=None,
             _names={},
-            _conditions=_conditions_of(bound, schema),
+            _conditions=conditions,
             case_sensitive=case_sensitive,
+            coded=frozenset(texts - compared),
         )
 
     @classmethod
@@ -269,7 +280,8 @@ class RowFilter:
         """Which rows match.
 
         Args:
-            columns: for each of `field_ids`, an Arrow array of `n_rows` values.
+            columns: for each of `field_ids`, an Arrow array of `n_rows` values; of `coded` ones perhaps a dictionary
+                array, whose dictionary has no nulls.
             n_rows: the number of rows in the batch.
 
         Returns:
@@ -286,12 +298,12 @@ class RowFilter:
             if mask is not None and rows is None and np.count_nonzero(mask) <= n_rows // FEW_ROWS:
                 rows = np.flatnonzero(mask)
             if rows is None:
-                flags = _flags(evaluate(condition, columns), n_rows)
+                flags = _matches(condition, field_ids, columns, n_rows)
                 mask = flags if mask is None else mask & flags
             else:
                 taken = pa.array(rows)
                 some = {field_id: columns[field_id].take(taken) for field_id in field_ids}
-                rows = rows[_flags(evaluate(condition, some), len(rows))]
+                rows = rows[_matches(condition, field_ids, some, len(rows))]
         assert mask is not None
         if rows is not None:
             mask = np.zeros(n_rows, np.bool_)
@@ -335,6 +347,25 @@ def _instead(row_filter: object) -> str:
     if isinstance(row_filter, list | tuple | set | range) or hasattr(row_filter, "columns"):
         return "delete_keys takes keys: delete_keys(table, [1, 2], 'id')"
     return "write the condition as text, such as 'id < 5'"
+
+
+def _matches(
+    condition: BooleanExpression, field_ids: Sequence[int], columns: Mapping[int, pa.Array], n_rows: int
+) -> np.ndarray:
+    """The rows for which a condition is true; that of a column with a dictionary is decided for each of its values."""
+    column = columns[field_ids[0]] if len(field_ids) == 1 else None
+    if not isinstance(column, pa.DictionaryArray):
+        return _flags(evaluate(condition, columns), n_rows)
+    values, indexes = column.dictionary, column.indices
+    if 2 * len(values) > n_rows:
+        return _flags(evaluate(condition, {field_ids[0]: column.dictionary_decode()}), n_rows)
+    with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
+    flags = _flags(evaluate(condition, {field_ids[0]: with_null}), len(with_null))
+    codes = np.frombuffer(indexes.buffers()[1], np.int32, n_rows, 4 * indexes.offset)
+    found: np.ndarray = flags[codes]
+    if indexes.null_count:
+        found = np.where(flags_of(pc.is_valid(indexes)), found, flags[-1])
+    return found
 
 
 def _flags(matches: Any, n_rows: int) -> np.ndarray:

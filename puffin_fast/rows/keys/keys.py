@@ -9,7 +9,7 @@ value.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -148,6 +148,11 @@ class KeyBounds:
     def may_fail(self) -> bool:
         """Whether `mask` fails for some values: for none."""
         return False
+
+    @property
+    def coded(self) -> Collection[int]:
+        """The fields whose columns may be dictionary arrays: none."""
+        return ()
 
     @property
     def case_sensitive(self) -> bool:

@@ -156,7 +156,16 @@ class FileReader:
         ids = () if row_filter.always_true else row_filter.field_ids
         pruner = row_filter.pruner(schema)
         self._files = DataFiles(
-            io, metadata, schema, ids, may_match, row_filter.equalities, pruner, by_name=by_name, cast=cast
+            io,
+            metadata,
+            schema,
+            ids,
+            may_match,
+            row_filter.equalities,
+            pruner,
+            coded=row_filter.coded,
+            by_name=by_name,
+            cast=cast,
         )
         self._views = any(map(is_view, arrow_schema.types))
         self._outputs: dict[FileSchema, _Output] = {}

@@ -71,6 +71,7 @@ class Finder:
             may_match,
             row_filter.equalities,
             row_filter.pruner(schema),
+            coded=row_filter.coded,
             by_name=by_name,
             cast=cast,
         )
