@@ -7,7 +7,6 @@ by fastavro, which reports the errors; what it reads is encoded again, for the k
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -312,22 +311,19 @@ def _gathered(
     starts, slots = np.empty(n, np.int64), np.empty((len(of_role) + of_role.count(avro.TEXT), n), np.int64)
     n_integers = of_role.count(avro.INTEGER) + of_role.count(avro.NUMBER)
     valid, varies = np.empty((n_integers, n), np.bool_), np.empty(n_integers, np.bool_)
-    try:
-        gathered = avro.gather(
-            file.blocks.buffers(numbers.tolist()),
-            counts[numbers].tolist(),
-            layout.words,
-            layout.sizes,
-            layout.of_field,
-            starts,
-            slots,
-            valid.view(np.uint8),
-            varies.view(np.uint8),
-            offsets,
-            flags,
-        )
-    except (zlib.error, OverflowError):
-        return None
+    gathered = avro.gather(
+        (block.data for block in file.blocks.some(numbers.tolist())),
+        counts[numbers].tolist(),
+        layout.words,
+        layout.sizes,
+        layout.of_field,
+        starts,
+        slots,
+        valid.view(np.uint8),
+        varies.view(np.uint8),
+        offsets,
+        flags,
+    )
     if gathered is None:
         return None
     data, texts = gathered

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,13 +115,6 @@ def _words() -> Iterator[bytes]:
         yield struct.pack(f"<{len(words)}I", *words) * 2
 
 
-def _deflate() -> Iterator[bytes]:
-    for content in (b"", b"x", bytes(600), b"file:///table/data/%d.parquet" * 20, bytes(range(256)) * 2):
-        for level, strategy in ((0, 0), (6, 0), (6, zlib.Z_FIXED), (6, zlib.Z_HUFFMAN_ONLY)):
-            stream = zlib.compressobj(level, wbits=-zlib.MAX_WBITS, strategy=strategy)
-            yield stream.compress(content) + stream.flush(zlib.Z_PARTIAL_FLUSH) + stream.flush()
-
-
 def _snappy() -> Iterator[bytes]:
     codec = pa.Codec("snappy")
     for content in (
@@ -171,7 +163,6 @@ def _key_index() -> Iterator[bytes]:
 SEEDS = {
     "bitmap": _bitmaps,
     "blob": _blobs,
-    "deflate": _deflate,
     "delta": _delta,
     "json_rows": _json_rows,
     "key_index": _key_index,

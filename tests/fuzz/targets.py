@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import struct
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast import arrow, dv, errors
-from puffin_fast._kernels.avro.inflate import Inflated
 from puffin_fast._kernels.parquet import snappy as snappy_kernel
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.delta.log import json_rows as json_columns
@@ -300,27 +298,6 @@ def snappy(data: bytes) -> None:
             )  # a literal of 4 GiB: PyArrow's length is 0 then
         else:
             assert bytes(found) == truth
-
-
-@target
-def deflate(data: bytes) -> None:
-    """Any bytes are inflated or refused as zlib does it; what it compresses comes back."""
-    for block in (data, zlib.compress(data, wbits=-zlib.MAX_WBITS)):
-        stream, limit = zlib.decompressobj(-zlib.MAX_WBITS), 1 << 20
-        try:
-            truth = stream.decompress(block, limit + 1)
-        except zlib.error:
-            truth = None
-        try:
-            found = bytes(next(Inflated(block, [(0, len(block))], limit)))
-        except zlib.error:
-            assert truth is None or (not stream.eof and len(truth) <= limit)
-        except OverflowError:
-            assert truth is not None
-            assert len(truth) > limit
-        else:
-            assert found == truth
-            assert stream.eof
 
 
 JSON_COLUMNS = pa.schema(
