@@ -2,6 +2,8 @@
 
     python -m benchmarks.bench_plan                    100,000 data files with as many vectors
     python -m benchmarks.bench_plan --files 1000
+    python -m benchmarks.bench_plan --files 300000 --with java    beside Iceberg's Java, whose planning is warm
+    python -m benchmarks.bench_plan --files 2500000 --with none
 
 The tables have metadata only. Vectors with path bounds as we and DuckDB write them, and without as Java writes
 them: then PyIceberg gives every vector to every data file of the partition, so that job is kept small. The last data
@@ -14,13 +16,15 @@ import argparse
 import json
 import shutil
 import struct
+import subprocess
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from benchmarks.jobs import measure_job
 from benchmarks.machine import report
-from benchmarks.rounds import OURS
+from benchmarks.rounds import OURS, Figures
 
 ROWS_PER_FILE = 40_000
 PER_MANIFEST = 10_000
@@ -28,7 +32,9 @@ PER_PUFFIN = 1000
 PATH_ID = 2147483546
 BAR = 10.0
 FILES_WITHOUT_BOUNDS = 2000
-PYICEBERG, ACCELERATED = "PyIceberg", "PyIceberg accelerated"
+PYICEBERG, ACCELERATED, JAVA = "PyIceberg", "PyIceberg accelerated", "Iceberg's Java, warm"
+WARM_UP = 12
+"""Plans after which Java's compiler has done its work."""
 
 
 def metadata_of(root: Path) -> dict[str, Any]:
@@ -173,8 +179,8 @@ def contenders(
     from puffin_fast import iceberg
 
     wanted = n_files if n_wanted is None else n_wanted
-    first = (n_files - wanted) // 2 * ROWS_PER_FILE
-    where = None if n_wanted is None else f"id >= {first} and id < {first + wanted * ROWS_PER_FILE}"
+    first, last = wanted_ids(n_files, n_wanted)
+    where = None if n_wanted is None else f"id >= {first} and id < {last}"
 
     def checked(found: list[Any], is_right: Callable[[Any], bool]) -> Callable[[], None]:
         def check() -> None:
@@ -210,6 +216,54 @@ def contenders(
     return {OURS: ours, PYICEBERG: theirs, ACCELERATED: accelerated}
 
 
+class Java:
+    """A process of Java that plans scans of a table."""
+
+    def __init__(self, table: Any) -> None:
+        from tests import jars
+
+        path = f"{jars.folder('spark')}/*:{files('pyspark')}/jars/*"
+        command = [
+            "java",
+            "-Xmx4g",
+            "-cp",
+            path,
+            Path(__file__).with_name("PlanFiles.java"),
+            table.metadata_location,
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def plans(self, n_files: int, n_wanted: int | None = None) -> Callable[[], Figures]:
+        """Plans the files that `contenders` plans; the first plans are not measured."""
+        first, last = wanted_ids(n_files, n_wanted)
+
+        def plan() -> Figures:
+            assert self._process.stdin
+            assert self._process.stdout
+            self._process.stdin.write(f"{first} {last}\n")
+            self._process.stdin.flush()
+            found, _, cpu, seconds = map(float, self._process.stdout.readline().split())
+            assert found == (n_wanted or n_files)
+            return {"seconds": seconds, "cpu": cpu}
+
+        for _ in range(WARM_UP):
+            plan()
+        return plan
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def wanted_ids(n_files: int, n_wanted: int | None) -> tuple[int, int]:
+    """The ids of `n_wanted` neighboring files: the first, and the one after the last; equal if all are wanted."""
+    if n_wanted is None:
+        return 0, 0
+    first = (n_files - n_wanted) // 2 * ROWS_PER_FILE
+    return first, first + n_wanted * ROWS_PER_FILE
+
+
 def committed(table: Any, n_files: int) -> dict[str, Any]:
     """Ours deletes one row of one data file; no other library commits deletion vectors by position."""
     from pyiceberg.catalog.memory import InMemoryCatalog
@@ -238,6 +292,34 @@ def committed(table: Any, n_files: int) -> dict[str, Any]:
     return {OURS: ours}
 
 
+BOUNDS = {300_000: 0.25, 2_500_000: 7.0}
+"""CPU seconds by number of files: to delete a row of one of 300,000, commit included; to plan 2,500,000."""
+
+
+def beside_java(table: Any, n: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Plans and a delete beside Iceberg's Java, or beside the CPU time that they may take."""
+    java = Java(table) if options.peer == "java" else None
+    bound, found = {f"{BOUNDS[n]:g} s": BOUNDS[n]} if n in BOUNDS else {}, {}
+    for name, wanted, target in (
+        ("plan {} files with as many vectors", None, 3.0),
+        ("plan 10 of {} files", 10, 20.0),
+    ):
+        ours, job = {OURS: contenders(table, n, wanted)[OURS]}, name.format(n)
+        if java:
+            peer = {JAVA: java.plans(n, wanted)}
+            found[job] = measure_job(job, ours, options.rounds, {JAVA: target}, elsewhere=peer)
+        else:
+            limits = {} if wanted else bound
+            found[job] = measure_job(job, ours, options.rounds, dict.fromkeys(limits, 1.0), bounds=limits)
+    if java:
+        job = f"delete a row of one of {n} files"
+        found[job] = measure_job(
+            job, committed(table, n), options.rounds, dict.fromkeys(bound, 1.0), bounds=bound
+        )
+        java.close()
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -245,10 +327,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/bench/plan"))
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--with", dest="peer", default="pyiceberg", choices=["pyiceberg", "java", "none"])
     parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
     n, few, folder = options.files, min(options.files, FILES_WITHOUT_BOUNDS), options.folder.resolve()
     bounded = make(folder / f"paths-{n}", n, bounds=True)
+    if options.peer != "pyiceberg":
+        report(beside_java(bounded, n, options), options.into)
+        return
     unbounded = make(folder / f"no-paths-{few}", few, bounds=False)
     jobs = {
         f"plan {n} files with as many vectors": contenders(bounded, n),

@@ -267,10 +267,15 @@ def _inherit(columns: dict[str, Column], file: AvroFile, manifest: ManifestFile)
 
 def _row_ids(columns: Mapping[str, Column], first: int) -> Column:
     """The first row id of each data file. Live files without one are assigned ids in order, deleted files none."""
-    known = columns["first_row_id"]
-    assigned = ~known.valid & (columns["status"].values != DELETED)
-    n_rows = np.where(assigned, columns["record_count"].values, 0)
-    ids = np.cumsum(n_rows) - n_rows + first
+    known, n_rows = columns["first_row_id"], columns["record_count"].values
+    assigned = ~known.short[1] & (columns["status"].short[0] != DELETED)
+    if not assigned.all():
+        n_rows = np.where(assigned, n_rows, 0)
+    ids = np.cumsum(n_rows)
+    ids += first
+    ids -= n_rows
+    if assigned.all():
+        return Column(ids, np.broadcast_to(np.True_, len(ids)))
     return Column(np.where(assigned, ids, known.values), known.valid | assigned)
 
 

@@ -213,10 +213,13 @@ class _BoundsEvaluator(SetVisitor):
         if known is None:
             return self._undecided()
         rows, values = known
-        unknown = self._all()
-        unknown[rows] = False
-        self.unsure |= unknown
-        found[rows] = compare(values)
+        if len(rows) == len(found):
+            found = compare(values)
+        else:
+            unknown = self._all()
+            unknown[rows] = False
+            self.unsure |= unknown
+            found[rows] = compare(values)
         nulls = self._parts.nulls_only(field.field_id)
         if nulls is not None:
             found &= ~nulls
