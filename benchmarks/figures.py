@@ -30,6 +30,8 @@ NAMES = {
     "full run": "a full run",
     "DuckDB, without a plan": "DuckDB",
     "without an index": "the same without an index",
+    "0.25 s": "0.25 s of CPU time",
+    "7 s": "7 s of CPU time",
     "plan of the table": "planning a scan of the table",
 }
 """The names of contenders as readers see them, where the results name them shorter."""
@@ -68,6 +70,7 @@ LARGE = ", 40,000,000 rows in 40 files"
 TENTH = ", 4,000,000 rows in 100 files"
 UNINDEXED, UNPLANNED = "without an index", "DuckDB, without a plan"
 POSITIONS, COMPARED, FEED = "rows at known positions", "DuckDB, two scans compared", "deltalake, with a feed"
+VECTORS, WARM = " files with as many vectors", "Iceberg's Java, warm"
 FRAME = "DataFrame to vectors, 20,000,000 rows, "
 TEN = " on Spark, 10,000,000 rows"
 
@@ -128,6 +131,10 @@ TABLES: dict[str, list[Figure]] = {
             "plan 100,000 files with as many vectors", "plan 100000 files with as many vectors", "PyIceberg"
         ),
         Figure("the same with a filter that a tenth pass", "plan a tenth of 100000 files", "PyIceberg"),
+        Figure("plan 300,000 files with as many vectors", "plan 300000" + VECTORS, WARM),
+        Figure("the same with a filter that 10 files pass", "plan 10 of 300000 files", WARM),
+        Figure("delete a row of one of 300,000 files", "delete a row of one of 300000 files", "0.25 s"),
+        Figure("plan 2,500,000 files with as many vectors", "plan 2500000" + VECTORS, "7 s"),
         Figure("one vector to a mask of bits", "vector to Arrow mask", "PyIceberg"),
         Figure("one vector to a mask of bytes", "vector to mask", "PyIceberg"),
     ],
