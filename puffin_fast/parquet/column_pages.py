@@ -110,7 +110,9 @@ class ColumnPages:
         )
         is_coded = codes and not few and chunk.is_in_dictionary is not False
         self._is_coded = is_coded and layout.stored == 0 and layout.width > 1 and not layout.structs
-        self._few, self._texts = few, (bytearray(), pa.array([], layout.type))
+        self._few = few
+        self._views: bytearray | None = None  # of the texts of the dictionary
+        self._texts: pa.Array | None = None  # they
         self._decoder = self._whole(
             decompress_part=part_of(chunk.codec) if few else None, codes=self._is_coded
         )
@@ -152,14 +154,16 @@ class ColumnPages:
         count = n_rows if rows is None else len(rows)
         codes = pa.allocate_buffer(4 * count)
         validity, _ = self._decoder.read_into(first, n_rows, rows, codes)
-        views, texts = self._decoder.dictionary() or (self._texts[0], b"")
-        if views is not self._texts[0]:
+        views, texts = self._decoder.dictionary() or (self._views, b"")
+        if views is None:  # all rows are null
+            return pa.nulls(count, pa.dictionary(pa.int32(), self._layout.type))
+        if views is not self._views:
             n = len(views) // self._layout.width
-            self._texts = views, self._array(n, pa.py_buffer(views), None, [texts])
+            self._views, self._texts = views, self._array(n, pa.py_buffer(views), None, [texts])
         indexes = pa.Array.from_buffers(
             pa.int32(), count, [None if validity is None else pa.py_buffer(validity), codes]
         )
-        return pa.DictionaryArray.from_arrays(indexes, self._texts[1], safe=False)
+        return pa.DictionaryArray.from_arrays(indexes, self._texts, safe=False)
 
     def decode(self, first: int, n_rows: int, rows: Rows | None) -> tuple[pa.Array, npt.NDArray[np.uint8]]:
         """Decodes rows as `read` does; returns also their definition levels."""

@@ -387,7 +387,8 @@ class Footer:
         start = data if dictionary < 0 else min(data, dictionary)
         in_front = data - dictionary if 4 <= dictionary < data else 0
         head = _CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start, in_front
-        value = self._data[len(self._data) - least :][:least_bytes] if least > 0 else b""
+        before = max(len(self._data) - least, 0)
+        value = self._data[before : before + least_bytes] if least > 0 else b""
         return Chunk(*head, bloom, bloom_bytes, values_in, value, *indexes)
 
 
