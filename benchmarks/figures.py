@@ -342,6 +342,33 @@ def floors() -> str:
     return "\n".join(lines) + "\n"
 
 
+ON_STORE = {
+    "all columns": "all columns of 24 files",
+    "2 of 8 columns": "2 of 8 columns",
+    "filter for 10 rows": "10 rows of one of the files",
+    "10 rows of a large file": "10 rows of a file of 37 MB",
+    "10 rows of a large file at 90 MB/s": "the same, 90 MB a second on each connection",
+}
+"""The jobs of `bench_object_store`, as readers see them."""
+CLIENTS = {OURS: "this package, `FsspecFileIO`", f"{OURS}, PyArrow": "this package, `PyArrowFileIO`"}
+
+
+def object_store() -> str:
+    """By job and contender the seconds, the requests, how many of them are one after another, and the bytes."""
+    cases: dict[str, dict[str, Any]] = json.loads((RESULTS / "tables.json").read_text())
+    lines = [
+        "| scan | through | seconds | requests | one after another | MB |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for case, job in ON_STORE.items():
+        for contender, found in cases[f"object store, 20 ms: {case}"]["contenders"].items():
+            counts = f"{found['requests']:.0f} | {found['in_turn']:.0f} | {shown(found['bytes'] / 1e6)}"
+            lines.append(
+                f"| {job} | {CLIENTS.get(contender, contender)} | {found['seconds']:.2f} | {counts} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
 WIDTH, ROW, TOP = 520, 46, 34
 
 

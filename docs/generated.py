@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[], str]] = {
     **{f"figures-{name}": partial(figures.table, name) for name in figures.TABLES},
     "figures-shapes": figures.shapes,
     "figures-floors": figures.floors,
+    "figures-object-store": figures.object_store,
     "figures-changes-on-spark": figures.changes_on_spark,
     "engines": engines.table,
 }

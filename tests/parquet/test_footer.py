@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,20 @@ def test_row_groups_with_other_rows_than_the_file_are_named(tmp_path: Path) -> N
         path.write_bytes(data.replace(stated, damaged))
         with pytest.raises(CorruptDataError, match=r"rows of all row groups: expected (39|41), found 40"):
             ParquetReader(PyArrowFileIO(), str(path))
+
+
+def test_a_column_chunk_costs_no_copy_of_the_footer(tmp_path: Path) -> None:
+    path = tmp_path / "wide.parquet"
+    pq.write_table(pa.table({f"c{at}": [at, at + 1] for at in range(3000)}), path)
+    with pq.ParquetFile(path) as file, path.open("rb") as stream:
+        footer = Footer.of(file, footer_bytes(open_source(stream), 1 << 20))
+    expected = [at.to_bytes(8, "little") for at in range(3000)]
+    tracemalloc.start()
+    try:
+        assert [footer.chunk(0, leaf).least for leaf in range(3000)] == expected
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        footer.chunk(0, 0)
+        assert tracemalloc.get_traced_memory()[1] - before < 10_000
+    finally:
+        tracemalloc.stop()
