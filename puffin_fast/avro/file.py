@@ -118,12 +118,13 @@ class AvroFile:
                 if is_from_outside(error):
                     raise
                 raise CorruptDataError(f"records of an Avro file: {error!r}", path=self.path) from error
-            if source.tell() != len(source.getbuffer()):
+            n_more = len(source.getbuffer()) - source.tell()
+            if n_more or len(records) != n_records:  # what follows the records may be a part of an array, too
                 raise CorruptDataError(
                     "records of an Avro block",
                     path=self.path,
                     expected=f"{n_records} records in {len(data)} bytes",
-                    found=f"{len(source.getbuffer()) - source.tell()} bytes more",
+                    found=f"{n_more} bytes more" if n_more else f"{len(records)} records",
                 )
             for record in records:
                 yield record | self.plain.constants if self.plain.constants else record

@@ -14,12 +14,13 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast.avro import columns as avro_columns
-from puffin_fast.avro.blocks import SYNC_BYTES
+from puffin_fast.avro.blocks import SYNC_BYTES, as_long
 from puffin_fast.avro.columns import Field, Located, Records
-from puffin_fast.avro.file import AvroFile, read_avro
+from puffin_fast.avro.file import AvroFile, parse_avro, read_avro
 from puffin_fast.avro.programs import kernel_type
 from puffin_fast.avro.schema import PlainSchema
 from puffin_fast.errors import CorruptDataError, PuffinFastError
+from tests.hostile.avro_files import avro
 
 IO = PyArrowFileIO()
 Outcome = dict[str, list[Any]] | None
@@ -341,3 +342,13 @@ def test_a_fixed_larger_than_the_file_allocates_no_memory(
     assert by_kernel(monkeypatch, file, ("status",)) is None
     with pytest.raises(CorruptDataError, match="EOFError"):
         read(file, ("status",))
+
+
+def test_a_block_with_records_that_are_not_counted_is_refused() -> None:
+    """Avro's arrays are read in parts of stated lengths, and a part may follow a block's records."""
+    records = as_long(5) + as_long(1) + as_long(7)
+    file = parse_avro(avro(record("r", ("status", "long")), [(1, records)]), "a file", {})
+    with pytest.raises(CorruptDataError, match="2 records"):
+        list(file.records())
+    with pytest.raises(CorruptDataError, match="2 records"):
+        Records.of(file, ["status"], ["status"])
