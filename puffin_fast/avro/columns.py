@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from io import BytesIO
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import fastavro
@@ -23,7 +24,11 @@ from puffin_fast.avro.file import AVRO_ERRORS, AvroFile
 from puffin_fast.avro.integers import Column, Integers
 from puffin_fast.avro.programs import is_one_value, kernel_type, program
 from puffin_fast.avro.schema import PlainSchema, value_type
+from puffin_fast.columns.objects import Same
 from puffin_fast.errors import CorruptDataError
+
+_FEW_BYTES = 16
+"""Values of more bytes are not compared with each other: they are paths and metrics."""
 
 
 class Field:
@@ -224,6 +229,31 @@ class Records:
         )
         found = {name: avro.values(self.data, places[name], self._program(name)) for name in wanted}
         return found | {name: [value] * len(self) for name, value in self._constants.items() if name in names}
+
+    def columns(self, names: Collection[str]) -> dict[str, list[Any] | Same]:
+        """Decodes fields to columns of Python objects, as `values` does; equal values are decoded once."""
+        every = list(self._fields)
+        ends = {name: after for name, after in pairwise(every) if name in names}
+        located = [name for name in every if name in {*names, *ends.values()}]
+        places = dict(zip(located, self._locate(located), strict=True)) if located else {}
+        found = self._found._replace(places=self._found.places | places)
+        records = Records(self.data, self._fields, self._starts, found, self._constants)
+        same = [name for name in ends if len(self) and self._are_equal(places[name], places[ends[name]])]
+        first = records.take(np.arange(1)).values(same) if same else {}
+        columns: dict[str, list[Any] | Same] = {name: Same(values[0]) for name, values in first.items()}
+        columns |= {name: Same(value) for name, value in self._constants.items() if name in names}
+        others = [name for name in located if name in names and name not in columns]
+        integers = [name for name in others if self._fields[name].value_type == "long"]
+        columns |= {name: records.integers(name).to_list() for name in integers}
+        return columns | records.values(set(others).difference(integers))
+
+    def _are_equal(self, starts: Integers, ends: Integers) -> bool:
+        """Whether all values between some offsets have the same bytes, and few of them."""
+        size = int(ends[0] - starts[0])
+        if size > _FEW_BYTES or (ends - starts != size).any():
+            return False
+        data = np.frombuffer(self.data, np.uint8)
+        return all((data[starts + at] == data[starts[0] + at]).all() for at in range(size))
 
     def _spans(self, places: Integers, words: array[int]) -> tuple[Integers, Integers]:
         starts, sizes = np.empty(len(places), np.int64), np.empty(len(places), np.int64)

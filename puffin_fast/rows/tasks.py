@@ -5,13 +5,16 @@ Attributes have the names of Iceberg's manifests. Each format has classes of its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.columns.objects import Objects, Same
 from puffin_fast.rows.shared_deletes import NO_DELETES, DeleteFiles
 
 
@@ -106,3 +109,90 @@ class TaskOf(Generic[File, Blob, Other]):
 
 
 Task: TypeAlias = TaskOf[DataFile, Vector, DeleteFile]
+AnyTask = TypeVar("AnyTask", bound=Task, covariant=True)
+
+METRICS = (
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
+"""The attributes of a data file's metrics: maps by field id."""
+
+
+class PlannedTasks(Sequence[AnyTask], Generic[AnyTask]):
+    """The tasks of a plan, which is columns; they are made when they are requested."""
+
+    @abstractmethod
+    def columns(self) -> Objects[AnyTask]:
+        """Returns the tasks without metrics, as columns."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> Sequence[Any]:
+        """The data files as `BoundColumns` of `rows.filters`, in order; none if bounds are not columns."""
+
+    @abstractmethod
+    def total(self, name: str) -> int:
+        """The sum of an attribute of the data files: ``record_count`` or ``file_size_in_bytes``."""
+
+
+def columns_of(tasks: Sequence[AnyTask]) -> Objects[AnyTask]:
+    """Returns tasks without metrics, as columns."""
+    if isinstance(tasks, Objects):
+        return tasks
+    if isinstance(tasks, PlannedTasks):
+        return tasks.columns()
+    found: Any = Objects.of(tasks) if tasks else Objects(TaskOf, (), 0)
+    files = {name: _files([getattr(task, name) for task in tasks]) for name in ("data", "vector")}
+    every: Objects[AnyTask] = found.replaced(**files)
+    return every
+
+
+def _files(files: Sequence[Any]) -> Any:
+    found = Objects.of(files)
+    return found if isinstance(found, Same) else found.replaced(**{name: Same(None) for name in METRICS})
+
+
+def with_metrics(tasks: Objects[AnyTask], some: Mapping[int, Task]) -> Objects[AnyTask]:
+    """Returns tasks as columns with the metrics of some of them, by index."""
+    columns = {
+        name: [getattr(some[at].data, name, None) if at in some else None for at in range(len(tasks))]
+        for name in METRICS
+    }
+    return tasks.replaced(data=tasks.column("data").replaced(**columns))
+
+
+def paths_of(tasks: Objects[Any]) -> list[str]:
+    """The paths of data files."""
+    return [*tasks.column("data").values("file_path")] if tasks else []
+
+
+def distinct_files(tasks: Objects[AnyTask]) -> Objects[AnyTask]:
+    """Returns the last task of each data file."""
+    rows = _by_path(tasks)
+    return tasks if len(rows) == len(tasks) else tasks.take([*rows.values()])
+
+
+def _by_path(tasks: Objects[Any]) -> dict[str, int]:
+    return dict(zip(paths_of(tasks), count(), strict=False))
+
+
+def total(tasks: Iterable[AnyTask], name: str) -> int:
+    """The sum of an attribute of data files: ``record_count`` or ``file_size_in_bytes``."""
+    if isinstance(tasks, PlannedTasks):
+        return tasks.total(name)
+    if isinstance(tasks, Objects):
+        return sum(tasks.column("data").values(name)) if tasks else 0
+    return sum(getattr(task.data, name) for task in tasks)
+
+
+def named(tasks: Sequence[AnyTask], paths: Iterable[str]) -> list[AnyTask]:
+    """Returns the tasks of some data files."""
+    if isinstance(tasks, Objects):
+        rows = _by_path(tasks)
+        return [*tasks.take([rows[path] for path in paths])]
+    by_path = {task.data.file_path: task for task in tasks}
+    return [by_path[path] for path in paths]

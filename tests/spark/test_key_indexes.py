@@ -94,9 +94,9 @@ def test_keys_are_deleted_as_without_an_index(
     taken: list[tuple[int, Any]] = []
     inner = indexed_keys.task_rows
 
-    def watched(session: Any, numbered: Any) -> Any:
-        taken.extend(numbered.values())
-        return inner(session, numbered)
+    def watched(session: Any, paths: Any, numbered: Any) -> Any:
+        taken.extend(numbered)
+        return inner(session, paths, numbered)
 
     monkeypatch.setattr(indexed_keys, "task_rows", watched)
     table = make(racing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pytest
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.plan.inventory import take_inventory
+from puffin_fast.rows.tasks import columns_of
 from puffin_fast.spark.session.executor_calls import unpack
 from puffin_fast.spark.table import job
 from puffin_fast.spark.table.convert import shared_files
@@ -51,9 +52,11 @@ def test_tasks_take_linear_bytes(
         bins = [dumped(some) for some in bins_to_search(tasks)]
         assert len(bins) < n // 4
         assert deletes_of(task for some in bins for task in pickle.loads(some)) == deletes_of(tasks)
-        rows, lists = pickled_tasks(tasks)
-        shared: Sequence[Any] = unpack(lists)
-        assert deletes_of(_TaskUnpickler(BytesIO(row), shared).load() for row in rows) == deletes_of(tasks)
+        rows, common = pickled_tasks(columns_of(tasks))
+        none, shared = unpack(common)
+        values = (_TaskUnpickler(BytesIO(row), shared).load() for row in rows)
+        sent = (none.with_lists(([one] for one in some), 1)[0] for some in values)
+        assert deletes_of(sent) == deletes_of(tasks)
         in_bins.append(sum(map(len, bins)))
         in_rows.append(sum(map(len, rows)))
         in_lists.append(len(dumped(shared)))

@@ -21,6 +21,7 @@ from pyiceberg.types import NestedField
 
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast.columns.objects import Objects, Same, column
 from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.scans.statistics import UNKNOWN, Statistics
@@ -29,7 +30,8 @@ from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.parquet import open_parquet
 from puffin_fast.rows.filters.bounds import literal_values
 from puffin_fast.rows.scan.explain import TABLE, Part
-from puffin_fast.rows.tasks import DeleteFile, TaskOf
+from puffin_fast.rows.shared_deletes import NO_DELETES
+from puffin_fast.rows.tasks import DeleteFile, PlannedTasks, TaskOf
 
 FILES = pa.schema(
     [
@@ -103,7 +105,7 @@ class DeltaTask(TaskOf[DeltaFile, DeltaVector, DeleteFile]):
     row: int = -1
 
 
-class DeltaTasks(Sequence[DeltaTask]):
+class DeltaTasks(PlannedTasks[DeltaTask]):
     """Planned data files. A task is made once, with its neighbors, when one of them is requested.
 
     Args:
@@ -251,32 +253,60 @@ class DeltaTasks(Sequence[DeltaTask]):
             return self._made[number]
 
     def _make(self, start: int, stop: int) -> list[DeltaTask]:
-        rows = self._rows[start:stop]
-        chosen, files = pa.array(rows), self._files.slice(start, stop - start)
-        values = [literal_values(array.take(chosen)) for array in self._partitions.values()]
-        tuples = list(zip(*values, strict=True)) if values else [()] * len(rows)
-        n_rows = self.n_rows[start:stop].tolist()
-        tasks = []
-        for row, path, size, vector, offset, length, cardinality, partition, row_id, version, count in zip(
-            rows.tolist(),
-            self.locations.slice(start, stop - start).to_pylist(),
-            files["size"].to_pylist(),
-            *self.vectors.lists(slice(start, stop)),
-            tuples,
-            files["baseRowId"].to_pylist(),
-            files["defaultRowCommitVersion"].to_pylist(),
-            n_rows,
-            strict=True,
-        ):
-            data = DeltaFile(path, size or 0, count, partition, row_id, version)
-            deletes = None if vector is None else DeltaVector(vector, offset, length, cardinality)
-            tasks.append(DeltaTask(data, deletes, row=row))
+        tasks = [*self._columns(start, stop)]
         if self._fields:
+            chosen, n_rows = pa.array(self._rows[start:stop]), self.n_rows[start:stop].tolist()
             bounds = _bounds(self._statistics, self._partitions, self._fields, chosen, n_rows)
             for task, bound in zip(tasks, bounds, strict=True):
                 data = task.data
                 data.lower_bounds, data.upper_bounds, data.value_counts, data.null_value_counts = bound
         return tasks
+
+    @property
+    def parts(self) -> tuple[()]:
+        return ()
+
+    def total(self, name: str) -> int:
+        if name == "record_count":
+            return int(self.n_rows.sum())
+        return pc.sum(self._files["size"]).as_py() or 0
+
+    def columns(self) -> Objects[DeltaTask]:
+        return self._columns(0, len(self))
+
+    def _columns(self, start: int, stop: int) -> Objects[DeltaTask]:
+        rows, n = self._rows[start:stop], stop - start
+        chosen, files = pa.array(rows), self._files.slice(start, n)
+        partitions = [literal_values(array.take(chosen)) for array in self._partitions.values()]
+        data = (
+            self.locations.slice(start, n).to_pylist(),
+            pc.fill_null(files["size"], 0).to_pylist(),
+            self.n_rows[start:stop].tolist(),
+            _tuples(partitions, n),
+            files["baseRowId"].to_pylist(),
+            files["defaultRowCommitVersion"].to_pylist(),
+        )
+        exists = self.vectors.exists[start:stop]
+        vector: Any = Same(None)
+        if exists.any():
+            columns = [column(values) for values in self.vectors.lists(slice(start, stop))]
+            vector = Objects(DeltaVector, columns, n, None if exists.all() else exists.tolist())
+        shared = (
+            Same(NO_DELETES),
+            Same(NO_DELETES),
+            Same(None),
+            Same(None),
+            Same(False),
+            Same(None),
+            Same(()),
+        )
+        return Objects(
+            DeltaTask, [Objects(DeltaFile, [*map(column, data)], n), vector, *shared, rows.tolist()], n
+        )
+
+
+def _tuples(columns: Sequence[list[Any]], n: int) -> list[tuple[Any, ...]]:
+    return [*zip(*columns, strict=True)] if columns else [()] * n
 
 
 def footer_counts(storage: TableStorage, paths: Sequence[str]) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from puffin_fast._kernels.rows.texts import Texts
 from puffin_fast.avro.columns import Records
 from puffin_fast.avro.integers import Column, Integers, Mask
 from puffin_fast.avro.schema import PartitionColumn, PlainSchema
+from puffin_fast.columns.objects import Objects, Same, column
 from puffin_fast.iceberg.manifest.entries import ManifestEntry, ManifestFile
 
 _ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
@@ -136,16 +136,34 @@ class FileColumns:
 
     def entries(self) -> list[ManifestEntry]:
         """Makes the entries of all files."""
-        if not len(self):
-            return []
-        wanted = [name for name in _ENTRY_FIELDS if name not in self._inherited and name != "file_format"]
-        columns: dict[str, Iterable[Any]] = dict(self._records.values(wanted))
-        columns |= {name: column.to_list() for name, column in self._inherited.items()}
+        return [*self.columns()] if len(self) else []
+
+    def columns(self, left_out: Collection[str] = ()) -> Objects[ManifestEntry]:
+        """Decodes the entries of all files; fields that are left out are None."""
+        fields = [name for name in _ENTRY_FIELDS if name not in left_out]
+        wanted = [name for name in fields if name not in self._inherited and name != "file_format"]
+        columns: dict[str, Any] = dict(self._records.columns(wanted))
+        columns |= {name: _of_integers(found) for name, found in self._inherited.items()}
         names, numbers = self._formats
-        columns["file_format"] = [names[number] for number in numbers.values.tolist()]
-        columns["spec_id"] = repeat(self.manifest.spec_id)
-        columns["partition"] = self._partitions(self._records) if self._partition else repeat(())
-        return list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in _ENTRY_FIELDS)))
+        number = _of_integers(numbers)
+        columns["file_format"] = (
+            Same(names[number.value]) if isinstance(number, Same) else [names[one] for one in number]
+        )
+        columns["spec_id"] = Same(self.manifest.spec_id)
+        columns["partition"] = self._partition_column()
+        none = Same(None)
+        return Objects(ManifestEntry, [columns.get(name, none) for name in _ENTRY_FIELDS], len(self))
+
+    def _partition_column(self) -> Any:
+        if not self._partition:
+            return Same(())
+        numbers, partitions = self.partitions()
+        return column([partitions[number] for number in numbers.tolist()])
+
+
+def _of_integers(found: Column) -> Any:
+    values, valid = found.short
+    return Same(found.take(np.arange(1)).to_list()[0]) if values.size == valid.size == 1 else found.to_list()
 
 
 def _scaled(column: PartitionColumn, values: list[Any]) -> list[Any]:

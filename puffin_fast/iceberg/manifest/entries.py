@@ -148,16 +148,6 @@ class ManifestFile:
 VERSIONS: Final = (1, 2, 3)
 """The format versions that can be read and written."""
 
-METRICS: Final = (
-    "column_sizes",
-    "value_counts",
-    "null_value_counts",
-    "nan_value_counts",
-    "lower_bounds",
-    "upper_bounds",
-)
-"""The fields of a data file's metrics: maps by field id."""
-
 LIST_NAMES: Final = {"manifest_path": "path", "manifest_length": "length", "partition_spec_id": "spec_id"}
 """Names of the specification for which `ManifestFile` has shorter names."""
 

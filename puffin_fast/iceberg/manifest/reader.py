@@ -40,12 +40,12 @@ from puffin_fast.iceberg.manifest.entries import (
     LIST_FIELD_NAMES,
     LIST_NAMES,
     LIST_TYPES,
-    METRICS,
     POSITION_DELETES,
     ManifestEntry,
     ManifestFile,
     PartitionSummary,
 )
+from puffin_fast.rows.tasks import METRICS
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

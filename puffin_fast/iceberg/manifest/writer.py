@@ -27,7 +27,6 @@ from puffin_fast.iceberg.manifest.entries import (
     ENTRY_NAMES,
     EXISTING,
     LIST_NAMES,
-    METRICS,
     UNASSIGNED,
     ManifestEntry,
     ManifestFile,
@@ -36,6 +35,7 @@ from puffin_fast.iceberg.manifest.entries import (
     entry_schema,
     partition_type,
 )
+from puffin_fast.rows.tasks import METRICS
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

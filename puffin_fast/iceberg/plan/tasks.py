@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -16,10 +16,12 @@ import numpy.typing as npt
 
 from puffin_fast._kernels.rows.texts import Texts
 from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast.columns.objects import Objects, Same
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest import POSITION_DELETES, ManifestEntry
 from puffin_fast.iceberg.manifest.columns import FileColumns, Paths
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask
+from puffin_fast.rows.tasks import METRICS, PlannedTasks
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -127,8 +129,18 @@ class Files(Lazy[ManifestEntry]):
             found += part.take(some).entries()
         return found
 
+    def columns(self, rows: Rows, left_out: Collection[str]) -> Objects[ManifestEntry]:
+        """Returns the entries of some files, by ascending index, without some fields."""
+        of_part = np.searchsorted(self._ends, rows, "right")
+        found = []
+        for number in np.unique(of_part).tolist():
+            part = self.parts[number]
+            some = rows[of_part == number] - (self._ends[number] - len(part))
+            found.append(part.take(some).columns(left_out))
+        return Objects.joined(found)
 
-class Tasks(Lazy[FileTask]):
+
+class Tasks(Lazy[FileTask], PlannedTasks[FileTask]):
     """The tasks of a plan.
 
     Args:
@@ -151,6 +163,28 @@ class Tasks(Lazy[FileTask]):
             FileTask(data, next(vectors) if has else None)
             for data, has in zip(self.data.many(rows), (at >= 0).tolist(), strict=True)
         ]
+
+    @property
+    def parts(self) -> Sequence[FileColumns]:
+        return self.data.parts
+
+    def total(self, name: str) -> int:
+        return sum(int(part.integers(name).values.sum()) for part in self.data.parts)
+
+    def columns(self) -> Objects[FileTask]:
+        if not len(self):
+            return Objects(FileTask, (), 0)
+        data = self.data.columns(np.arange(len(self)), METRICS)
+        vector: Any = Same(None)
+        if (self.vector_of >= 0).any():
+            rows, places = np.unique(self.vector_of, return_inverse=True)
+            if rows[0] < 0:
+                rows, places = rows[1:], places - 1
+            vector = self._deletes.columns(rows, (*METRICS, "referenced_data_file"))
+            if not np.array_equal(places, np.arange(len(rows))):
+                vector = vector.spread(places.tolist())
+            vector = vector.replaced(referenced_data_file=data.column("file_path"))
+        return Objects(FileTask, [data, vector], len(self))
 
 
 def tasks_of(metadata: TableMetadata, data: Files, deletes: Files) -> Sequence[FileTask]:

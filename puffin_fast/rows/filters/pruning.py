@@ -194,6 +194,22 @@ class BoundsPruner:
         return found, ~evaluator.unsure
 
 
+class BoundsProver:
+    """A filter that is evaluated on the bounds of many parts, to find those whose rows may all match.
+
+    Args:
+        schema, expression, case_sensitive: as for `BoundsPruner`.
+    """
+
+    def __init__(self, schema: Schema, expression: BooleanExpression, case_sensitive: bool) -> None:
+        self._bound = bind(schema, rewrite_not(expression), case_sensitive)
+
+    def may_prove(self, parts: BoundColumns) -> Mask:
+        """Marks the parts whose bounds do not exclude that all rows match."""
+        found: Mask = visit(self._bound, _StrictBounds(parts))
+        return found
+
+
 class _BoundsEvaluator(SetVisitor):
     def __init__(self, parts: BoundColumns) -> None:
         self._parts = parts
@@ -299,3 +315,38 @@ class _BoundsEvaluator(SetVisitor):
 
     def visit_not_starts_with(self, term: Any, literal: Any) -> Mask:
         return self._undecided()
+
+
+class _StrictBounds(_BoundsEvaluator):
+    """Marks the parts for which the bounds do not exclude that each row satisfies the predicates."""
+
+    def visit_less_than(self, term: Any, literal: Any) -> Mask:
+        value = operand(_comparable(literal.value))
+        return self._satisfies("upper_bounds", term, lambda high: high < value)
+
+    def visit_less_than_or_equal(self, term: Any, literal: Any) -> Mask:
+        value = operand(_comparable(literal.value))
+        return self._satisfies("upper_bounds", term, lambda high: high <= value)
+
+    def visit_greater_than(self, term: Any, literal: Any) -> Mask:
+        value = operand(_comparable(literal.value))
+        return self._satisfies("lower_bounds", term, lambda low: low > value)
+
+    def visit_greater_than_or_equal(self, term: Any, literal: Any) -> Mask:
+        value = operand(_comparable(literal.value))
+        return self._satisfies("lower_bounds", term, lambda low: low >= value)
+
+    def visit_equal(self, term: Any, literal: Any) -> Mask:
+        return self._between(term, literal.value, literal.value)
+
+    def visit_in(self, term: Any, literals: Any) -> Mask:
+        ordered = literals.ascending
+        return self._between(term, ordered[0], ordered[-1]) if ordered else self._undecided()
+
+    def visit_not_null(self, term: Any) -> Mask:
+        return self._undecided()
+
+    def _between(self, term: Any, low: Any, high: Any) -> Mask:
+        first, last = operand(_comparable(low)), operand(_comparable(high))
+        found = self._satisfies("lower_bounds", term, lambda bound: bound >= first)
+        return found & self._satisfies("upper_bounds", term, lambda bound: bound <= last)

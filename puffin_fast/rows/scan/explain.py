@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from puffin_fast._show.html import html_table
+from puffin_fast.rows.tasks import PlannedTasks, total
 
 if TYPE_CHECKING:
     from puffin_fast.rows.files.reader import OpenedFile
@@ -49,11 +50,9 @@ class Part:
     n_bytes: int | None = 0
 
     @classmethod
-    def files(cls, step: str, tasks: Iterable[Task]) -> Part:
+    def files(cls, step: str, tasks: Sequence[Task]) -> Part:
         """Returns whole data files."""
-        data = [task.data for task in tasks]
-        rows, n_bytes = (sum(getattr(one, name) for one in data) for name in _OF_FILES)
-        return cls(step, len(data), None, rows, n_bytes)
+        return cls(step, len(tasks), None, total(tasks, "record_count"), total(tasks, "file_size_in_bytes"))
 
     def less(self, step: str, other: Part) -> Part:
         """Returns what is here and not in a part of it, as another step."""
@@ -62,9 +61,6 @@ class Part:
     def row(self) -> dict[str, Any]:
         """Returns the numbers by name."""
         return {"step": self.step} | {name: getattr(self, name) for name in _NAMES}
-
-
-_OF_FILES = ("record_count", "file_size_in_bytes")
 
 
 def _difference(whole: int | None, part: int | None) -> int | None:
@@ -188,7 +184,8 @@ class Reads:
         else:
             known = files if before_index is tasks else Part.files(READ, before_index)
             left_out += table.less(PLAN, known), known.less(KEY_INDEX, files)
-        narrowed = [task for task in tasks if task.candidates is not None]
+        is_plan = isinstance(tasks, PlannedTasks)  # without an index of keys
+        narrowed = [] if is_plan else [task for task in tasks if task.candidates is not None]
         before, left = Part.files(READ, narrowed), sum(map(_n_rows, narrowed))
         whole = files.less(PROVED, before)
         with self._lock:

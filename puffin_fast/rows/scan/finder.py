@@ -23,9 +23,10 @@ from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import Cast, stored
 from puffin_fast.rows.files.files import BATCH_ROWS
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
+from puffin_fast.rows.filters.pruning import BoundsProver
 from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.splits import Split, data_bytes, jobs_of, threads_of
-from puffin_fast.rows.tasks import Task
+from puffin_fast.rows.tasks import PlannedTasks, Task
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -80,6 +81,7 @@ class Finder:
         self._metrics_prove_all = proves_all_rows(
             schema, row_filter.strict_expression(), row_filter.case_sensitive
         )
+        self._prover = BoundsProver(schema, row_filter.strict_expression(), row_filter.case_sensitive)
         self._current = DeleteLoader(io, decode)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -89,6 +91,14 @@ class Finder:
     def proves(self, task: Task) -> bool:
         """Returns whether the metrics of a data file prove that all its rows match."""
         return self.matcher.always_true or self._metrics_prove_all(task.data)
+
+    def provable(self, tasks: Sequence[Task]) -> Sequence[int]:
+        """Returns the indexes of the data files for which `proves` may be true; of a plan, its columns are asked."""
+        parts = tasks.parts if isinstance(tasks, PlannedTasks) and not self.matcher.always_true else ()
+        if not parts:
+            return range(len(tasks))
+        found: list[int] = np.flatnonzero(np.concatenate([*map(self._prover.may_prove, parts)])).tolist()
+        return found
 
     def deletes(self, task: Task, reads: Reads | None = None) -> NewDeletes:
         """Returns the deletes of one data file; it is read unless `proves` is true for it.

@@ -202,7 +202,7 @@ class _Given:
         if self.entries is not None and self.are_kept:
             return
         part = self.part()
-        part.run(self._report(part), {}, "given rows")
+        part.run(self._report(part), (), "given rows")
         self.entries, self.n_rows = part.report.entries, part.report.n_inserted
         self.are_kept = self.job.keep(part)
 

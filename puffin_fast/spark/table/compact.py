@@ -79,8 +79,7 @@ def compact(
             return Rewritten.of(table, (), terms)
         job = Job(table, job_id, "compact", target_file_size=ONE_FILE, dry_run=dry_run)
         report = job.reports(spread(session, _bins(chain.from_iterable(chosen), limit)), move)
-        tasks = {task.data.file_path: task for task in chain.from_iterable(chosen)}
-        return Rewritten.of(table, job.run(report, tasks), terms)
+        return Rewritten.of(table, job.run(report, [*chain.from_iterable(chosen)]), terms)
 
     request = Request(verb="compact", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     return rewrite(table, work, request, dry_run=dry_run, file_paths=only)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from puffin_fast._run.groups import bins_of
+from puffin_fast.columns.objects import Objects
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.convert import (
     EqualityConverter,
@@ -92,7 +93,7 @@ def convert_position_deletes(
         conversion = PositionConversion.of(inventory)
         if not conversion.files:
             return Rewritten.of(table, (), conversion.terms(()))
-        tasks = {path: file.task for path, file in conversion.files.items()}
+        tasks = [file.task for file in conversion.files.values()]
         job = Job(table, job_id, "convert", dry_run=dry_run)
         outcomes = job.run(_converted(session, job, conversion.files.values(), task_memory), tasks)
         left = [one for one in job.report.superseded if one.path in conversion.files]
@@ -121,10 +122,10 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
         shared = bins_of(items, TASK_BYTES, lambda item: _n_bytes(item[:1]))
         body = over_batches(conversions.read, target=job.executor_view(), files=starts)
         partials = mapped(spread(session, shared), body, MARKED)
-        remaining = {file.data.file_path: replace(file, position_deletes=NO_DELETES) for file in sharing}
-        rows, lists = task_rows(session, remaining)
+        remaining = Objects.of([replace(file, position_deletes=NO_DELETES) for file in sharing])
+        rows, common = task_rows(session, [file.data.file_path for file in sharing], remaining)
         marked = by_file(partials.unionAll(rows))
-        reports.append(job.reports(marked, conversions.unite, memory=task_memory, lists=lists))
+        reports.append(job.reports(marked, conversions.unite, memory=task_memory, common=common))
     return reports[0] if len(reports) == 1 else reports[0].unionAll(reports[1])
 
 
@@ -199,7 +200,7 @@ def convert_equality_deletes(
         if not bins:
             return Rewritten.of(table, (), terms)
         report = job.reports(spread(session, bins), conversions.equality)
-        outcomes = job.run(report, {file.data.file_path: file.task for file in files})
+        outcomes = job.run(report, [file.task for file in files])
         return Rewritten.of(table, outcomes, terms)
 
     request = Request(

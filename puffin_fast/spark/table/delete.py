@@ -18,7 +18,7 @@ from puffin_fast._run.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.rows.filters.filters import Filter, RowFilter
-from puffin_fast.rows.tasks import Task
+from puffin_fast.rows.tasks import Task, columns_of, distinct_files, paths_of
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
@@ -34,7 +34,7 @@ from puffin_fast.spark.table.conditions import (
     sql_errors,
 )
 from puffin_fast.spark.table.delta import DeltaDeleteResult
-from puffin_fast.spark.table.job import MAIN, checked_id, task_rows, without_metrics
+from puffin_fast.spark.table.job import MAIN, checked_id, task_rows
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.table.start import start
@@ -244,7 +244,8 @@ def _by_position(
 
     def plan(base: Any) -> Planned:
         nonlocal n_nan
-        tasks = {task.data.file_path: task for task in without_metrics(job.tasks(base))}
+        tasks = distinct_files(columns_of(job.tasks(base)))
+        paths = paths_of(tasks)
         part, deletes = job.part(purpose, dry_run=dry_run), rows()
         marked = mapped(
             deletes,
@@ -252,14 +253,14 @@ def _by_position(
                 mark,
                 names=names,
                 memory=task_memory,
-                files=pack_files((path, task.data.record_count) for path, task in tasks.items()),
+                files=pack_files(paths, [*tasks.column("data").values("record_count")] if paths else []),
                 strict=strict,
             ),
             MARKED,
         )
-        rows_of_tasks, lists = task_rows(deletes.sparkSession, tasks)
+        rows_of_tasks, common = task_rows(deletes.sparkSession, paths, tasks)
         marked = marked.unionAll(rows_of_tasks)
-        reports = part.reports(by_file(marked), extend, memory=task_memory, lists=lists)
+        reports = part.reports(by_file(marked), extend, memory=task_memory, common=common)
         outcomes = part.run(reports, tasks)
         n_nan = part.report.n_nan
         return part.planned(outcomes)

@@ -17,7 +17,7 @@ from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
 from puffin_fast.rows.keys.keys import KeyBounds, Keys
-from puffin_fast.rows.tasks import Task
+from puffin_fast.rows.tasks import Task, columns_of, distinct_files, paths_of
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
@@ -31,7 +31,6 @@ from puffin_fast.spark.table.job import (
     Job,
     checked_id,
     task_rows,
-    without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import MOST_BYTES, MOST_ROWS, cached, saved
@@ -274,15 +273,15 @@ def _joined(
     if not tasks:
         return []
     session = cached.sparkSession
-    found = {task.data.file_path: task for task in without_metrics(tasks)}
+    every = distinct_files(columns_of(tasks))
     exact = index is not None and index.exact
-    if index is not None and exact:
-        exact = not any(task.equality_deletes for path, task in found.items() if path in index.covered)
+    if index is not None and exact and every.has_any("equality_deletes"):
+        exact = not any(task.equality_deletes for task in every if task.data.file_path in index.covered)
     marked: list[DataFrame] = []
-    read = [*found.values()]
+    read, files = every, paths_of(every)
     if index is not None and exact:
         marked.append(named_rows(cached, index))
-        read = [task for path, task in found.items() if path not in index.covered]
+        read = every.take([at for at, path in enumerate(files) if path not in index.covered])
     if read:
         rest = None if exact else index
         rows = candidate_rows(
@@ -292,9 +291,8 @@ def _joined(
         pairs = [(rows[name], other[f"of_{name}"]) for name in cached.columns]
         same = reduce(lambda a, b: a & b, (x.eqNullSafe(y) if null_safe else x == y for x, y in pairs))
         matches = rows.join(other, same, "left_semi").select("file", "pos")
-        paths = [task.data.file_path for task in read]
-        body = over_batches(matched, files=paths, memory=task_memory)
+        body = over_batches(matched, files=paths_of(read), memory=task_memory)
         marked.append(mapped(matches, body, MARKED))
-    tasks_of_rows, lists = task_rows(session, found)
+    tasks_of_rows, common = task_rows(session, files, every)
     rows_by_file = by_file(reduce(lambda a, b: a.unionAll(b), marked, tasks_of_rows))
-    return job.run(job.reports(rows_by_file, extend, memory=task_memory, lists=lists), found)
+    return job.run(job.reports(rows_by_file, extend, memory=task_memory, common=common), every)

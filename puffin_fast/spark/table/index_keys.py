@@ -88,7 +88,7 @@ def on_executors(session: SparkSession, table: Table, task_memory: int) -> Encod
         sent = SegmentMaker(maker.io, without_history(maker.metadata), maker.field_ids)
         try:
             reports = part.reports(spread(session, bins), segments, maker=sent, most_rows=most)
-            part.run(reports, {}, "segments of a key index")
+            part.run(reports, (), "segments of a key index")
             for segment in sorted(part.report.saved):
                 assert segment.path is not None
                 with open_source(segment.path, filesystem=maker.io, size=segment.file_size) as source:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from puffin_fast.columns.objects import Objects
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
+from puffin_fast.rows.tasks import columns_of, paths_of
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
-from puffin_fast.spark.table.job import Job, bins_of_tasks, spread, task_rows
+from puffin_fast.spark.table.job import Job, bins_of_numbered, spread, task_rows
 from puffin_fast.spark.worker.indexed_keys import PART, named, with_parts
 from puffin_fast.spark.worker.indexed_keys import candidates as indexed_candidates
 from puffin_fast.spark.worker.keys import candidate_schema, candidates
 from puffin_fast.spark.worker.marked import MARKED
+from puffin_fast.spark.worker.tasks import Numbered
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
@@ -84,20 +86,19 @@ def candidate_rows(
         "live": live,
     }
     schema = candidate_schema(fields)
-    items = [*enumerate(tasks)]
-    whole = [item for item in items if index is None or item[1].data.file_path not in index.covered]
+    every, covered = columns_of(tasks), {} if index is None else index.covered
+    paths = paths_of(every)
+    whole = [at for at, path in enumerate(paths) if path not in covered]
     frames = []
     if whole or index is None:
-        bins = bins_of_tasks(whole, lambda item: (item[1],))
+        bins = bins_of_numbered(whole, every if len(whole) == len(every) else every.take(whole))
         body = over_batches(candidates, **options)
         frames.append(mapped(spread(session, bins), body, schema))
     if index is not None:
-        numbered = {
-            path: (at, replace(task, candidate_pages=index.covered[path]))
-            for at, task in items
-            if (path := task.data.file_path) in index.covered
-        }
-        rows, lists = task_rows(session, numbered)
-        body = over_batches(indexed_candidates, **options, memory=task_memory, lists=lists)
+        some = [at for at, path in enumerate(paths) if path in covered]
+        named_files = [paths[at] for at in some]
+        with_pages = every.take(some).replaced(candidate_pages=[covered[path] for path in named_files])
+        rows, common = task_rows(session, named_files, Objects(Numbered, [some, with_pages], len(some)))
+        body = over_batches(indexed_candidates, **options, memory=task_memory, common=common)
         frames.append(mapped(by_file(named_rows(keys, index).unionAll(rows)), body, schema))
     return frames[0] if len(frames) == 1 else frames[0].unionAll(frames[1])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeVar
 
 import pyarrow as pa
@@ -11,14 +11,15 @@ import pyarrow as pa
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._text import counted
+from puffin_fast.columns.objects import Objects, Same
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.table_properties import data_folder
 from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as size_of
-from puffin_fast.iceberg.manifest.entries import METRICS
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.scan.splits import data_bytes, row_groups_of
 from puffin_fast.rows.shared_deletes import DeleteFiles as SharedDeleteFiles
-from puffin_fast.rows.tasks import DataFile, Task
+from puffin_fast.rows.shared_deletes import SharedDeletes
+from puffin_fast.rows.tasks import AnyTask, DataFile, Task, columns_of, named, total
 from puffin_fast.spark.dataframe.job_files import check_job, run_name
 from puffin_fast.spark.dataframe.write import collect_report, remove_unnamed
 from puffin_fast.spark.session.batches import rows_per_batch
@@ -27,7 +28,7 @@ from puffin_fast.spark.session.sessions import tagged
 from puffin_fast.spark.worker.marked import MARKED, pickled_tasks
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.reports import Report
-from puffin_fast.spark.worker.tasks import Target
+from puffin_fast.spark.worker.tasks import Numbered, Share, Target
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -49,7 +50,6 @@ HERE_FILES, HERE_BYTES = 256, 32 << 20
 to run a job."""
 
 Item = TypeVar("Item")
-AnyTask = TypeVar("AnyTask", bound=Task)
 
 
 class WithDeletes(Protocol):
@@ -61,10 +61,6 @@ class WithDeletes(Protocol):
     def position_deletes(self) -> SharedDeleteFiles: ...
     @property
     def equality_deletes(self) -> SharedDeleteFiles: ...
-
-
-Share = tuple[Task, int, int]
-"""A data file, the number of one share of its row groups, and the number of shares."""
 
 
 def checked_id(job_id: str | None) -> str | None:
@@ -125,27 +121,25 @@ class Job:
         work: Any = body
         return sent_by(df, work, target=self.executor_view(), **options)
 
-    def run(self, reports: DataFrame, tasks: Mapping[str, Task], what: str | None = None) -> list[Outcome]:
+    def run(self, reports: DataFrame, tasks: Sequence[Task], what: str | None = None) -> list[Outcome]:
         """Runs the Spark job once and reads its reports.
 
         Args:
             reports: the Spark job, as `reports` returns it.
-            tasks: the data files, by path.
+            tasks: the data files.
             what: what the job does; by default the number and the size of the data files.
         """
         listing = self.listing()
-        with tagged(reports.sparkSession, self.name, what or of_files(tasks.values())):
+        with tagged(reports.sparkSession, self.name, what or of_files(tasks)):
             found = collect_report(reports, self.place.location, self.name, listing)
         return self._outcomes(found, tasks)
 
-    def run_here(
-        self, body: Callable[[Target], Iterable[Report]], tasks: Mapping[str, Task]
-    ) -> list[Outcome]:
+    def run_here(self, body: Callable[[Target], Iterable[Report]], tasks: Sequence[Task]) -> list[Outcome]:
         """Runs the work of a task on the driver, if that takes less time than starting a task.
 
         Args:
             body: the work.
-            tasks: the data files, by path.
+            tasks: the data files.
         """
         try:
             found = Report.sum(body(self.executor_view()))
@@ -154,48 +148,64 @@ class Job:
             raise
         return self._outcomes(found, tasks)
 
-    def _outcomes(self, report: Report, tasks: Mapping[str, Task]) -> list[Outcome]:
+    def _outcomes(self, report: Report, tasks: Sequence[Task]) -> list[Outcome]:
         self.report += report
-        return [Outcome(tasks[one.data_file], one.n_new, one.vector, one.by_files) for one in report.deleted]
+        found = zip(named(tasks, [one.data_file for one in report.deleted]), report.deleted, strict=True)
+        return [Outcome(task, one.n_new, one.vector, one.by_files) for task, one in found]
 
     def remove_files(self) -> None:
         """Removes all files of a run that commits none of them."""
         remove_unnamed(self.place.location, self.name, (), self.listing())
 
 
-def without_metrics(tasks: Iterable[AnyTask]) -> list[AnyTask]:
-    """Tasks without the metrics of their data files, which executors do not need."""
+def shares_of(tasks: Sequence[Task]) -> Objects[Share]:
+    """Splits data files into shares of about `TASK_BYTES`, at row groups; without metrics."""
     with paused_gc():
-        return [*map(_without_metrics, tasks)]
-
-
-def _without_metrics(task: AnyTask) -> AnyTask:
-    known = [name for name in METRICS if getattr(task.data, name, None) is not None]
-    if not known:
-        return task
-    found, data = copy(task), copy(task.data)
-    found.data = data
-    for name in known:
-        setattr(data, name, None)
-    return found
-
-
-def shares_of(tasks: Iterable[Task]) -> list[Share]:
-    """Splits data files into shares of about `TASK_BYTES`, at row groups."""
-    with paused_gc():
-        counts = [(task, _n_shares(task)) for task in tasks]
-        return [(task, number, count) for task, count in counts for number in range(count)]
+        every = columns_of(tasks)
+        sizes = every.column("data").values("file_size_in_bytes") if len(every) else ()
+        large = {row: _n_shares(every[row]) for row, size in enumerate(sizes) if size > TASK_BYTES}
+        if not large:
+            return Objects(Share, [every, Same(0), Same(1)], len(every))
+        counts = [large.get(row, 1) for row in range(len(every))]
+        rows = [(row, number) for row, count in enumerate(counts) for number in range(count)]
+        of_task = [row for row, _ in rows]
+        columns = [every.take(of_task), [number for _, number in rows], [counts[row] for row in of_task]]
+        return Objects(Share, columns, len(rows))
 
 
 def _n_shares(task: Task) -> int:
-    wanted = -(-task.data.file_size_in_bytes // TASK_BYTES)
-    return 1 if wanted < 2 else max(1, min(row_groups_of(task), wanted))
+    return max(1, min(row_groups_of(task), -(-task.data.file_size_in_bytes // TASK_BYTES)))
 
 
-def share_bytes(share: Share) -> int:
-    """The cost of reading a share, in bytes."""
-    task, _, count = share
-    return task.data.file_size_in_bytes // count + OPEN_BYTES
+def bins_of_shares(shares: Objects[Share]) -> list[Objects[Share]]:
+    """Groups adjacent shares, as `bins_of_tasks`."""
+    return _bins_of_columns(shares, shares.column("task"), shares.values("n_shares")) if shares else []
+
+
+def bins_of_files(tasks: Sequence[AnyTask]) -> list[Objects[AnyTask]]:
+    """Groups adjacent data files, as `bins_of_tasks`; without metrics."""
+    every = columns_of(tasks)
+    return _bins_of_columns(every, every) if every else []
+
+
+def bins_of_numbered(numbers: Sequence[int], tasks: Sequence[Task]) -> list[Objects[Numbered]]:
+    """Groups adjacent data files with their numbers, as `bins_of_files`."""
+    every = columns_of(tasks)
+    return _bins_of_columns(Objects(Numbered, [[*numbers], every], len(every)), every) if every else []
+
+
+def _bins_of_columns(
+    items: Objects[Item], tasks: Objects[Task], counts: Iterable[int] = repeat(1)
+) -> list[Objects[Item]]:
+    """Groups items; of each, the task and the number of its shares."""
+    with paused_gc():
+        if any(tasks.has_any(name) for name in ("candidates", "position_deletes", "equality_deletes")):
+            pairs = zip(tasks, counts, strict=False)
+            sized = [_with_deletes((task,), data_bytes(task) // count + OPEN_BYTES) for task, count in pairs]
+        else:
+            sizes = tasks.column("data").values("file_size_in_bytes")
+            sized = [(size // count + OPEN_BYTES, ()) for size, count in zip(sizes, counts, strict=False)]
+        return [items[some] for some in _bins_of(sized)]
 
 
 def bins_of_tasks(
@@ -214,20 +224,38 @@ def bins_of_tasks(
         tasks_of: returns the data files of an item, with their deletes.
         cost: returns the cost of reading these data files, in bytes; by default their sizes, and `OPEN_BYTES` for each.
     """
+    every = [*items]
     with paused_gc():
-        return _bins_of([(item, *_bytes_of(item, tasks_of, cost)) for item in items])
+        sized = []
+        for item in every:
+            tasks = tasks_of(item)
+            size = sum(data_bytes(task) + OPEN_BYTES for task in tasks) if cost is None else cost(item)
+            sized.append(_with_deletes(tasks, size))
+        return [every[some] for some in _bins_of(sized)]
 
 
-def _bins_of(sized: Sequence[tuple[Item, int, list[Any]]]) -> list[list[Item]]:
-    groups: list[list[Item]] = []
+_Sized = tuple[int, Sequence[SharedDeletes]]
+"""The bytes of an item and of the delete files of its own, and the lists of delete files that items share."""
+
+
+def _with_deletes(tasks: Sequence[WithDeletes], size: int) -> _Sized:
+    parts = [part for task in tasks for part in (*task.position_deletes.parts, *task.equality_deletes.parts)]
+    for one, start in parts:
+        if one.of_one:
+            size += sum(entry.file_size_in_bytes + OPEN_BYTES for entry in one.entries[start:])
+    return size, [one for one, _ in parts if not one.of_one]
+
+
+def _bins_of(sized: Sequence[_Sized]) -> list[slice]:
+    starts: list[int] = []
     lists: set[int] = set()
     entries: set[int] = set()
-    left = sum(size for _, size, _ in sized)
+    left = sum(size for size, _ in sized)
     n_bytes = n_shared = share = 0
-    for item, size, shared in sized:
+    for at, (size, shared) in enumerate(sized):
         is_full = n_bytes + size > TASK_BYTES or n_bytes + size // 2 > share
-        if not groups or (is_full and n_bytes + size > n_shared):
-            groups.append([])
+        if not starts or (is_full and n_bytes + size > n_shared):
+            starts.append(at)
             share = -(-left // max(1, -(-left // TASK_BYTES)))
             lists, entries, n_bytes, n_shared = set(), set(), 0, 0
         for one in shared:
@@ -237,32 +265,14 @@ def _bins_of(sized: Sequence[tuple[Item, int, list[Any]]]) -> list[list[Item]]:
                     if id(entry) not in entries:
                         entries.add(id(entry))
                         n_shared += entry.file_size_in_bytes + OPEN_BYTES
-        groups[-1].append(item)
         n_bytes += size
         left -= size
-    return groups
+    return [*map(slice, starts, [*starts[1:], len(sized)])]
 
 
-def _bytes_of(
-    item: Item, tasks_of: Callable[[Item], Sequence[WithDeletes]], cost: Callable[[Item], int] | None
-) -> tuple[int, list[Any]]:
-    """The bytes of an item and of the delete files of its own, and the lists of delete files that items share."""
-    tasks = tasks_of(item)
-    if cost is None:
-        size = sum(data_bytes(task) + OPEN_BYTES for task in tasks)
-    else:
-        size = cost(item)
-    parts = [part for task in tasks for part in (*task.position_deletes.parts, *task.equality_deletes.parts)]
-    for one, start in parts:
-        if one.of_one:
-            size += sum(entry.file_size_in_bytes + OPEN_BYTES for entry in one.entries[start:])
-    return size, [one for one, _ in parts if not one.of_one]
-
-
-def of_files(tasks: Collection[WithDeletes]) -> str:
+def of_files(tasks: Sequence[Task]) -> str:
     """The number and the size of data files, for logs and Spark's UI."""
-    n_bytes = sum(task.data.file_size_in_bytes for task in tasks)
-    return f"{counted(len(tasks), 'data file')}, {n_bytes / 1e6:.1f} MB"
+    return f"{counted(len(tasks), 'data file')}, {total(tasks, 'file_size_in_bytes') / 1e6:.1f} MB"
 
 
 def is_small(tasks: Collection[Task], field_ids: Sequence[int] | None = None) -> bool:
@@ -298,7 +308,7 @@ def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
     return session.createDataFrame(list(zip(*(c.to_pylist() for c in rows.columns), strict=True)), schema)
 
 
-def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
+def spread(session: SparkSession, bins: Sequence[Sequence[Any]]) -> DataFrame:
     """A DataFrame with one partition per bin: those of a range.
 
     Small bins are literals of the query, others are joined with the range by a broadcast, which is a Spark job.
@@ -314,12 +324,13 @@ def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
     return numbers.join(functions.broadcast(_frame(session, table)), "id").select("tasks")
 
 
-def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> tuple[DataFrame, bytes]:
-    """Returns rows of `MARKED` with the task of each data file, and the lists of `pickled_tasks`."""
-    pickled, lists = pickled_tasks(tasks.values())
+def task_rows(session: SparkSession, paths: Sequence[str], tasks: Objects[Any]) -> tuple[DataFrame, bytes]:
+    """Returns rows of `MARKED` with the task of each data file, and what tasks have in common, as `pickled_tasks`."""
+    with paused_gc():
+        pickled, common = pickled_tasks(tasks)
     columns = [
-        pa.array(list(tasks), pa.string()),
+        pa.array(paths, pa.string()),
         pa.nulls(len(tasks), pa.binary()),
         pa.array(pickled, pa.binary()),
     ]
-    return _frame(session, pa.Table.from_arrays(columns, schema=MARKED)), lists
+    return _frame(session, pa.Table.from_arrays(columns, schema=MARKED)), common

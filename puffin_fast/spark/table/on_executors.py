@@ -21,13 +21,7 @@ from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.spark.session.executor_calls import received, sent_by
 from puffin_fast.spark.session.sessions import tagged
 from puffin_fast.spark.table.delta import target_of
-from puffin_fast.spark.table.job import (
-    bins_of_tasks,
-    is_small,
-    of_files,
-    spread,
-    without_metrics,
-)
+from puffin_fast.spark.table.job import bins_of_numbered, is_small, of_files, spread
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search
 from puffin_fast.spark.worker import located as worker
@@ -62,7 +56,7 @@ class _OnExecutors(Attempt):
             return super().located(matcher, tasks)
         view = self.view()
         with tagged(self.session, self.run_name, of_files(tasks)):
-            bins = spread(self.session, bins_to_search(without_metrics(tasks)))
+            bins = spread(self.session, bins_to_search(tasks))
             found = received(sent_by(bins, worker.located, target=view, matcher=matcher))
         if None in found:
             raise ManyRowsError
@@ -77,8 +71,7 @@ class _OnExecutors(Attempt):
     def matches(self, source: Source, tasks: Sequence[Task], *, compared: bool) -> Matches:
         if is_small(tasks):
             return super().matches(source, tasks, compared=compared)
-        numbered = [*enumerate(without_metrics(tasks))]
-        bins = bins_of_tasks(numbered, lambda item: (item[1],))
+        bins = bins_of_numbered(range(len(tasks)), tasks)
         with tagged(self.session, self.run_name, of_files(tasks)):
             sent = spread(self.session, bins)
             found = received(

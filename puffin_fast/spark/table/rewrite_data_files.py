@@ -22,6 +22,7 @@ from puffin_fast.iceberg.maintenance.rewrite_job import (
 from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, RewriteTerms, live_bytes
+from puffin_fast.rows.tasks import columns_of
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.caches import refreshing
@@ -36,7 +37,6 @@ from puffin_fast.spark.table.job import (
     checked_id,
     of_files,
     spread,
-    without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
@@ -154,7 +154,7 @@ def rewrite_on_executors(
         number = head.sequence_number or 0
         bins = spread(session, _bins(groups))
         job.run(
-            job.reports(bins, rewrite, sequence_number=number, target_file_size=target), {}, _shown(groups)
+            job.reports(bins, rewrite, sequence_number=number, target_file_size=target), (), _shown(groups)
         )
         table.created += [new.entry.file_path for group in job.report.groups for new in group.new]
         return job.report.groups
@@ -168,7 +168,7 @@ def _shown(groups: Sequence[Sequence[Task]]) -> str:
 
 def _bins(groups: Sequence[Sequence[Task]]) -> list[list[Any]]:
     """Divides groups of data files among tasks of similar size."""
-    lean: list[Any] = [*map(without_metrics, groups)]
+    lean: list[list[Any]] = [[*columns_of(tasks)] for tasks in groups]
     return bins_of_tasks(
         lean, lambda tasks: tasks, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks)
     )
@@ -192,7 +192,7 @@ def _rewrite_delta(
         part = job.part(dry_run=False, kind="rewrite")
         bins = spread(session, _bins(groups))
         reports = part.reports(bins, rewrite_delta, target_file_size=limits.target_file_size)
-        part.run(reports, {}, _shown(groups))
+        part.run(reports, (), _shown(groups))
         return NewDeltaFiles(part.report.entries, row_tracking_columns(current.snapshot) is not None)
 
     return run_rewrite_of_delta(job.storage, terms, options, write)

@@ -67,7 +67,7 @@ class Saved:
                 return
         if distinct:
             rows = mapped(rows, over_batches(keys.distinct), rows.schema)
-        part.run(part.reports(rows, save), {}, "given rows")
+        part.run(part.reports(rows, save), (), "given rows")
 
     def few(self, most_rows: int = MOST_ROWS) -> pa.Table | None:
         """Returns the rows, or None if they exceed a limit of rows or `MOST_BYTES`."""

@@ -22,13 +22,7 @@ from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.conditions import rows_where, sql_condition
-from puffin_fast.spark.table.job import (
-    bins_of_tasks,
-    share_bytes,
-    shares_of,
-    spread,
-    without_metrics,
-)
+from puffin_fast.spark.table.job import bins_of_shares, shares_of, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker import scan as worker
 from puffin_fast.spark.worker.column_types import spark_schema
@@ -119,11 +113,11 @@ def scan(
         return rows if limit is None else rows.limit(limit)
     found = here(table, row_filter, selected_fields, limit=limit, case_sensitive=case_sensitive, **state)
     schema = spark_schema(found.schema)
-    shares = shares_of(without_metrics(found.tasks()))
+    shares = shares_of(found.tasks())
     if not shares:
         return session.createDataFrame([], schema)
     body = over_batches(worker.rows, reader=found.file_reader(), schema=found.schema)
-    tasks = spread(session, bins_of_tasks(shares, lambda share: (share[0],), share_bytes))
+    tasks = spread(session, bins_of_shares(shares))
     rows = (
         mapped(tasks, body, schema)
         if schema.fields

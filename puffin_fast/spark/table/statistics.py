@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.groups import bins_of
 from puffin_fast.iceberg.statistics.collect import NdvResult, collect, select
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.caches import refreshing
-from puffin_fast.spark.table.job import (
-    TASK_BYTES,
-    share_bytes,
-    shares_of,
-    spread,
-    without_metrics,
-)
+from puffin_fast.spark.table.job import bins_of_shares, shares_of, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.sketches import SKETCHES, of_files, unite
 from puffin_fast.theta import ThetaSketch
@@ -87,8 +80,7 @@ def collect_ndv(
 
     def sketch(some: Sequence[SketchedColumn], tasks: Sequence[Task]) -> Mapping[int, ThetaSketch]:
         reader = selection.reader(some, without_history(selection.table.metadata))
-        shares = shares_of(without_metrics(tasks))
-        bins = bins_of(shares, TASK_BYTES, share_bytes)
+        bins = bins_of_shares(shares_of(tasks))
         partial = over_batches(of_files, reader=reader)
         sketches = mapped(spread(session, bins), partial, SKETCHES)
         if len(bins) > 1:

@@ -15,6 +15,7 @@ from puffin_fast.delta.dml.update import UpdateResult as DeltaUpdateResult
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.update import UpdateResult
 from puffin_fast.rows.filters.filters import Filter, RowFilter
+from puffin_fast.rows.tasks import columns_of, distinct_files
 from puffin_fast.spark.dataframe.transforms import by_file
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
@@ -30,7 +31,7 @@ from puffin_fast.spark.table.conditions import (
     sql_condition,
     sql_errors,
 )
-from puffin_fast.spark.table.job import MAIN, checked_id, is_small, spread, without_metrics
+from puffin_fast.spark.table.job import MAIN, checked_id, is_small, spread
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search
@@ -175,17 +176,17 @@ def update(
     def plan(base: Any) -> Planned:
         nonlocal n_nan
         job.check_schema(schema)
-        tasks = {task.data.file_path: task for task in without_metrics(job.pruned(base, matcher))}
+        tasks = distinct_files(columns_of(job.pruned(base, matcher)))
         part = job.part(purpose, dry_run=dry_run, kind="update")
         outcomes: list[Outcome] = []
         if tasks and condition is None and not columns:
-            if is_small(tasks.values()):
-                every = [*tasks.values()]
+            if is_small(tasks):
+                every = [*tasks]
                 outcomes = part.run_here(
                     lambda target: worker.updated(every, target, matcher, assignments), tasks
                 )
             else:
-                bins = spread(session, bins_to_search(tasks.values()))
+                bins = spread(session, bins_to_search(tasks))
                 reports = part.reports(bins, worker.by_filter, matcher=matcher, values=assignments)
                 outcomes = part.run(reports, tasks)
         elif tasks:
@@ -194,7 +195,7 @@ def update(
             given = replace(assignments, values={**assignments.values, **numbers})
             with sql_errors(row_filter):
                 if condition is None and not _SHUFFLES.search(shown):
-                    found = numbered(part, [*tasks.values()])
+                    found = numbered(part, tasks)
                     reports = part.reports(found, worker.with_values, values=given)
                 else:
                     selected = rows()

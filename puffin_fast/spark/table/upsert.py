@@ -28,6 +28,7 @@ from puffin_fast.rows.match.given_changes import (
 from puffin_fast.rows.match.given_changes import DELETES as GIVEN_DELETES
 from puffin_fast.rows.match.given_changes import ORDER as GIVEN_ORDER
 from puffin_fast.rows.match.matching import check_clauses, fit, written_schema
+from puffin_fast.rows.tasks import columns_of
 from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
@@ -39,7 +40,6 @@ from puffin_fast.spark.table.job import (
     MAIN,
     Job,
     checked_id,
-    without_metrics,
 )
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.on_executors import ManyRowsError, attempt_on
@@ -361,7 +361,7 @@ class _Upsert:
             return few[0]
 
         found, job.reads = job.matching(base, bounds, sent), None
-        tasks: Sequence[Task] = without_metrics(found)
+        tasks: Sequence[Task] = columns_of(found)
         index = job.key_lookup(given.fields, tasks) if few == [None] else None
         names = [name for name, _ in given.fields]
         purpose = Purpose("MERGE", names, bounds, isolation="always", inserts=True)
@@ -399,7 +399,7 @@ class _Upsert:
         part = self.job.part(purpose, dry_run=self.dry_run, kind="upsert")
         with ExitStack() as held:
             report = self._report(self.cached.rows, part, tasks, bounds, index, held)
-            return part, part.run(report, {task.data.file_path: task for task in tasks})
+            return part, part.run(report, tasks)
 
     def _report(
         self,

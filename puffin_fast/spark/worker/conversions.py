@@ -69,15 +69,15 @@ def read(batches: Batches, target: Target, *, files: Mapping[str, Mapping[int, i
                 yield partial_rows(part)
 
 
-def unite(batches: Batches, target: Target, *, memory: int, lists: bytes) -> Iterator[Report]:
+def unite(batches: Batches, target: Target, *, memory: int, common: bytes) -> Iterator[Report]:
     """Converts the partial vectors that `read` returned.
 
     Args:
         batches: rows of `MARKED`; all rows of a data file are adjacent, its task is a `FileDeletes`.
         memory: limit of the buffer of partial vectors, in bytes.
-        lists: as `pickled_tasks` packs them.
+        common: as `pickled_tasks` packs it.
     """
-    united = by_spec(Marked(batches, lists).united(memory), target)
+    united = by_spec(Marked(batches, common).united(memory), target)
     return _converted(united, DeleteLoader(target.io), target)
 
 

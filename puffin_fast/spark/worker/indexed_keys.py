@@ -105,7 +105,7 @@ def candidates(
     null_safe: bool,
     live: bool,
     memory: int,
-    lists: bytes,
+    common: bytes,
 ) -> Batches:
     """Reads the rows that `named` found; arguments and rows as for `keys.candidates`.
 
@@ -113,11 +113,11 @@ def candidates(
         batches: rows of `MARKED`, with the tasks as pairs of the number of a data file and its `FileTask`; all rows of
             a data file are adjacent.
         memory: limit of the buffer of partial vectors, in bytes.
-        lists: as `pickled_tasks` packs them.
+        common: as `pickled_tasks` packs it.
     """
     items = (
         (number, replace(task, candidates=positions))
-        for (number, task), positions in Marked(batches, lists).united(memory)
+        for (number, task), positions in Marked(batches, common).united(memory)
     )
     return candidates_of(items, target, bounds, null_safe=null_safe, live=live)
 

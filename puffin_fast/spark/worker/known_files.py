@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,15 +13,9 @@ from puffin_fast.spark.worker.marked import partial_rows, report_row
 from puffin_fast.spark.worker.reports import Report
 
 
-def pack_files(files: Iterable[tuple[str, int]]) -> bytes:
+def pack_files(paths: Sequence[str], n_rows: Sequence[int]) -> bytes:
     """Packs the paths and row counts of a table's data files into compressed bytes."""
-    rows = list(files)
-    table = pa.table(
-        {
-            "file_path": pa.array([path for path, _ in rows], pa.string()),
-            "n_rows": pa.array([n_rows for _, n_rows in rows], pa.int64()),
-        }
-    )
+    table = pa.table({"file_path": pa.array(paths, pa.string()), "n_rows": pa.array(n_rows, pa.int64())})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)

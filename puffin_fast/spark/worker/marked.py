@@ -1,12 +1,12 @@
 """The rows that executors exchange: partial vectors of data files, and what is known about the files and the rows.
 
-=========  ==========================================================================
+=========  ======================================================================================
 columns    meaning
-=========  ==========================================================================
+=========  ======================================================================================
 file_path  a data file; null in a row with counts
 blob       a partial vector of the data file; null in other rows
 extra      the pickled task of the data file, once per data file; or counts, a `Report`
-=========  ==========================================================================
+=========  ======================================================================================
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.columns.objects import Objects
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.rows.shared_deletes import SharedDeletes
 from puffin_fast.spark.session.executor_calls import pack, unpack
@@ -43,7 +45,7 @@ def report_row(report: Report) -> pa.RecordBatch:
 
 
 class _TaskPickler(pickle.Pickler):
-    """Pickles a task; lists of delete files that data files share are replaced by their numbers."""
+    """Pickles values of a task; lists of delete files that data files share are replaced by their numbers."""
 
     def __init__(self, file: Any, numbers: dict[SharedDeletes, int]) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
@@ -66,19 +68,22 @@ class _TaskUnpickler(pickle.Unpickler):
         return self._lists[number]
 
 
-def pickled_tasks(tasks: Iterable[Any]) -> tuple[list[bytes], bytes]:
-    """Pickles tasks one by one, for rows of `MARKED`; Spark compresses these when it shuffles them.
+def pickled_tasks(tasks: Objects[Any]) -> tuple[list[bytes], bytes]:
+    """Pickles the values in which tasks differ one by one, for rows of `MARKED`; Spark compresses these.
 
     Returns:
-        The pickled tasks, and packed for `Marked` the lists of delete files that their data files share.
+        The pickled values, and packed for `Marked` what the tasks have in common: the values that all have, and the
+        lists of delete files that data files share.
     """
+    columns = [*tasks.lists()]
+    rows: Iterable[Any] = zip(*columns, strict=True) if columns else repeat((), len(tasks))
     numbers: dict[SharedDeletes, int] = {}
     found = []
-    for task in tasks:
+    for values in rows:
         file = BytesIO()
-        _TaskPickler(file, numbers).dump(task)
+        _TaskPickler(file, numbers).dump(values)
         found.append(file.getvalue())
-    return found, pack([*numbers])
+    return found, pack((tasks[:0], [*numbers]))
 
 
 class Marked:
@@ -86,14 +91,14 @@ class Marked:
 
     Args:
         batches: the rows.
-        lists: as `pickled_tasks` packs them.
+        common: as `pickled_tasks` packs it.
 
     Attributes:
         counts: the sum of the counts; complete when all batches were read.
     """
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], lists: bytes) -> None:
-        self._batches, self._lists = batches, lists
+    def __init__(self, batches: Iterable[pa.RecordBatch], common: bytes) -> None:
+        self._batches, self._common = batches, common
         self._tasks: dict[str, bytes] = {}
         self.counts = Report()
 
@@ -115,8 +120,9 @@ class Marked:
         Args:
             memory: limit of the buffer of partial vectors, in bytes.
         """
-        lists = unpack(self._lists)
+        none, lists = unpack(self._common)
         for batch in merge(self._partials(), memory=memory):
             for path, blob in zip(batch["file_path"].to_pylist(), batch["blob"], strict=True):
-                task = _TaskUnpickler(BytesIO(self._tasks.pop(path)), lists).load()
+                values = _TaskUnpickler(BytesIO(self._tasks.pop(path)), lists).load()
+                (task,) = none.with_lists(([value] for value in values), 1)
                 yield task, codec.decode(blob.as_py())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.delete_files.position_files import PositionFiles
@@ -26,12 +26,28 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.convert import SupersededPositions
     from puffin_fast.rows.filters.filters import Matcher
     from puffin_fast.rows.scan.file_reader import ReaderFactory
+    from puffin_fast.rows.tasks import Task
 
 SORTED = 16 << 20
 """Bytes of deletion vectors that are buffered to be sorted by partition spec, in tables with several specs."""
 
 ITEM = 4 << 10
 """Approximate size of the `FileTask` of a data file in memory, bytes."""
+
+
+class Share(NamedTuple):
+    """One of `n_shares` parts of a data file with about equally many row groups."""
+
+    task: Task
+    number: int
+    n_shares: int
+
+
+class Numbered(NamedTuple):
+    """A data file and its number."""
+
+    number: int
+    task: Task
 
 
 @dataclass(frozen=True)
@@ -100,15 +116,15 @@ def search(batches: Batches, target: Target, *, matcher: Matcher) -> Iterator[Re
     yield Report(reads=reads)
 
 
-def extend(batches: Batches, target: Target, *, memory: int, lists: bytes) -> Iterator[Report]:
+def extend(batches: Batches, target: Target, *, memory: int, common: bytes) -> Iterator[Report]:
     """Unites the partial vectors of each data file with its earlier deletes, and writes the result.
 
     Args:
         batches: rows of `MARKED`; all rows of a data file are adjacent.
         memory: limit of the buffer of partial vectors, in bytes.
-        lists: as `pickled_tasks` packs them.
+        common: as `pickled_tasks` packs it.
     """
-    current, marked = target.loader(), Marked(batches, lists)
+    current, marked = target.loader(), Marked(batches, common)
     united = by_spec(marked.united(memory), target)
     yield from deleted((NewDeletes.merge(task, positions, current) for task, positions in united), target)
     if marked.counts:

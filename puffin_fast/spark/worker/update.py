@@ -16,6 +16,7 @@ from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows
 from puffin_fast.rows.match.assignments import Assignments, NewColumn
 from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.located_rows import LocatedRows
+from puffin_fast.rows.tasks import named
 from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.located import unpacked
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
@@ -93,7 +94,7 @@ def at_positions(
     batches: Batches,
     target: Target,
     *,
-    tasks: Mapping[str, Task],
+    tasks: Sequence[Task],
     values: Assignments,
     nan: int | None = None,
 ) -> Iterator[Report]:
@@ -102,7 +103,7 @@ def at_positions(
     Args:
         batches: file_path string, pos long, and a column for each value that Spark has computed. All rows of a data
             file are adjacent.
-        tasks: the data files, by path.
+        tasks: the data files.
         values: the assignments; in place of a value that Spark has computed, the number of its column.
         nan: the number of the column that says whether a row has NaN in a column of the condition, if there is one.
     """
@@ -111,8 +112,9 @@ def at_positions(
     ids: list[pa.Array] = []
     n_nan = 0
     loader = target.loader()
-    for path, own in by_places(batches):
-        task, positions = tasks[path], own[PLACE[1]].to_numpy()
+    places = [*by_places(batches)]
+    for task, (_, own) in zip(named(tasks, [path for path, _ in places]), places, strict=True):
+        positions = own[PLACE[1]].to_numpy()
         old, row_ids = rows_at(target, task, positions)
         rows.append(_with_columns(values, own).apply(old))
         ids.append(row_ids)

@@ -37,12 +37,13 @@ from puffin_fast.iceberg.manifest import (
     read_manifest,
 )
 from puffin_fast.iceberg.manifest.columns import Paths
-from puffin_fast.iceberg.manifest.entries import ENTRY_NAMES, METRICS
+from puffin_fast.iceberg.manifest.entries import ENTRY_NAMES
 from puffin_fast.iceberg.manifest.reader import ENTRY_FIELDS, read_columns
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask
 from puffin_fast.iceberg.plan.files import plan_files, resolve
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.shared_deletes import FILE_PATH_ID
+from puffin_fast.rows.tasks import METRICS
 from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.planned import IO, data, equal, positions, table_of, vector
 
