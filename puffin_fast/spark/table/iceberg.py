@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.iceberg.commit.job import run_job
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.compat.working_table import WorkingTable
@@ -67,7 +68,9 @@ class IcebergPart(Part):
         else:
             files = DeleteFiles(tuple(outcomes), tuple(self.report.delete_files))
             terms = ChangeTerms(conflict_filter=self._conflict_filter)
-            changes, counts = changed(WrittenDeletes.of(self.table, files, terms), entries, sources)
+            with paused_gc():
+                written = WrittenDeletes.of(self.table, files, terms)
+            changes, counts = changed(written, entries, sources)
         return Planned(changes, counts).counting(rows_dangling=self.report.n_dangling)
 
 

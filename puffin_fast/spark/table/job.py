@@ -150,8 +150,9 @@ class Job:
 
     def _outcomes(self, report: Report, tasks: Sequence[Task]) -> list[Outcome]:
         self.report += report
-        found = zip(named(tasks, [one.data_file for one in report.deleted]), report.deleted, strict=True)
-        return [Outcome(task, one.n_new, one.vector, one.by_files) for task, one in found]
+        with paused_gc():
+            found = zip(named(tasks, [one.data_file for one in report.deleted]), report.deleted, strict=True)
+            return [Outcome(task, one.n_new, one.vector, one.by_files) for task, one in found]
 
     def remove_files(self) -> None:
         """Removes all files of a run that commits none of them."""
