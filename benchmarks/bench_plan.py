@@ -77,8 +77,8 @@ def metadata_of(root: Path) -> dict[str, Any]:
     }
 
 
-def make(root: Path, n_files: int, *, bounds: bool) -> Any:
-    """A table of that many data files, each with a vector; made once, then kept."""
+def make(root: Path, n_files: int, *, bounds: bool, vectors: bool = True) -> Any:
+    """A table of that many data files, all but the last with a vector; made once, then kept."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
     from pyiceberg.table import StaticTable
     from pyiceberg.table.metadata import TableMetadataUtil
@@ -104,7 +104,7 @@ def make(root: Path, n_files: int, *, bounds: bool) -> Any:
                     for n in range(start, min(n_files - kind, start + PER_MANIFEST))
                 ],
             )
-            for kind in (0, 1)
+            for kind in range(1 + vectors)
             for start in range(0, n_files, PER_MANIFEST)
         ]
         write_manifest_list(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import figures
+from benchmarks import cost_tables, figures
 from tests.architecture import engines
 
 ROOT = Path(__file__).parents[1]
@@ -22,9 +22,13 @@ PARTS: dict[str, Callable[[], str]] = {
     "figures-floors": figures.floors,
     "figures-object-store": figures.object_store,
     "figures-changes-on-spark": figures.changes_on_spark,
+    "costs-measured": cost_tables.where,
+    "costs-units": cost_tables.unit_costs,
+    "costs-by-position": cost_tables.by_position,
+    "costs-by-search": cost_tables.by_search,
     "engines": engines.table,
 }
-DOCUMENTS = ("README.md", "docs/performance.md", "docs/compatibility.md")
+DOCUMENTS = ("README.md", "docs/performance.md", "docs/compatibility.md", "docs/spark-cost.md")
 PICTURES = {"docs/speed.svg": figures.picture}
 
 
