@@ -94,8 +94,18 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """The values of a dictionary array in the type of its dictionary; other arrays as they are."""
-    return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    """The values of a dictionary array in the type of its dictionary, or in that of longer offsets if they have too many
+    bytes for it; other arrays as they are."""
+    if not isinstance(array, pa.DictionaryArray):
+        return array
+    try:
+        return array.dictionary_decode()
+    except pa.ArrowInvalid:
+        kind = array.dictionary.type
+        wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(kind)
+        if wide is None:
+            raise
+        return pc.take(array.dictionary.cast(wide), array.indices)
 
 
 def plain_rows(rows: pa.Table) -> pa.Table:

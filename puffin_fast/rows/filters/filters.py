@@ -41,7 +41,7 @@ from puffin_fast._pyiceberg.metrics import metrics_evaluator
 from puffin_fast._pyiceberg.v3_types import VariantType
 from puffin_fast._text import no_column
 from puffin_fast.columns.decimals import MAX_DIGITS, exact_decimals
-from puffin_fast.columns.plain_types import plain_type
+from puffin_fast.columns.plain_types import decoded, plain_type
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.filters.arrow_equalities import equal_columns
@@ -358,7 +358,7 @@ def _matches(
         return _flags(evaluate(condition, columns), n_rows)
     values, indexes = column.dictionary, column.indices
     if 2 * len(values) > n_rows:
-        return _flags(evaluate(condition, {field_ids[0]: column.dictionary_decode()}), n_rows)
+        return _flags(evaluate(condition, {field_ids[0]: decoded(column)}), n_rows)
     with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
     flags = _flags(evaluate(condition, {field_ids[0]: with_null}), len(with_null))
     codes = np.frombuffer(indexes.buffers()[1], np.int32, n_rows, 4 * indexes.offset)

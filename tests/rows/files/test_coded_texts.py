@@ -11,6 +11,7 @@ import deltalake
 import duckdb
 import polars
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
@@ -227,6 +228,20 @@ def test_pages_without_the_dictionary_are_read_in_another_way(
             found = pf.iceberg.scan(table, row_filter="s >= 'text 00050' and s <> 'text 00900'").to_arrow()
         assert found["id"].to_pylist() == [at for at in range(150, N) if at // 3 != 900]
         assert coded.failed > 0
+
+
+@pytest.mark.slow
+def test_texts_that_need_longer_offsets_than_their_type_has(
+    tmp_path: Path, catalog: InMemoryCatalog, coded: Coded
+) -> None:
+    path, n, size = tmp_path / "a.parquet", 33, 1 << 26
+    texts = pa.DictionaryArray.from_arrays([0] * n, pa.array(["x" * size]))
+    pq.write_table(pa.table({"s": texts}), path, dictionary_pagesize_limit=1 << 30, store_schema=False)
+    (batch,) = pf.iceberg.scan(table_of(catalog, path), row_filter="s is not null").to_batches()
+    assert coded.batches == 1
+    column = batch.column("s")
+    assert column.nbytes > n * size
+    assert pc.all(pc.equal(pc.binary_length(column), size)).as_py()
 
 
 def test_changed_bytes_are_refused_or_have_the_same_rows(
