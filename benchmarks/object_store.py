@@ -84,16 +84,13 @@ def main() -> None:
 
     class Quiet(WSGIRequestHandler):
         protocol_version = "HTTP/1.1"  # connections stay open, as those of a store
-        disable_nagle_algorithm = (
-            True  # headers are sent before the bytes, which would wait for their receipt
-        )
+        disable_nagle_algorithm = True  # the bytes would wait for the receipt of the headers
 
         def log(self, *_: object) -> None: ...
 
     application = DomainDispatcherApplication(create_backend_app)
-    done: list[
-        tuple[float, float, int]
-    ] = []  # of each request its end, its start, and the bytes of its answer
+    # of each request its end, its start, and the bytes of its answer
+    done: list[tuple[float, float, int]] = []
     objects: dict[str, tuple[dict[str, str], bytes]] = {}  # headers and bytes by path
     seconds, rate = 0.0, math.inf
 

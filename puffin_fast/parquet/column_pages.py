@@ -143,9 +143,8 @@ class ColumnPages:
         except PageError:
             if not (self._few or self._is_coded):
                 raise
-        self._few = self._is_coded = (
-            False  # too little was decompressed, or a page does not have the dictionary
-        )
+        # too little was decompressed, or a page does not have the dictionary
+        self._few = self._is_coded = False
         self._decoder = self._whole()
         return self.read(first, n_rows, rows)
 
