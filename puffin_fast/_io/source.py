@@ -112,12 +112,22 @@ class Source:
             try:
                 data = self._fetch(offset, length)
             except (OSError, ValueError) as error:
-                if not self._is_closed:
+                if self._is_closed:
+                    raise InvalidInputError(f"{self.path}: closed by another thread") from error
+                if type(error) is not OSError or (size := self._size_now()) is None or offset < size:
                     raise
-                raise InvalidInputError(f"{self.path}: closed by another thread") from error
+                raise self._beyond_end(
+                    offset, length, 0
+                ) from error  # clients of object stores refuse the range
         if len(data) != length:
             raise self._beyond_end(offset, length, len(data))
         return data
+
+    def _size_now(self) -> int | None:
+        """The file's size, whatever was said of it; None if it cannot be read."""
+        with suppressed(Exception):
+            return self._read_size()
+        return None
 
     def read_head(self, length: int) -> bytes:
         """Reads at most the first `length` bytes of the file, without asking for its size."""

@@ -18,7 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import iceberg
-from puffin_fast.errors import NotFoundError, PuffinFastError
+from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.puffin import vectors as files
 from puffin_fast.rows.files import parquet
@@ -66,6 +66,23 @@ def test_a_table_on_s3_is_written_and_read(catalog: SqlCatalog) -> None:
     for path in freed:
         table.io.delete(path)
     agree()
+
+
+def test_a_vector_beyond_the_end_of_its_file_is_an_error(catalog: SqlCatalog) -> None:
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    iceberg.append(table, pa.table({"id": range(100)}))
+    iceberg.delete(table, "id < 50 and id <> 7")
+    (task,) = iceberg.plan_files(table).tasks
+    assert task.vector is not None
+    offset = task.vector.content_offset
+    data = table.io.new_input(task.vector.file_path).open().read()
+    assert offset is not None
+    for size in (0, offset, offset + 9):
+        with table.io.new_output(task.vector.file_path).create(overwrite=True) as file:
+            file.write(data[:size])
+        with pytest.raises(CorruptDataError, match="range beyond the end") as caught:
+            iceberg.scan(table).to_arrow()
+        assert caught.value.path == task.vector.file_path
 
 
 def test_position_deletes_become_vectors_on_s3(catalog: SqlCatalog) -> None:
