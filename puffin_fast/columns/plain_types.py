@@ -94,8 +94,8 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """The values of a dictionary array in the type of its dictionary, or in that of longer offsets if they have too many
-    bytes for it; other arrays as they are."""
+    """The values of a dictionary array in the type of its dictionary, or in that of longer offsets if these have too
+    many bytes for it; other arrays as they are."""
     if not isinstance(array, pa.DictionaryArray):
         return array
     try:

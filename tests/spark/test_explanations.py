@@ -11,7 +11,7 @@ import pytest
 from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
 from tests.iceberg.conftest import racing
-from tests.iceberg.scans.test_explain import EACH, FILTERS, KEYS, N, read_by, rows, table
+from tests.iceberg.scans.explained import EACH, FILTERS, KEYS, N, read_by, rows, table
 from tests.spark.conftest import HERE, MOST, NONE
 
 if TYPE_CHECKING:

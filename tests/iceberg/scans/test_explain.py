@@ -8,74 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
 
 from puffin_fast import delta, iceberg
-from puffin_fast.iceberg.index import lookup
-from puffin_fast.rows.files.parquet import ParquetReader
 from tests.iceberg.conftest import RacingCatalog, local, racing
+from tests.iceberg.scans.explained import EACH, FILTERS, GROUP, KEYS, SCHEMA, N, read_by, rows, table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyiceberg.table import Table
 
-__all__ = ["racing"]
-
-N, EACH, GROUP = 6, 500, 100
-SCHEMA = Schema(
-    NestedField(1, "id", LongType()), NestedField(2, "part", LongType()), NestedField(3, "s", StringType())
-)
-SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
-
-
-def rows(start: int, stop: int, part: int) -> pa.Table:
-    names = pa.array([f"x{i * 7919 % 3000}" for i in range(start, stop)])
-    return pa.table({"id": range(start, stop), "part": [part] * (stop - start), "s": names})
-
-
-@pytest.fixture
-def table(racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """Six data files of five row groups in two partitions; two files have deletes, one of all rows of a row group."""
-    monkeypatch.setattr(lookup, "ROWS_PER_CANDIDATE", 0)
-    properties = {"format-version": "2", "write.parquet.row-group-limit": str(GROUP)}
-    found = racing.create_table("n.t", SCHEMA, partition_spec=SPEC, properties=properties)
-    for at in range(N):
-        iceberg.append(found, rows(at * EACH, (at + 1) * EACH, at % 2))
-    iceberg.delete(found, "id < 150 or (id >= 700 and id < 710)")
-    iceberg.index_keys(found, "s")
-    return found
-
-
-FILTERS = {
-    "true": lambda id, part, s: True,
-    "part = 1": lambda id, part, s: part == 1,
-    "id >= 2450": lambda id, part, s: id >= 2450,
-    "id < 170": lambda id, part, s: id < 170,
-    "id < 10": lambda id, part, s: id < 10,
-    "s = 'x77'": lambda id, part, s: s == "x77",
-    "s in ('x77', 'x1011', 'x12') and part = 1": lambda id, part, s: s in ("x77", "x1011", "x12") and part == 1,
-    "s = 'nobody'": lambda id, part, s: False,
-    "id = 705 or s = 'x3'": lambda id, part, s: id == 705 or s == "x3",
-}  # fmt: skip
-
-
-def read_by(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
-    """The row groups of which columns are read."""
-    found: set[tuple[str, int]] = set()
-    inner = ParquetReader.columns
-
-    def watched(self: ParquetReader, group: int, *rest: Any, **options: Any) -> Any:
-        found.add((self.location, group))
-        return inner(self, group, *rest, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ParquetReader, "columns", watched)
-        work()
-    return found
+__all__ = ["racing", "table"]
 
 
 @pytest.mark.parametrize("row_filter", FILTERS)
@@ -174,8 +117,6 @@ def test_delta_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         parts = (*of_verb.left_out, of_verb.read)
         assert sum(part.rows or 0 for part in parts) == of_verb.table.rows
 
-
-KEYS = pa.table({"s": [f"x{at * 7919 % 3000}" for at in (3, 705, 2999)] + ["nobody"]})
 
 VERBS: dict[str, Callable[[Table], Any]] = {
     "delete_keys": lambda table: iceberg.delete_keys(table, KEYS, "s"),
