@@ -11,12 +11,13 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import zstandard
 
 from puffin_fast._kernels.avro.records import split
+from puffin_fast._kernels.inflate import inflate_raw
 from puffin_fast._run.interrupt import PARSE_ERRORS, is_from_outside
 from puffin_fast.errors import CorruptDataError, LimitExceededError, PuffinFastError, UnsupportedError
 from puffin_fast.limits import most_inflated
@@ -24,17 +25,9 @@ from puffin_fast.limits import most_inflated
 if TYPE_CHECKING:
     from puffin_fast._io import Source
 
-try:
-    from isal import isal_zlib
-except ImportError:
-    deflate: Any = zlib
-else:
-    deflate = isal_zlib  # inflates in half of the time
-
 CODEC_ERRORS = (
     *PARSE_ERRORS,
     OSError,
-    deflate.error,
     zlib.error,
     lzma.LZMAError,
     pa.ArrowException,
@@ -45,8 +38,13 @@ CODEC_ERRORS = (
 READ_BYTES = 1 << 16
 
 SYNC_BYTES = 16
+_BLOCK_BYTES = (125_000, 1_000_000, 8_000_000)
+"""Sizes of decompressed blocks that are tried: those of most manifests, of most data files, and larger ones."""
 _LONG_BYTES = 10
 _CRC_BYTES = 4
+
+
+Bytes: TypeAlias = bytes | bytearray
 
 
 class Block(NamedTuple):
@@ -58,7 +56,7 @@ class Block(NamedTuple):
     """
 
     n_records: int
-    data: bytes
+    data: Bytes
 
 
 class Blocks:
@@ -171,7 +169,7 @@ def _head(data: memoryview | FileBytes, at: int, sync: bytes, path: str, offset:
     return n_records, start, start + size
 
 
-def _inflated(body: memoryview, codec: str, most: int, stored: int, path: str, offset: int) -> bytes:
+def _inflated(body: memoryview, codec: str, most: int, stored: int, path: str, offset: int) -> Bytes:
     """Decompresses a block to at most `most` bytes, the limit for `stored` bytes."""
     try:
         content = _INFLATE[codec](body, most)
@@ -247,8 +245,11 @@ def _null(data: memoryview, limit: int) -> bytes | None:
     return bytes(data) if len(data) <= limit else None
 
 
-def _deflate(data: memoryview, limit: int) -> bytes | None:
-    stream = deflate.decompressobj(-zlib.MAX_WBITS)
+def _deflate(data: memoryview, limit: int) -> Bytes | None:
+    for size in _BLOCK_BYTES:
+        if (whole := inflate_raw(data, min(size, limit))) is not None:
+            return whole
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
     content: bytes = stream.decompress(data, limit + 1)
     if len(content) > limit:
         return None
@@ -294,7 +295,7 @@ def _xz(data: memoryview, limit: int) -> bytes | None:
     return lzma.LZMADecompressor(memlimit=max(limit, 1 << 26)).decompress(data, limit + 1)
 
 
-_INFLATE: dict[str, Callable[[memoryview, int], bytes | None]] = {
+_INFLATE: dict[str, Callable[[memoryview, int], Bytes | None]] = {
     "null": _null,
     "deflate": _deflate,
     "zstandard": _zstandard,

@@ -38,7 +38,7 @@ except ImportError as error:  # pragma: no cover - installed with the extra
 
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from puffin_fast.avro.blocks import SYNC_BYTES, Block, Blocks, as_long
+from puffin_fast.avro.blocks import SYNC_BYTES, Block, Blocks, Bytes, as_long
 from puffin_fast.avro.schema import PlainSchema
 
 if TYPE_CHECKING:
@@ -218,12 +218,12 @@ def _blocks(records: Iterable[bytes]) -> Iterator[Block]:
         yield Block(len(found), b"".join(found))
 
 
-def _deflated(data: bytes) -> bytes:
+def _deflated(data: Bytes) -> bytes:
     compress = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return compress.compress(data) + compress.flush()
 
 
-DEFLATES: dict[str, Callable[[bytes], bytes]] = {"null": bytes, "deflate": _deflated}
+DEFLATES: dict[str, Callable[[Bytes], bytes]] = {"null": bytes, "deflate": _deflated}
 """The codecs that compress encoded records."""
 
 

@@ -16,6 +16,7 @@ import lz4.block
 import pyarrow as pa
 import zstandard
 
+from puffin_fast._kernels.inflate import inflate_gzip
 from puffin_fast._kernels.parquet import pages, snappy
 
 CODEC_ERRORS = (pa.ArrowException, OSError, zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError)
@@ -67,6 +68,8 @@ def _snappy(data: Any, n_bytes: int) -> Any:
 
 
 def _gzip(data: Any, n_bytes: int) -> Any:
+    if (whole := inflate_gzip(data, n_bytes)) is not None:
+        return whole
     stream = zlib.decompressobj(_GZIP_OR_ZLIB)
     found = stream.decompress(data, n_bytes + 1)
     if not stream.eof or stream.unused_data:  # its checksum is compared at its end

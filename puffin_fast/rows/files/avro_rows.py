@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels.avro import rows as kernel
-from puffin_fast.avro.blocks import Block
+from puffin_fast.avro.blocks import Block, Bytes
 from puffin_fast.errors import LimitExceededError
 
 _MOST_FIXED = 1 << 12
@@ -213,11 +213,11 @@ class FieldDecoder:
         self._names = [field.name for field in fields]
         self._kernel = kernel.RowDecoder(program.words, wanted)
 
-    def scan(self, data: bytes, starts: npt.NDArray[np.int64], most: int = 0) -> None:
+    def scan(self, data: Bytes, starts: npt.NDArray[np.int64], most: int = 0) -> None:
         """Decodes the records of a block, and fills in their offsets; all values have at most `most` bytes."""
         self._kernel.scan(data, starts, most)
 
-    def pick(self, data: bytes, starts: npt.NDArray[np.int64], most: int) -> None:
+    def pick(self, data: Bytes, starts: npt.NDArray[np.int64], most: int) -> None:
         """Decodes some records of a block, by their offsets; all values have at most `most` bytes."""
         self._kernel.pick(data, starts, most)
 
@@ -313,7 +313,7 @@ class HeldRows:
 
     first: int
     n_rows: int
-    data: bytes
+    data: Bytes
     starts: npt.NDArray[np.int64] | None = None
 
 
