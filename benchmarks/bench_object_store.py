@@ -42,11 +42,14 @@ DELETED = "c0 < 100"
 """A tenth of the rows."""
 THROUGH_ARROW, PYICEBERG, DUCKDB = f"{OURS}, PyArrow", "PyIceberg", "DuckDB"
 
-PARTS, WHOLE = "n.t", "n.whole"
-"""Tables of several files, and of one file with the rows of 16: its pages are left out by its page index.
+PARTS, WHOLE, GROUP = "n.t", "n.whole", "n.group"
+"""Tables of several files; of one file with the rows of 16; of one with a row group of 128 MiB, Iceberg's default.
 
-The pages of its first 260,000 rows need the dictionaries of the column chunks, of 2 MiB each.
+Pages of the last two are left out by their page indexes. Those of the first 260,000 rows need the dictionaries of the
+column chunks, of 2 MiB each.
 """
+ROWS_OF_WHOLE, ROWS_OF_GROUP = 16, 58
+"""Rows of the files, as multiples of those of one of several files."""
 
 
 class Job(NamedTuple):
@@ -76,6 +79,10 @@ JOBS = {
     "filter for 10 rows": Job(PARTS, (), "id >= 90000 and id < 90010", AHEAD),
     "10 rows of a large file": Job(WHOLE, (), TEN_OF_LARGE, {PYICEBERG: 5.0, DUCKDB: 5.0}),
     "10 rows of a large file at 90 MB/s": Job(WHOLE, (), TEN_OF_LARGE, {PYICEBERG: 5.0, DUCKDB: 5.0}, 90e6),
+    "10 rows of a row group of 128 MiB": Job(GROUP, (), TEN_OF_LARGE, {PYICEBERG: 5.0, DUCKDB: 5.0}),
+    "10 rows of a row group of 128 MiB at 90 MB/s": Job(
+        GROUP, (), TEN_OF_LARGE, {PYICEBERG: 5.0, DUCKDB: 5.0}, 90e6
+    ),
 }
 
 
@@ -126,7 +133,10 @@ def make(store: ObjectStore, folder: Path, n_files: int, n_rows: int) -> None:
         for first in range(0, n_files * n_rows, n_rows):
             iceberg.append(table, rows(first, n_rows))
         iceberg.delete(table, DELETED)
-        iceberg.append(iceberg.create_table(made, WHOLE, pa.schema(types)), rows(0, 16 * n_rows))
+        for name, times in ((WHOLE, ROWS_OF_WHOLE), (GROUP, ROWS_OF_GROUP)):
+            one = {"write.parquet.row-group-limit": str(times * n_rows)}
+            whole = iceberg.create_table(made, name, pa.schema(types), properties=one)
+            iceberg.append(whole, rows(0, times * n_rows))
 
 
 Contender = Callable[[ExitStack], Callable[[], int]]

@@ -348,6 +348,8 @@ ON_STORE = {
     "filter for 10 rows": "10 rows of one of the files",
     "10 rows of a large file": "10 rows of a file of 37 MB",
     "10 rows of a large file at 90 MB/s": "the same, 90 MB a second on each connection",
+    "10 rows of a row group of 128 MiB": "10 rows of a file of 124 MB",
+    "10 rows of a row group of 128 MiB at 90 MB/s": "the same, 90 MB a second on each connection",
 }
 """The jobs of `bench_object_store`, as readers see them."""
 CLIENTS = {OURS: "this package, `FsspecFileIO`", f"{OURS}, PyArrow": "this package, `PyArrowFileIO`"}

@@ -316,30 +316,63 @@ def read_many(
     metrics: bool = True,
     bounds: bool = False,
     select: Select | None = None,
+    fetched: Fetched | None = None,
 ) -> Iterator[FileColumns]:
     """Reads many manifests by columns, their bytes on threads; yields them in the given order. See `read_columns`.
 
     They are decoded by the caller's thread: it is mostly Python, for which threads would wait for each other.
+
+    Args:
+        fetched: has their bytes; by default they are read.
+    """
+    fetched = fetched or Fetched(io, manifests)
+    for manifest in manifests:
+        yield read_columns(
+            io,
+            manifest,
+            specs,
+            data=fetched.take(manifest),
+            live_only=live_only,
+            metrics=metrics,
+            bounds=bounds,
+            select=select,
+        )
+
+
+class Fetched:
+    """The bytes of manifests, which threads read ahead.
+
     Memory: the bytes of 16 manifests, or of 16 MiB of small ones.
     """
-    if not manifests:
-        return
-    enough = 1 if is_remote(manifests[0].path, io) else _TOGETHER_BYTES
 
-    def fetch(group: Sequence[ManifestFile]) -> Iterator[list[bytes | None]]:
-        yield read_together(io, [(manifest.path, manifest.length) for manifest in group], enough)
+    def __init__(self, io: FileIO, manifests: Sequence[ManifestFile], threads: int = _THREADS) -> None:
+        self._io, self._manifests, self._threads = io, manifests, threads
+        self._parts = self._read()
 
-    groups = [*filled_groups(manifests, enough, lambda manifest: max(manifest.length, _TOGETHER_BYTES // 16))]
-    threads = min(_THREADS, len(groups))
-    for group, parts in zip(groups, in_order(groups, fetch, threads, capacity=1), strict=True):
-        for manifest, data in zip(group, parts, strict=True):
-            yield read_columns(
-                io,
-                manifest,
-                specs,
-                data=data,
-                live_only=live_only,
-                metrics=metrics,
-                bounds=bounds,
-                select=select,
-            )
+    @classmethod
+    def together(
+        cls, io: FileIO, first: Sequence[ManifestFile], then: Sequence[ManifestFile]
+    ) -> Fetched | None:
+        """Manifests and those that are probably wanted after them, if a store is asked for all of them at once."""
+        n = len(first) + len(then)
+        if not first or not then or n > 2 * _THREADS or not is_remote(first[0].path, io):
+            return None
+        return cls(io, [*first, *then], n)
+
+    def take(self, manifest: ManifestFile) -> bytes | None:
+        """The bytes of a manifest, None if they are not read ahead. Those before it cannot be taken any more."""
+        return next((data for other, data in self._parts if other is manifest), None)
+
+    def _read(self) -> Iterator[tuple[ManifestFile, bytes | None]]:
+        if not self._manifests:
+            return
+        enough = 1 if is_remote(self._manifests[0].path, self._io) else _TOGETHER_BYTES
+
+        def fetch(group: Sequence[ManifestFile]) -> Iterator[list[bytes | None]]:
+            yield read_together(self._io, [(manifest.path, manifest.length) for manifest in group], enough)
+
+        least = _TOGETHER_BYTES // 16
+        groups = [*filled_groups(self._manifests, enough, lambda manifest: max(manifest.length, least))]
+        threads = min(self._threads, len(groups))
+        for group, parts in zip(groups, in_order(groups, fetch, threads, capacity=1), strict=True):
+            yield from zip(group, parts, strict=True)

@@ -32,6 +32,7 @@ from puffin_fast.iceberg.compat.path_table import READ_ONLY, as_table, is_metada
 from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, ManifestFile
 from puffin_fast.iceberg.manifest.columns import Select
+from puffin_fast.iceberg.manifest.reader import Fetched
 from puffin_fast.iceberg.plan.delete_index import FileTask, unused
 from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
 from puffin_fast.iceberg.plan.staged import StagedSnapshot, files_of
@@ -314,6 +315,10 @@ def plan_snapshot(
     data_manifests = [manifest for manifest in manifests if manifest.content == DATA]
     oldest = min((manifest.min_sequence_number for manifest in data_manifests), default=0)
     data, deletes = Files(), Files()
+    delete_manifests = [m for m in manifests if m.content != DATA]
+    fetched = Fetched.together(
+        table.io, data_manifests, [m for m in delete_manifests if m.sequence_number >= oldest]
+    )
     with paused_gc():
         for some in files.live(
             table,
@@ -322,6 +327,7 @@ def plan_snapshot(
             metrics=metrics,
             bounds=pruning.filters,
             select=pruning.selecting(select),
+            fetched=fetched,
         ):
             data.add(*pruning.data_files(some))
             if most is not None and len(data) >= most and len(data.paths()) >= most:
@@ -330,11 +336,11 @@ def plan_snapshot(
         numbers = [part.integers("sequence_number").values.min() for part in data.parts]
         narrow = pruning.filters or select is not None
         oldest = min([*numbers, *([] if narrow and numbers else [oldest])])
-        delete_manifests = [m for m in manifests if m.content != DATA and m.sequence_number >= oldest]
+        delete_manifests = [m for m in delete_manifests if m.sequence_number >= oldest]
         if not data_manifests or (narrow and not data):
             delete_manifests = []
         referenced = data.paths().select_deletes if narrow else None
-        for some in files.live(table, delete_manifests, data=False, select=referenced):
+        for some in files.live(table, delete_manifests, data=False, select=referenced, fetched=fetched):
             deletes.add(pruning.delete_files(some))
         plan.tasks = tasks_of(metadata, data, deletes)
     plan.delete_files = deletes

@@ -21,6 +21,7 @@ from puffin_fast.iceberg.manifest import (
 )
 from puffin_fast.iceberg.manifest.columns import FileColumns, Paths, Select
 from puffin_fast.iceberg.manifest.given import columns_of
+from puffin_fast.iceberg.manifest.reader import Fetched
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -55,6 +56,7 @@ class SnapshotFiles:
         metrics: bool = False,
         bounds: bool = False,
         select: Select | None = None,
+        fetched: Fetched | None = None,
     ) -> Iterator[FileColumns]:
         """Yields the live files of manifests, and those that are added.
 
@@ -63,10 +65,18 @@ class SnapshotFiles:
             manifests: the manifests of the committed snapshot.
             data: whether these have data files; delete files otherwise.
             metrics, bounds, select: as for `read_columns`.
+            fetched: as for `read_many`.
         """
         removed = Paths(path for path, _ in self.removed)
-        read = read_many(table.io, manifests, table.specs(), metrics=metrics, bounds=bounds, select=select)
-        for files in read:
+        for files in read_many(
+            table.io,
+            manifests,
+            table.specs(),
+            metrics=metrics,
+            bounds=bounds,
+            select=select,
+            fetched=fetched,
+        ):
             yield self._remaining(files, removed) if self.removed else files
         added = [entry for entry in self.added if (entry.content == DATA) == data]
         for spec_id in dict.fromkeys(entry.spec_id for entry in added):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
+from puffin_fast.iceberg.manifest import reader as manifest_reader
 from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.puffin import vectors as files
 from puffin_fast.rows.files import parquet
@@ -157,6 +159,25 @@ def test_a_scan_reads_the_vectors_of_its_data_files_only(catalog: SqlCatalog, st
     assert store.reads(second.data.file_path)
     for other in (first, third):
         assert store.reads(other.data.file_path) == []
+
+
+def test_manifests_of_data_and_delete_files_are_requested_together(
+    catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    for first in range(0, 3000, 1000):
+        iceberg.append(table, pa.table({"id": range(first, first + 1000)}))
+    iceberg.delete(table, "id in (5, 1005, 1007, 2005)")
+    all_wait, read = threading.Barrier(4, timeout=60), manifest_reader.read_together
+
+    def together(*given: Any) -> list[bytes | None]:
+        all_wait.wait()
+        return read(*given)
+
+    monkeypatch.setattr(manifest_reader, "read_together", together)
+    plan = iceberg.plan_files(table, row_filter="id >= 1000 and id < 2000")
+    assert [task.vector is not None for task in plan.tasks] == [True]
+    assert len(iceberg.plan_files(table).tasks) == 3
 
 
 def test_vectors_of_small_data_files_are_read_together(catalog: SqlCatalog, store: Store) -> None:
