@@ -23,9 +23,11 @@ from puffin_fast.parquet.page_index import (
     has_several,
     needs_dictionary,
 )
+from puffin_fast.parquet.small_chunks import SmallChunks
 
 if TYPE_CHECKING:
     from puffin_fast._io import Source
+    from puffin_fast.parquet.column_pages import Rows
 
 GAP = 1 << 16
 """Bytes between column chunks that are read along with them: a request costs more."""
@@ -44,6 +46,9 @@ LEAST_REQUESTED = 1 << 14
 
 AHEAD_BYTES = 1 << 20
 """Maximum bytes of pages of other columns that are requested along with those of the columns that select rows."""
+
+LEAST_TOGETHER = 16
+"""Number of small column chunks from which on they are decoded together: fewer take longer so."""
 
 READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
@@ -150,6 +155,27 @@ class ColumnChunks:
         }
         return {**result, **{name: pages for name, pages in lists.items() if pages is not None}}
 
+    def read_small(self, group: int, names: Sequence[str], rows: Rows | None) -> dict[str, pa.Array]:
+        """Returns rows of those columns whose column chunks are decoded together: many small ones of numbers.
+
+        Args:
+            group: the number of the row group.
+            names: the columns.
+            rows: the wanted rows; None: all.
+        """
+        if self._footer.status or len(names) < LEAST_TOGETHER:
+            return {}
+        found = SmallChunks.of(self._footer, group, names, self.least_picked, self._source.size)
+        is_part = len(found.columns) < len(names)
+        if len(found.columns) < LEAST_TOGETHER or (is_part and self._is_remote):  # each read is a request
+            return {}
+        result: dict[str, pa.Array] = {}
+        spans, first = _neighbors(zip(found.starts, found.stops, strict=True)), 0
+        for (begin, _, after), data in zip(spans, self._read(spans), strict=True):
+            result.update(found.read(first, after, begin, data, self._group_rows[group], rows))
+            first = after
+        return result
+
     def _large(self, found: Sequence[tuple[str, Layout, Chunk]]) -> list[tuple[str, Layout, Chunk]]:
         return [item for item in found if item[2].n_bytes >= self.least_picked]
 
@@ -231,13 +257,7 @@ class ColumnChunks:
     ) -> Iterator[tuple[str, Layout, Chunk, pa.Buffer]]:
         """Reads whole column chunks; neighboring ones in one read."""
         found = sorted(found, key=lambda item: (item[2].start, item[2].n_bytes))
-        spans: list[list[int]] = []  # start, stop, and the index of the first column chunk after
-        for at, (_, _, chunk) in enumerate(found):
-            start, stop = chunk.start, chunk.start + chunk.n_bytes
-            if spans and start - spans[-1][1] <= GAP and stop - spans[-1][0] <= READ_BYTES:
-                spans[-1][1:] = max(spans[-1][1], stop), at + 1
-            else:
-                spans.append([start, stop, at + 1])
+        spans = _neighbors((chunk.start, chunk.start + chunk.n_bytes) for _, _, chunk in found)
         first = 0
         for (begin, _, after), data in zip(spans, self._read(spans), strict=True):
             for name, layout, chunk in found[first:after]:
@@ -321,3 +341,18 @@ class ColumnChunks:
         for start, n_bytes in ranges:
             file.seek(start if n_bytes else 0)
             yield file.read_buffer(n_bytes)
+
+
+def _neighbors(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """The spans of a file that have neighboring ranges: start, stop, and the index of the first range after.
+
+    Args:
+        ranges: start and stop of each, in order.
+    """
+    spans: list[list[int]] = []
+    for at, (start, stop) in enumerate(ranges):
+        if spans and start - spans[-1][1] <= GAP and stop - spans[-1][0] <= READ_BYTES:
+            spans[-1][1:] = max(spans[-1][1], stop), at + 1
+        else:
+            spans.append([start, stop, at + 1])
+    return spans

@@ -16,11 +16,13 @@ A differential test compares each of them with PyArrow to the bit (tests/parquet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet import pages
@@ -70,6 +72,16 @@ class Layout:
     structs: tuple[tuple[pa.DataType, int], ...] = ()
 
     @property
+    def is_text(self) -> bool:
+        """Whether its values are byte strings, which have no fixed width."""
+        return self.stored == 0 and self.width > 1
+
+    @property
+    def needs_levels(self) -> bool:
+        """Whether the definition levels say which of the structs around it are null."""
+        return any(level for _, level in self.structs)
+
+    @property
     def encodings(self) -> int:
         """The encodings that its values may have: bit n is set for encoding n of the format."""
         if not self.stored:
@@ -78,6 +90,35 @@ class Layout:
         if is_integer or self.conversion in (pages.INT32_TO_INT128, pages.INT64_TO_INT128):
             return ENCODINGS | 1 << _BYTE_STREAM_SPLIT | 1 << _DELTA_BINARY_PACKED
         return ENCODINGS | 1 << _BYTE_STREAM_SPLIT
+
+
+class NumberLayouts(NamedTuple):
+    """How columns of numbers and booleans are stored.
+
+    Attributes:
+        columns: the name and the layout of each.
+        leaves: the number of each in the file's schema.
+        encodings: the encodings that the values of each may have.
+        forms: a row for each: `stored`, `width`, `conversion` and `level` of its layout.
+    """
+
+    columns: list[tuple[str, Layout]]
+    leaves: npt.NDArray[np.intp]
+    encodings: npt.NDArray[np.int64]
+    forms: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, columns: Iterable[tuple[str, int, Layout]]) -> NumberLayouts:
+        """Takes those of some columns, each with its name, its leaf and its layout."""
+        found = [column for column in columns if not column[2].is_text]
+        layouts = [layout for _, _, layout in found]
+        forms = [(layout.stored, layout.width, layout.conversion, layout.level) for layout in layouts]
+        return cls(
+            [(name, layout) for name, _, layout in found],
+            np.array([leaf for _, leaf, _ in found], np.intp),
+            np.array([layout.encodings for layout in layouts], np.int64),
+            np.array(forms, np.int64).reshape(-1, 4),
+        )
 
 
 @dataclass(frozen=True, slots=True)

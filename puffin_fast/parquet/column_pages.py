@@ -46,8 +46,38 @@ LEAST_IN_PAGES = 1 << 20
 
 def reads_pages(layout: Layout, chunk: Chunk) -> bool:
     """Whether the pages of a column chunk are best read from a local file one by one, when they are needed."""
-    is_text = layout.stored == 0 and layout.width > 1
-    return chunk.n_bytes >= LEAST_IN_PAGES and not is_text and chunk.codec in KERNEL_CODECS
+    return chunk.n_bytes >= LEAST_IN_PAGES and not layout.is_text and chunk.codec in KERNEL_CODECS
+
+
+def number_array(
+    layout: Layout, n: int, cells: pa.Buffer, validity: Any, levels: npt.NDArray[np.uint8] | None
+) -> pa.Array:
+    """Returns an array of numbers or booleans, in the structs around it.
+
+    Args:
+        layout: the layout of the column.
+        n: its length.
+        cells: its values, as the kernel has them.
+        validity: the validity bitmap; None: no value is null.
+        levels: the definition levels, if the layout needs them.
+    """
+    if layout.stored == 0:
+        cells = pa.py_buffer(np.packbits(np.frombuffer(cells, np.uint8), bitorder="little"))
+    found = pa.Array.from_buffers(
+        layout.type, n, [None if validity is None else pa.py_buffer(validity), cells]
+    )
+    return _in_structs(layout, found, levels if validity is not None else None) if layout.structs else found
+
+
+def _in_structs(layout: Layout, array: pa.Array, levels: npt.NDArray[np.uint8] | None) -> pa.Array:
+    """The array in the structs around it; without `levels` none of them is null."""
+    lowest = 0 if levels is None else int(levels.min(initial=layout.level))
+    for kind, level in layout.structs:
+        bits = None
+        if levels is not None and lowest < level:
+            bits = pa.py_buffer(np.packbits(levels >= level, bitorder="little"))
+        array = pa.Array.from_buffers(kind, len(array), [bits], children=[array])
+    return array
 
 
 class ColumnPages:
@@ -109,7 +139,7 @@ class ColumnPages:
             pages=None if places is None else places.of_lists if repeats else places.words,
         )
         is_coded = codes and not few and chunk.is_in_dictionary is not False
-        self._is_coded = is_coded and layout.stored == 0 and layout.width > 1 and not layout.structs
+        self._is_coded = is_coded and layout.is_text and not layout.structs
         self._few = few
         self._views: bytearray | None = None  # of the texts of the dictionary
         self._texts: pa.Array | None = None  # they
@@ -198,27 +228,17 @@ class ColumnPages:
     def _decode(
         self, first: int, n_rows: int, rows: Rows | None, *, needs_levels: bool = False
     ) -> tuple[pa.Array, npt.NDArray[np.uint8] | None]:
-        count = n_rows if rows is None else len(rows)
-        cells = pa.allocate_buffer(count * self._layout.width)
-        structs = self._layout.structs
-        needs_levels = needs_levels or any(level for _, level in structs)
-        levels = np.empty(count, np.uint8) if needs_levels else None
+        count, layout = n_rows if rows is None else len(rows), self._layout
+        cells = pa.allocate_buffer(count * layout.width)
+        levels = np.empty(count, np.uint8) if needs_levels or layout.needs_levels else None
         validity, texts = self._decoder.read_into(first, n_rows, rows, cells, levels)
+        if not layout.is_text:
+            return number_array(layout, count, cells, validity, levels), levels
         array = self._array(count, cells, None if validity is None else pa.py_buffer(validity), texts)
-        lowest = 0 if levels is None or validity is None else int(levels.min(initial=self._layout.level))
-        for kind, level in structs:
-            bits = None
-            if levels is not None and validity is not None and lowest < level:
-                bits = pa.py_buffer(np.packbits(levels >= level, bitorder="little"))
-            array = pa.Array.from_buffers(kind, count, [bits], children=[array])
-        return array, levels
+        return _in_structs(layout, array, None if validity is None else levels), levels
 
     def _array(self, n: int, values: pa.Buffer, validity: pa.Buffer | None, texts: list[Any]) -> pa.Array:
         kind = self._layout.type
-        if pa.types.is_boolean(kind):
-            values = pa.py_buffer(np.packbits(np.frombuffer(values, np.uint8), bitorder="little"))
-        if self._layout.stored or self._layout.width == 1:
-            return pa.Array.from_buffers(kind, n, [validity, values])
         n_bytes = text_views.views_bytes(values, n)
         if kind in (pa.string_view(), pa.binary_view()):
             held = sum(map(len, texts[1:]))

@@ -19,6 +19,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -33,6 +34,7 @@ from puffin_fast.parquet.column_layout import (
     WITHOUT_VALUES,
     Layout,
     ListLayout,
+    NumberLayouts,
     items_of,
     layout_of,
 )
@@ -56,7 +58,7 @@ _WIDTHS = {
 """Bytes of a value, 0 if these vary; the physical types are in the order of the format's enumeration."""
 _NUMBERS = {name: number for number, name in enumerate(_WIDTHS)}
 
-_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4_HADOOP", "ZSTD", "LZ4")
+CODEC_NAMES = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4_HADOOP", "ZSTD", "LZ4")
 """The compressions in the order of the format's enumeration, by the names of `page_codecs`."""
 
 AFTER_FOOTER = 8
@@ -72,6 +74,8 @@ _MOST_LAYOUTS = 64
 _MOST_BYTES = 8 << 20
 """Maximum bytes of all layouts that are remembered; a layout of 5,000 columns has 1 MiB."""
 
+_MOST_SELECTIONS = 8
+"""Number of selections of columns that a layout remembers."""
 
 _N_BYTES, _DICTIONARY, _BLOOM = 4, 6, 7
 """The words of a column chunk that have its bytes, the offset of its dictionary and that of its Bloom filter."""
@@ -152,6 +156,7 @@ class FileLayout:
         self._paths = _leaf_paths(self.schema, self.stored)
         self._layouts: dict[tuple[str, bool], tuple[int, Layout] | None] = {}
         self._lists: dict[str, ListLayout | None] = {}
+        self._numbers: dict[tuple[str, ...], NumberLayouts] = {}
 
     def column(self, name: str, *, views: bool) -> tuple[int, Layout] | None:
         """Returns the leaf of a column that `column_pages` decodes, and how; None for other columns.
@@ -169,6 +174,18 @@ class FileLayout:
                 layout = layout_of(self.stored.column(leaf), fields, views=views)
             self._layouts[key] = None if found is None or layout is None else (leaf, layout)
         return self._layouts[key]
+
+    def numbers(self, names: Sequence[str]) -> NumberLayouts:
+        """Returns how those of some columns are decoded that are numbers or booleans."""
+        key = tuple(names)
+        found = self._numbers.get(key)
+        if found is None:
+            if len(self._numbers) >= _MOST_SELECTIONS:
+                self._numbers.clear()
+            columns = ((name, self.column(name, views=False)) for name in key)
+            found = NumberLayouts.of((name, *column) for name, column in columns if column is not None)
+            self._numbers[key] = found
+        return found
 
     def lists(self, name: str) -> ListLayout | None:
         """Returns how `list_pages` decodes a column of lists or maps; None for other columns.
@@ -373,6 +390,11 @@ class Footer:
         ]
         return sum(found.tolist() if leaves is None else [found[leaf] for leaf in {*leaves}])
 
+    def chunk_words(self, group: int) -> npt.NDArray[np.int64]:
+        """Returns the words of `footers.read_groups` of the column chunks of a row group; the status must be 0."""
+        words = np.frombuffer(self._words, np.int64)[group * self._step + 1 : (group + 1) * self._step]
+        return words.reshape(-1, footers.CHUNK_WORDS)
+
     def chunk(self, group: int, leaf: int) -> Chunk:
         """Returns a column chunk; the status must be 0.
 
@@ -386,7 +408,7 @@ class Footer:
         bloom, bloom_bytes, values_in, least, least_bytes, *indexes = some
         start = data if dictionary < 0 else min(data, dictionary)
         in_front = data - dictionary if 4 <= dictionary < data else 0
-        head = _CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start, in_front
+        head = CODEC_NAMES[codec], encodings, n_values, raw_bytes, n_bytes, start, in_front
         before = max(len(self._data) - least, 0)
         value = self._data[before : before + least_bytes] if least > 0 else b""
         return Chunk(*head, bloom, bloom_bytes, values_in, value, *indexes)

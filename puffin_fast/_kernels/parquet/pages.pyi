@@ -1,7 +1,7 @@
 """Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Literal, final
 
 SAME: int
 INT32_TO_INT128: int
@@ -15,6 +15,9 @@ ZSTD: int
 
 def use_zstd(create: int, release: int, decompress: int) -> None: ...
 def zstd_into(data: Any, out: Any) -> int: ...
+def read_chunks(
+    data: Any, chunks: Any, n_rows: int, rows: Any, outs: list[Any], levels: list[Any]
+) -> list[bytes | Literal[False] | None]: ...
 def page_header(data: Any, start: int) -> tuple[int, ...]: ...
 
 @final

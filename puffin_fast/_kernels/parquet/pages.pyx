@@ -8,8 +8,8 @@ Source: Parquet format specification, "Data Pages", "Encodings" (plain, RLE / bi
 import os
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.parquet.page_sums cimport check_sum, is_sound
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
@@ -84,6 +84,9 @@ cdef extern from "column_page.h" nogil:
         PF_RLE_DICTIONARY
         PF_RLE
         PF_DELTA_BYTE_ARRAY
+        PF_SAME
+        PF_INT32_TO_INT128
+        PF_INT64_TO_INT128
         PF_BIG_ENDIAN_TO_INT128
     ctypedef struct pf_dictionary:
         const uint8_t* data
@@ -138,12 +141,14 @@ cdef extern from "column_page.h" nogil:
                           uint8_t* out)
 
 
-SAME, INT32_TO_INT128, INT64_TO_INT128, BIG_ENDIAN_TO_INT128 = range(4)
+SAME, INT32_TO_INT128 = PF_SAME, PF_INT32_TO_INT128
+INT64_TO_INT128, BIG_ENDIAN_TO_INT128 = PF_INT64_TO_INT128, PF_BIG_ENDIAN_TO_INT128
 
 OTHER, UNCOMPRESSED, SNAPPY, ZSTD = PF_CODEC_OTHER, PF_CODEC_NONE, PF_CODEC_SNAPPY, PF_CODEC_ZSTD
 
 cdef enum:
     PAGE_WORDS = 3  # of a given page
+    CHUNK_WORDS = 8  # of a column chunk of `read_chunks`
     MOST_IDLE = 16  # page memories, each of at most 1 MiB and the tables of zstd
 
 
@@ -293,6 +298,14 @@ def page_header(data, size_t start):
     return tuple([words[i] for i in range(PF_HEADER_WORDS)])
 
 
+cdef struct chunk_cells:
+    # Where rows of a column chunk are written.
+    uint8_t* out
+    uint8_t* levels      # NULL: they are not wanted
+    uint8_t* flags       # the validity bitmap; NULL: no row is null
+    bint is_read
+
+
 cdef class PageDecoder:
     """The pages of a column chunk, read in order. Memory: the chunk as stored unless it is read from a file, its
     dictionary and one page.
@@ -358,13 +371,10 @@ cdef class PageDecoder:
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
                   int conversion, int most_level, bint repeats=False, int codec=0, path=None, column=None, int64_t start=0,
                   int64_t n_bytes=0, pages=None, decompress_part=None, bint codes=False):
-        cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
-        if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
-            raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
-        self._column.stored, self._column.width, self._column.conversion = stored, width, conversion
-        if not 0 <= most_level <= 255:
-            raise ValueError(f"definition level {most_level}; expected 0 to 255")
-        self._column.is_text, self._column.most_level = stored == 0 and width == 16, most_level
+        if not self.set_column(stored, width, conversion, most_level):
+            raise ValueError(
+                f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}, level {most_level}"
+            )
         self._column.repeats = repeats
         self._decompress, self._codec = decompress, codec
         self._decompress_part = decompress_part if self._column.is_text else None
@@ -392,6 +402,19 @@ cdef class PageDecoder:
             self._stop = self._given[PAGE_WORDS * self._n_given - 2] + self._given[PAGE_WORDS * self._n_given - 1]
         self._is_loaded = True
         self._path, self._column_name, self._start = path, column, start
+
+    cdef bint set_column(self, int64_t stored, int64_t width, int64_t conversion, int64_t most_level) noexcept nogil:
+        """Sets how values are stored; False if there are no such values."""
+        cdef int64_t cell = 16 if conversion != PF_SAME or (stored == 0 and width != 1) else max(stored, 1)
+        if not PF_SAME <= conversion <= PF_BIG_ENDIAN_TO_INT128 or stored < 0 or width != cell:
+            return False
+        if (conversion == PF_INT32_TO_INT128 and stored != 4) or (conversion == PF_INT64_TO_INT128 and stored != 8):
+            return False
+        if not 0 <= most_level <= 255:
+            return False
+        self._column.stored, self._column.width, self._column.conversion = stored, width, <int>conversion
+        self._column.is_text, self._column.most_level = stored == 0 and width == 16, <int>most_level
+        return True
 
     cdef object stored(self, size_t start, size_t stop):
         """Bytes of the column chunk."""
@@ -433,17 +456,21 @@ cdef class PageDecoder:
         self.rewind()
         free(self._passed)
 
-    cdef void rewind(self):
-        """Gives back the memory; a row that is read afterwards is sought from the first page on."""
+    cdef void leave(self) noexcept nogil:
+        """Leaves the page; a row that is read afterwards is sought from the first page on."""
         pf_close_page(&self._page)
-        free(self._page.plain.data)
-        self._page.plain.data, self._page.plain.capacity = NULL, 0
-        free(self._some_entries)
-        self._some_entries, self._n_part = NULL, 0
         self._column.entries.data, self._column.entries.count = NULL, 0
         self._at = 0
         self._first = self._page.n_rows = 0
         self._is_loaded = True
+
+    cdef void rewind(self):
+        """Leaves the page, and gives back the memory."""
+        self.leave()
+        free(self._page.plain.data)
+        self._page.plain.data, self._page.plain.capacity = NULL, 0
+        free(self._some_entries)
+        self._some_entries, self._n_part = NULL, 0
         if self._source is None:
             self._chunk.data, self._chunk.first, self._chunk.stop = NULL, 0, 0
         if self._memory is not None:
@@ -507,6 +534,29 @@ cdef class PageDecoder:
         if first + n_rows == self._n_rows and not self._column.repeats:  # all columns of a wide file are open at once
             self.rewind()
         return validity, texts
+
+    cdef bint read_chunk(self, const uint8_t* data, const int64_t* words, const int32_t* places, size_t count,
+                         chunk_cells* cells) noexcept nogil:
+        """Writes rows of another column chunk, as `read_chunks` does; False if `try_load` leaves a page of it."""
+        cdef size_t done = 0
+        cdef int64_t row
+        self.leave()
+        self._chunk.data, self._chunk.stop, self._chunk.n_bytes = data, <size_t>words[1], <size_t>words[1]
+        self._most_bytes, self._codec, self._n_passed = words[2], <int>words[7], 0
+        if not self.set_column(words[3], words[4], words[5], words[6]):
+            return False
+        while done < count:
+            row = <int64_t>done if places == NULL else places[done]
+            if (row >= self._first + self._page.n_rows or not self._is_loaded) and not self.try_load(row):
+                return False
+            if self._page.places != NULL and cells.flags == NULL:
+                cells.flags = <uint8_t*>malloc((count + 7) // 8)
+                if cells.flags == NULL:
+                    return False
+                memset(cells.flags, 0xff, (count + 7) // 8)
+            if self.read_pages(0, self._n_rows, places, count, &done, 0, cells.out, cells.flags, cells.levels) < 0:
+                return False
+        return True
 
     def dictionary(self):
         """The texts that codes number.
@@ -933,6 +983,68 @@ cdef class PageDecoder:
             pf_close_texts(&texts)
         self._page.data, self._page.size, self._page.encoding = self._values.data, self._values.size, PF_PLAIN
         return memoryview(plain)
+
+
+def read_chunks(data, chunks, int64_t n_rows, rows, list outs, list levels):
+    """Writes rows of column chunks of numbers or booleans, with one release of the interpreter's lock.
+
+    Args:
+        data: has the bytes of all of them.
+        chunks: as int64, of each where it starts in `data`, its bytes, and, as for `PageDecoder`, `most_bytes`,
+            `stored`, `width`, `conversion`, `most_level` and `codec`.
+        n_rows: number of rows of each.
+        rows: the wanted ones, ascending int32 indexes; None: all.
+        outs: for the cells of each. Those of nulls are zero.
+        levels: for the definition levels of each, a byte for a row; None: they are not wanted.
+
+    Returns:
+        of each a validity bitmap, None if no row of its pages is null, or False if it is left to `PageDecoder`: texts,
+        pages of other codecs, and pages that are not as expected.
+    """
+    cdef Buffer source = buffer_of(data), words = buffer_of(chunks), wanted = None if rows is None else buffer_of(rows)
+    cdef const int32_t* places = NULL if rows is None else <const int32_t*>wanted.data
+    cdef const int64_t* of = <const int64_t*>words.data
+    cdef size_t n = words.size // (8 * CHUNK_WORDS), i
+    cdef size_t count = (<size_t>n_rows if n_rows > 0 else 0) if rows is None else wanted.size // 4
+    cdef PageDecoder decoder = PageDecoder(b"", None, n_rows=n_rows, most_bytes=0, stored=0, width=1, conversion=SAME,
+                                           most_level=0)
+    cdef Buffer target
+    cdef chunk_cells* cells = <chunk_cells*>calloc(n + 1, sizeof(chunk_cells))
+    if cells == NULL:
+        raise MemoryError()
+    held, found = [], []
+    try:
+        for i in range(n):
+            target = output_of(outs[i], count, <size_t>max(of[i * CHUNK_WORDS + 4], 1))
+            held.append(target)
+            cells[i].out = target.data
+            if levels[i] is not None:
+                target = output_of(levels[i], count, 1)
+                held.append(target)
+                cells[i].levels = target.data
+        decoder._memory = free_memory()
+        with nogil:
+            for i in range(n):
+                if is_within(of + i * CHUNK_WORDS, source.size):
+                    cells[i].is_read = decoder.read_chunk(
+                        source.data + of[i * CHUNK_WORDS], of + i * CHUNK_WORDS, places, count, &cells[i])
+        for i in range(n):
+            if not cells[i].is_read:
+                found.append(False)
+            elif cells[i].flags == NULL:
+                found.append(None)
+            else:
+                found.append(PyBytes_FromStringAndSize(<const char*>cells[i].flags, <Py_ssize_t>((count + 7) // 8)))
+        return found
+    finally:
+        for i in range(n):
+            free(cells[i].flags)
+        free(cells)
+
+
+cdef bint is_within(const int64_t* words, size_t size) noexcept nogil:
+    """Whether the bytes of a column chunk of `read_chunks` are among some bytes."""
+    return words[0] >= 0 and words[1] >= 0 and <uint64_t>words[0] <= size and <uint64_t>words[1] <= size - <size_t>words[0]
 
 
 pf_choose_level()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import PYARROW_FIELD_DOC_KEY, schema_to_pyarrow
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast._pyiceberg.v3_types import VARIANT_FIELDS, VariantType
@@ -17,6 +17,7 @@ from puffin_fast.columns.plain_types import null_mask, plain_type, with_values
 from puffin_fast.columns.uuid_text import UuidText, uuids_of_text
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
 Convert = Callable[[pa.Array, Mapping[int, Any]], pa.Array]
@@ -71,6 +72,22 @@ def _arrow_type(iceberg: IcebergType) -> pa.DataType:
 
 _primitive_arrow_type = lru_cache(maxsize=1024)(_arrow_type)
 """Most columns of a table of thousands have one of a few types, which PyIceberg converts for each."""
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of results, as PyIceberg makes it of a schema, without field ids."""
+    return pa.schema(
+        [
+            pa.field(
+                field.name,
+                arrow_type(field.field_type),
+                nullable=not field.required,
+                metadata={PYARROW_FIELD_DOC_KEY: field.doc} if field.doc else {},
+            )
+            for field in schema.fields
+        ],
+        metadata={},
+    )
 
 
 def storage_type(iceberg: IcebergType) -> pa.DataType:
@@ -143,6 +160,8 @@ def type_in_file(node: FileField, iceberg: IcebergType) -> pa.DataType:
     there. Unsigned integers, which PyIceberg leaves unsigned, get the table's type, whose range is checked.
     """
     wanted, found = arrow_type(iceberg), node.found
+    if iceberg.is_primitive and found == wanted:
+        return wanted
     if isinstance(iceberg, StructType) and pa.types.is_struct(found):
         known = node.by_id()
         fields = []
@@ -178,8 +197,10 @@ def converter(node: FileField, iceberg: IcebergType, wanted: pa.DataType, cast: 
         ProjectionError: there is no such conversion.
         ShreddedVariantError: a variant is shredded.
     """
+    if iceberg.is_primitive and node.type == wanted:
+        return None
     if pa.types.is_null(node.type):
-        return None if node.type == wanted else lambda array, constants: pa.nulls(len(array), wanted)
+        return lambda array, constants: pa.nulls(len(array), wanted)
     if isinstance(iceberg, StructType):
         return _struct(node, iceberg, wanted, cast)
     if isinstance(iceberg, ListType):

@@ -405,21 +405,25 @@ class GroupColumns:
         self._reader, self._group, self._names = reader, group, names
         self._batch_rows, self._use_threads, self._views = batch_rows, use_threads, views
         self._wanted, self._is_late, self._ahead, self._codes = wanted, is_late, ahead, codes
-        self._pages: dict[str, ColumnPages | ListPages] | None = None
+        self._opened: set[str] = set()
+        self._pages: dict[str, ColumnPages | ListPages] = {}
         self._requested: list[RequestedPages] = []
         self._arrow: list[BatchColumns] = []
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
         """Returns wanted rows of each column; see `Columns`."""
-        pages = self._open(most=rows is None or len(rows) * FEW_ROWS > n_rows)
+        found: dict[str, pa.Array] = {}
+        if not self._opened and n_rows == self._reader.group_rows[self._group]:
+            found = self._reader.chunks.read_small(self._group, self._names, rows)
+        names = [name for name in self._names if name not in found]
+        pages = self._open(names, most=rows is None or len(rows) * FEW_ROWS > n_rows)
         if self._requested:
             some = Spans(np.array([first]), np.array([first + n_rows]))
             if rows is not None:
                 some = Spans.of_rows(first + rows.astype(np.int64))
             for requested in self._requested:
                 requested.request(some, first + n_rows)
-        found = {}
-        for name in [*pages]:
+        for name in [name for name in names if name in pages]:
             try:
                 found[name] = pages[name].read(first, n_rows, rows)
             except PageError:
@@ -431,20 +435,21 @@ class GroupColumns:
 
     def places(self) -> list[PagePlaces]:
         """Returns where the pages of the columns are that `column_pages` decoded, after all rows were read."""
-        known = (pages.places() for pages in self._open().values() if isinstance(pages, ColumnPages))
+        known = (pages.places() for pages in self._pages.values() if isinstance(pages, ColumnPages))
         return [places for places in known if places is not None]
 
     def are_decoded(self) -> bool:
         """Whether `column_pages` decodes all of them."""
-        return len(self._open()) == len(self._names)
+        return len(self._open(self._names)) == len(self._names)
 
-    def _open(self, *, most: bool = True) -> dict[str, ColumnPages | ListPages]:
-        if self._pages is None:
+    def _open(self, names: Sequence[str], *, most: bool = True) -> dict[str, ColumnPages | ListPages]:
+        names = [name for name in names if name not in self._opened]
+        if names:
             n_rows, wanted = self._reader.group_rows[self._group], self._wanted
             is_few = wanted is not None and wanted.n_rows * FEW_ROWS <= n_rows
-            self._pages = self._reader.chunks.pages_of(
+            found = self._reader.chunks.pages_of(
                 self._group,
-                self._names,
+                names,
                 views=self._views,
                 wanted=self._wanted,
                 is_late=self._is_late,
@@ -452,9 +457,11 @@ class GroupColumns:
                 ahead=self._ahead,
                 codes=self._codes,
             )
-            some = (pages.requested for pages in self._pages.values() if pages.requested is not None)
-            self._requested = [*dict.fromkeys(some)]
-            self._read_with_arrow([name for name in self._names if name not in self._pages])
+            self._opened.update(names)
+            self._pages.update(found)
+            some = (pages.requested for pages in found.values() if pages.requested is not None)
+            self._requested += dict.fromkeys(some)
+            self._read_with_arrow([name for name in names if name not in found])
         return self._pages
 
     def _read_with_arrow(self, names: Sequence[str]) -> None:

@@ -39,8 +39,9 @@ class StructPart:
         Args:
             wanted: the type of the table's field.
         """
-        is_struct = pa.types.is_struct(node.type) and pa.types.is_struct(node.found)
-        if not is_struct or not isinstance(wanted, StructType) or not node.children:
+        if not isinstance(wanted, StructType) or not node.children:
+            return None
+        if not (pa.types.is_struct(node.type) and pa.types.is_struct(node.found)):
             return None
         types = {field.field_id: field.field_type for field in wanted.fields}
         chosen = [at for at, child in enumerate(node.children) if child.field_id in types]

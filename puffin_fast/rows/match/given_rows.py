@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast._pyiceberg.v3_types import VariantType
@@ -22,7 +21,7 @@ from puffin_fast._text import no_column, without_values
 from puffin_fast.columns.plain_types import check_text, list_parts, map_parts, plain
 from puffin_fast.columns.uuid_text import uuids_of_text
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.rows.files.conversion import Convert, ProjectionError
+from puffin_fast.rows.files.conversion import Convert, ProjectionError, arrow_schema
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.match.null_structs import with_null_fields, with_required_fields
 
@@ -54,7 +53,7 @@ class RowWriterSchema:
                 raise InvalidInputError(
                     f"data: column {field.name}: {kind}, which no Iceberg type represents"
                 )
-        self.arrow_schema: pa.Schema = schema_to_pyarrow(schema, include_field_ids=False)
+        self.arrow_schema = arrow_schema(schema)
         variants = {id for id in schema.field_ids if isinstance(schema.find_type(id), VariantType)}
         known = FileSchema(rows, schema.name_mapping, by_name=True, cast=_lossless, opaque=variants)
         if known.unknown:

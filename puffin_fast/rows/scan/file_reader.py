@@ -80,9 +80,11 @@ class _Output:
         *,
         file_types: bool,
     ) -> _Output:
-        types = [*map(file.type_of, fields)] if file_types else [out.type for out in schema][: len(fields)]
-        typed = [out.with_type(kind) for out, kind in zip(schema, types, strict=False)]
-        schema = pa.schema([*typed, *list(schema)[len(types) :]], schema.metadata)
+        types = schema.types[: len(fields)]
+        if file_types and (found := [*map(file.type_of, fields)]) != types:
+            types = found
+            typed = [out.with_type(kind) for out, kind in zip(schema, types, strict=False)]
+            schema = pa.schema([*typed, *list(schema)[len(types) :]], schema.metadata)
         projection = Projection.of(file, fields, types)
         metadata = tuple((column, file.column_of(column.field_id)) for column in extra)
         columns = [*projection.columns, *(name for _, name in metadata if name is not None)]

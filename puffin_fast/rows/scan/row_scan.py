@@ -9,7 +9,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from puffin_fast._pyiceberg.metrics import proves_all_rows
 from puffin_fast._run.arguments import check_flags, check_integer, check_texts
@@ -21,6 +20,7 @@ from puffin_fast._run.workers import check_workers
 from puffin_fast._show.html import html_fields
 from puffin_fast._text import no_column
 from puffin_fast.errors import NotFoundError
+from puffin_fast.rows.files.conversion import arrow_schema
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.rows.filters.filters import RowFilter, both_filters
 from puffin_fast.rows.filters.rewriters import check_names
@@ -81,7 +81,7 @@ class RowScan:
         self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
         self._fields = wanted.fields
         self._threads, self._workers = threads, workers
-        arrow: pa.Schema = schema_to_pyarrow(wanted, include_field_ids=False)
+        arrow = arrow_schema(wanted)
         for column in self._extra:
             arrow = arrow.append(pa.field(column.name, column.type))
         self._string_views = string_views
