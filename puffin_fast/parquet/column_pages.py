@@ -71,13 +71,16 @@ def number_array(
 
 def _in_structs(layout: Layout, array: pa.Array, levels: npt.NDArray[np.uint8] | None) -> pa.Array:
     """The array in the structs around it; without `levels` none of them is null."""
-    lowest = 0 if levels is None else int(levels.min(initial=layout.level))
     for kind, level in layout.structs:
-        bits = None
-        if levels is not None and lowest < level:
-            bits = pa.py_buffer(np.packbits(levels >= level, bitorder="little"))
-        array = pa.Array.from_buffers(kind, len(array), [bits], children=[array])
+        validity = None if levels is None or not level else validity_from(levels, level)
+        array = pa.Array.from_buffers(kind, len(array), [validity], children=[array])
     return array
+
+
+def validity_from(levels: npt.NDArray[np.uint8], level: int) -> pa.Buffer | None:
+    """Returns the validity bitmap of what is not null from a definition level on; None if nothing is null."""
+    bits = pages.level_bits(levels, level)
+    return None if bits is None else pa.py_buffer(bits)
 
 
 class ColumnPages:

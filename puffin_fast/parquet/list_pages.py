@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from puffin_fast.columns.plain_types import null_mask
 from puffin_fast.parquet.column_layout import ListLayout, values_below
-from puffin_fast.parquet.column_pages import ColumnPages, Rows
+from puffin_fast.parquet.column_pages import ColumnPages, Rows, validity_from
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.parquet.page_index import MOST_LEVELS, Pages, RequestedPages
 
@@ -81,10 +81,10 @@ class ListPages:
             raise PageError(f"{offsets[-1]} items in {n} lists")
         bounds = pa.py_buffer(offsets.astype(np.int64 if is_large else np.int32))
         lists = pa.Array.from_buffers(
-            kind, n, [_bits(of_lists, layout.level), bounds], children=[self._items(arrays)]
+            kind, n, [validity_from(of_lists, layout.level), bounds], children=[self._items(arrays)]
         )
         for struct, level in layout.structs:
-            lists = pa.Array.from_buffers(struct, n, [_bits(of_lists, level)], children=[lists])
+            lists = pa.Array.from_buffers(struct, n, [validity_from(of_lists, level)], children=[lists])
         return lists
 
     def _items(self, arrays: Sequence[pa.Array]) -> pa.Array:
@@ -185,9 +185,3 @@ class _Leaf:
             if (found := len(self._page[2])) != n_lists:
                 raise self._pages.other_rows(number, n_lists, found)
         return self._page
-
-
-def _bits(levels: Levels, level: int) -> pa.Buffer | None:
-    """The validity of what is not null from a definition level on; None if nothing is null."""
-    flags = levels >= level
-    return None if flags.all() else pa.py_buffer(np.packbits(flags, bitorder="little"))

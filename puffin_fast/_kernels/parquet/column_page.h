@@ -40,8 +40,9 @@ typedef struct {
     size_t size;
     int64_t encoding;
     int64_t n_rows, n_values;
-    int32_t *places;  /* the index of each row's value, -1 for null; NULL: no value is null */
-    uint8_t *levels;  /* the definition level of each row; NULL: it follows from the place */
+    uint8_t *levels;  /* the definition level of each row; NULL: no value is null */
+    int32_t *places;  /* the index of each row's value, -1 for null; NULL: not made yet */
+    int64_t passed[2]; /* a row, and the number of values before it */
     int64_t place[2]; /* index and offset of the next byte string of a plain page */
     int32_t *starts;  /* of the lists of a column that repeats, ascending from 0 */
     size_t n_lists;
@@ -120,46 +121,40 @@ static int pf_load_starts(pf_page *page, const uint8_t *data, size_t size) {
     return 0;
 }
 
-/* The places and levels of n_rows rows by their encoded levels; leaves NULL if no row is null. */
-static int pf_load_places(pf_page *page, const uint8_t *data, size_t size, int most) {
+/* The levels of n_rows rows by their encoded levels; leaves NULL if no row is null. */
+static int pf_load_levels(pf_page *page, const uint8_t *data, size_t size, int most) {
     const size_t n = (size_t)page->n_rows;
     int width = 1;
     while (most >> width) width++;
     if (pf_all_most(data, size, n, most)) return 0;
     if (page->n_rows > PF_MOST_LEVELS) return PF_BAD_PAGE;
-    int32_t *places = page->places = (int32_t *)malloc((n + 1) * sizeof(int32_t));
-    if (places == NULL) return PF_BAD_PAGE;
-    const uint32_t *levels = (const uint32_t *)places;
-    if (pf_hybrid(data, size, width, page->n_rows, NULL, 0, n, (uint32_t *)places)) return PF_BAD_PAGE;
-    if (most > 1) {
-        uint32_t highest = 0;
-        page->levels = (uint8_t *)malloc(n + 1);
-        if (page->levels == NULL) return PF_BAD_PAGE;
-        for (size_t i = 0; i < n; i++) {
-            highest = levels[i] > highest ? levels[i] : highest;
-            page->levels[i] = (uint8_t)levels[i];
-        }
-        if (highest > (uint32_t)most) return PF_BAD_PAGE;
-    }
-    page->n_values = pf_places(levels, n, (uint32_t)most, places);
+    page->levels = (uint8_t *)malloc(n + 1);
+    if (page->levels == NULL) return PF_BAD_PAGE;
+    page->n_values = pf_levels_of(data, size, width, most, n, page->levels);
+    if (page->n_values < 0) return PF_BAD_PAGE;
     if (page->n_values == page->n_rows) {
-        free(page->places);
         free(page->levels);
-        page->places = NULL;
         page->levels = NULL;
     }
+    return 0;
+}
+
+/* Makes the places of the values of a page with nulls. */
+static int pf_place_values(const pf_column *column, pf_page *page) {
+    if (page->places != NULL) return 0;
+    page->places = (int32_t *)malloc(((size_t)page->n_rows + 1) * sizeof(int32_t));
+    if (page->places == NULL) return PF_BAD_PAGE;
+    pf_places(page->levels, (size_t)page->n_rows, column->most_level, page->places);
     return 0;
 }
 
 /* The definition levels of wanted rows, which are inside the page. */
 static void pf_wanted_levels(const pf_column *column, const pf_page *page, const int32_t *rows, int64_t base,
                              size_t count, uint8_t *out) {
-    const uint8_t most = (uint8_t)column->most_level;
-    if (page->places == NULL) memset(out, most, count);
-    else if (page->levels == NULL)
-        for (size_t i = 0; i < count; i++) out[i] = page->places[pf_wanted(rows, base, i)] < 0 ? 0 : most;
+    if (page->levels == NULL) memset(out, column->most_level, count);
+    else if (rows == NULL) memcpy(out, page->levels + base, count);
     else
-        for (size_t i = 0; i < count; i++) out[i] = page->levels[pf_wanted(rows, base, i)];
+        for (size_t i = 0; i < count; i++) out[i] = page->levels[base + rows[i]];
 }
 
 /* The bytes of a data page's levels that are not compressed, by its header; negative if it contradicts itself. */
@@ -198,6 +193,7 @@ static int pf_open_page(const pf_column *column, pf_page *page, const int64_t *h
     const uint8_t *repeats = levels;
     pf_close_page(page);
     page->place[0] = page->place[1] = 0;
+    page->passed[0] = page->passed[1] = 0;
     page->n_rows = page->n_values = header[PF_N_VALUES];
     page->encoding = header[PF_ENCODING];
     if (header[PF_TYPE] != 0) {
@@ -216,7 +212,7 @@ static int pf_open_page(const pf_column *column, pf_page *page, const int64_t *h
     page->size = size;
     if (column->repeats && pf_load_starts(page, repeats, n_repeats)) return PF_BAD_PAGE;
     if (column->repeats && header[PF_TYPE] != 0 && header[PF_N_ROWS] != (int64_t)page->n_lists) return PF_BAD_PAGE;
-    if (column->most_level && pf_load_places(page, levels, n_levels, column->most_level)) return PF_BAD_PAGE;
+    if (column->most_level && pf_load_levels(page, levels, n_levels, column->most_level)) return PF_BAD_PAGE;
     if (header[PF_TYPE] != 0 && page->n_rows - page->n_values != header[PF_N_NULLS]) return PF_BAD_PAGE;
     return pf_make_plain(column, page) ? PF_BAD_PAGE : pf_check_encoding(column, page);
 }
@@ -262,26 +258,11 @@ static int pf_cells(const pf_column *column, pf_page *page, uint32_t buffer, con
     return pf_fixed(page->data, page->size, column->stored, column->conversion, rows, base, count, out);
 }
 
-/* Clears the bits of null rows from `first` on; the bits of all rows were set. */
-static void pf_clear_nulls(const int32_t *places, const int32_t *rows, int64_t base, size_t count, uint8_t *validity,
-                           size_t first) {
-    size_t i = 0;
-    while (i < count) {
-        uint32_t bits = 0xFF;
-        size_t some = 8 - ((first + i) & 7);
-        if (some > count - i) some = count - i;
-        for (size_t k = 0; k < some; k++)
-            bits &= ~((uint32_t)(places[pf_wanted(rows, base, i + k)] < 0) << ((first + i + k) & 7));
-        validity[(first + i) >> 3] &= (uint8_t)bits;
-        i += some;
-    }
-}
-
 /* Moves the values that stand at the end of the cells to their rows, from the first one on, without a branch: there are
  * as many cells in front of them as nulls are left. */
 #define PF_SPREAD(type)                                                              \
     for (size_t i = 0; i < count; i++) {                                             \
-        const size_t is_value = places[pf_wanted(rows, base, i)] >= 0;               \
+        const size_t is_value = levels[pf_wanted(rows, base, i)] == most;            \
         type value;                                                                  \
         memcpy(&value, out + (at < count ? at : count - 1) * sizeof(type), sizeof(type)); \
         value &= (type)-(type)is_value;                                              \
@@ -289,8 +270,8 @@ static void pf_clear_nulls(const int32_t *places, const int32_t *rows, int64_t b
         at += is_value;                                                              \
     }
 
-static void pf_spread(const int32_t *places, const int32_t *rows, int64_t base, size_t count, size_t n, size_t width,
-                      uint8_t *out) {
+static void pf_spread(const uint8_t *levels, uint8_t most, const int32_t *rows, int64_t base, size_t count, size_t n,
+                      size_t width, uint8_t *out) {
     size_t at = count - n;
     if (width == 1) {
         PF_SPREAD(uint8_t)
@@ -300,7 +281,7 @@ static void pf_spread(const int32_t *places, const int32_t *rows, int64_t base, 
         PF_SPREAD(uint64_t)
     } else {
         for (size_t i = 0; i < count; i++) {
-            if (places[pf_wanted(rows, base, i)] < 0) memset(out + i * width, 0, width);
+            if (levels[pf_wanted(rows, base, i)] != most) memset(out + i * width, 0, width);
             else {
                 if (at != i) memmove(out + i * width, out + at * width, width);
                 at++;
@@ -313,22 +294,27 @@ static void pf_spread(const int32_t *places, const int32_t *rows, int64_t base, 
 static int pf_nullable_cells(const pf_column *column, pf_page *page, uint32_t buffer, const int32_t *rows, int64_t base,
                              size_t count, uint8_t *out, uint8_t *validity, size_t first) {
     const size_t width = (size_t)column->width;
-    const int32_t *places = page->places;
+    const uint8_t most = (uint8_t)column->most_level, *levels = page->levels;
     int32_t *values = NULL;
     int64_t start = 0;
     size_t n = 0;
     int status;
     if (!pf_all_inside(rows, base, count, page->n_rows)) return PF_BAD_PAGE;
-    if (rows == NULL) { /* the values are one after the other */
-        size_t i = 0;
-        while (i < count && places[base + (int64_t)i] < 0) i++;
-        if (i < count) start = places[base + (int64_t)i];
-        for (; i < count; i++) n += places[base + (int64_t)i] >= 0;
+    if (rows == NULL) { /* the values are one after the other; calls are in the order of the rows */
+        int64_t *passed = page->passed;
+        if (base < passed[0]) passed[0] = passed[1] = 0;
+        start = passed[1] + (int64_t)pf_count_level(levels + passed[0], (size_t)(base - passed[0]), most);
+        n = pf_count_level(levels + base, count, most);
+        passed[0] = base + (int64_t)count;
+        passed[1] = start + (int64_t)n;
     } else {
         values = (int32_t *)malloc((count + 1) * sizeof(int32_t));
-        if (values == NULL) return PF_BAD_PAGE;
+        if (values == NULL || pf_place_values(column, page)) {
+            free(values);
+            return PF_BAD_PAGE;
+        }
         for (size_t i = 0; i < count; i++) {
-            const int32_t place = places[pf_wanted(rows, base, i)];
+            const int32_t place = page->places[base + rows[i]];
             values[n] = place;
             n += place >= 0;
         }
@@ -336,8 +322,8 @@ static int pf_nullable_cells(const pf_column *column, pf_page *page, uint32_t bu
     status = pf_cells(column, page, buffer, values, start, n, out + (count - n) * width);
     free(values);
     if (status) return status;
-    pf_spread(places, rows, base, count, n, width, out);
-    pf_clear_nulls(places, rows, base, count, validity, first);
+    pf_spread(levels, most, rows, base, count, n, width, out);
+    pf_clear_below(levels, rows, base, count, most, validity, first);
     return 0;
 }
 
@@ -347,14 +333,18 @@ static int pf_compare_codes(const void *left, const void *right) {
 }
 
 /* The codes of wanted rows of a page that are not null, ascending; returns their number. `codes` has room for `count`. */
-static int64_t pf_codes_of(const pf_page *page, const int32_t *rows, int64_t base, size_t count, uint32_t *codes) {
+static int64_t pf_codes_of(const pf_column *column, pf_page *page, const int32_t *rows, int64_t base, size_t count,
+                           uint32_t *codes) {
     int32_t *values = NULL;
     size_t n = count;
     int status = 0;
     if (!pf_all_inside(rows, base, count, page->n_rows)) return PF_BAD_PAGE;
-    if (page->places != NULL) {
+    if (page->levels != NULL) {
         values = (int32_t *)malloc((count + 1) * sizeof(int32_t));
-        if (values == NULL) return PF_BAD_PAGE;
+        if (values == NULL || pf_place_values(column, page)) {
+            free(values);
+            return PF_BAD_PAGE;
+        }
         n = 0;
         for (size_t i = 0; i < count; i++) {
             values[n] = page->places[pf_wanted(rows, base, i)];

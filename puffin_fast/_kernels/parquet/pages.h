@@ -171,16 +171,76 @@ static int pf_all_most(const uint8_t *data, size_t size, uint64_t n, int most) {
     return !pf_varint(&from, &head) && !(head & 1) && head >> 1 >= n && from.end - from.at == 1 && *from.at == most;
 }
 
-/* The index of each row's value among the values of a page, -1 for null; returns the number of values. A row has a
- * value if its level is `most`. */
-static int64_t pf_places(const uint32_t *levels, size_t n, uint32_t most, int32_t *out) {
+/* Decodes n definition levels of `width` <= 8 bits to a byte each; returns the number of those that are `most`. */
+PF_BODY int64_t pf_levels_of_body(const uint8_t *data, size_t size, int width, int most, size_t n, uint8_t *out) {
+    pf_runs at = {{data, data + size}, data, 0, 0, 0, 0};
+    uint32_t block[PF_BLOCK];
+    int64_t n_values = 0;
+    for (size_t first = 0; first < n; first += PF_BLOCK) {
+        const size_t count = n - first < PF_BLOCK ? n - first : PF_BLOCK;
+        uint32_t highest = 0, some = 0;
+        if (pf_values(&at, width, (int64_t)n, NULL, (int64_t)first, count, block)) return PF_BAD_PAGE;
+        for (size_t i = 0; i < count; i++) {
+            highest = block[i] > highest ? block[i] : highest;
+            some += block[i] == (uint32_t)most;
+            out[first + i] = (uint8_t)block[i];
+        }
+        if (highest > (uint32_t)most) return PF_BAD_PAGE;
+        n_values += some;
+    }
+    return n_values;
+}
+PF_LEVELS(int64_t, pf_levels_of, (const uint8_t *data, size_t size, int width, int most, size_t n, uint8_t *out),
+          (data, size, width, most, n, out))
+
+/* The number of levels that are `level`. */
+PF_BODY size_t pf_count_level_body(const uint8_t *levels, size_t n, uint8_t level) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) found += levels[i] == level;
+    return found;
+}
+PF_LEVELS(size_t, pf_count_level, (const uint8_t *levels, size_t n, uint8_t level), (levels, n, level))
+
+/* The index of each row's value among the values of a page, -1 for null. A row has a value if its level is `most`. */
+static void pf_places(const uint8_t *levels, size_t n, int most, int32_t *out) {
     int32_t next = 0;
     for (size_t i = 0; i < n; i++) {
         const int32_t is_set = levels[i] == most;
         out[i] = is_set ? next : -1;
         next += is_set;
     }
-    return next;
+}
+
+/* Whether each of 8 levels is at least `least` <= 128, as bits. */
+static inline uint8_t pf_at_least(const uint8_t *levels, uint8_t least) {
+    const uint64_t ones = 0x0101010101010101, high = 0x8080808080808080;
+    uint64_t word;
+    memcpy(&word, levels, 8);
+    word = (((word | high) - least * ones) | word) & high;
+    return (uint8_t)((word >> 7) * 0x0102040810204080 >> 56);
+}
+
+/* Clears the bits, from `first` on, of wanted rows whose level is below `least`; all were set. Returns whether there are
+ * such rows. */
+static int pf_clear_below(const uint8_t *levels, const int32_t *rows, int64_t base, size_t count, uint8_t least,
+                          uint8_t *bits, size_t first) {
+    int found = 0;
+    size_t i = 0;
+    while (i < count) {
+        const size_t bit = (first + i) & 7;
+        if (rows == NULL && bit == 0 && least <= 128 && count - i >= 8) {
+            const uint8_t set = pf_at_least(levels + base + (int64_t)i, least);
+            bits[(first + i) >> 3] = set;
+            found |= set != 0xFF;
+            i += 8;
+        } else {
+            const uint32_t is_below = levels[pf_wanted(rows, base, i)] < least;
+            bits[(first + i) >> 3] &= (uint8_t)~(is_below << bit);
+            found |= (int)is_below;
+            i++;
+        }
+    }
+    return found;
 }
 
 /* Values of a fixed width ------------------------------------------------------------------------------------- */

@@ -110,7 +110,6 @@ cdef extern from "column_page.h" nogil:
         int64_t encoding
         int64_t n_rows
         int64_t n_values
-        int32_t* places
         uint8_t* levels
         int64_t place[2]
         int32_t* starts
@@ -133,10 +132,12 @@ cdef extern from "column_page.h" nogil:
     int pf_open_texts(const uint8_t* data, size_t size, int64_t n_texts, int has_prefixes, pf_delta_texts* texts)
     void pf_write_texts(const pf_delta_texts* texts, uint8_t* out)
     void pf_close_texts(pf_delta_texts* texts)
-    int64_t pf_codes_of(const pf_page* page, const int32_t* rows, int64_t base, size_t count, uint32_t* codes)
+    int64_t pf_codes_of(const pf_column* column, pf_page* page, const int32_t* rows, int64_t base, size_t count, uint32_t* codes)
     int pf_some_entries(const uint8_t* data, size_t size, const uint32_t* codes, size_t n, uint8_t* entries)
     int pf_nullable_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
                           size_t count, uint8_t* out, uint8_t* validity, size_t first)
+    int pf_clear_below(const uint8_t* levels, const int32_t* rows, int64_t base, size_t count, uint8_t least,
+                       uint8_t* bits, size_t first)
     void pf_wanted_levels(const pf_column* column, const pf_page* page, const int32_t* rows, int64_t base, size_t count,
                           uint8_t* out)
 
@@ -523,7 +524,7 @@ cdef class PageDecoder:
             if self._column.is_text and self._page.encoding == PF_PLAIN:
                 buffer = <uint32_t>len(texts)
                 texts.append(self._texts)
-            if self._page.places != NULL and flags == NULL:
+            if self._page.levels != NULL and flags == NULL:
                 validity = bytearray(b"\xff") * ((count + 7) // 8)
                 bits = writable(validity)
                 flags = bits.data
@@ -549,7 +550,7 @@ cdef class PageDecoder:
             row = <int64_t>done if places == NULL else places[done]
             if (row >= self._first + self._page.n_rows or not self._is_loaded) and not self.try_load(row):
                 return False
-            if self._page.places != NULL and cells.flags == NULL:
+            if self._page.levels != NULL and cells.flags == NULL:
                 cells.flags = <uint8_t*>malloc((count + 7) // 8)
                 if cells.flags == NULL:
                     return False
@@ -626,7 +627,7 @@ cdef class PageDecoder:
                 some = pf_rows_below(part, count - done[0], min(stop - first, n_rows))
             if some == 0:
                 return -1  # rows that do not ascend
-            if self._page.places == NULL:
+            if self._page.levels == NULL:
                 status = pf_cells(&self._column, &self._page, buffer, part, base, some,
                                   out + done[0] * <size_t>self._column.width)
             else:
@@ -639,7 +640,7 @@ cdef class PageDecoder:
             done[0] += some
             if done[0] == count or not self.try_load(first + (<int64_t>done[0] if places == NULL else places[done[0]])):
                 return 0
-            if self._page.places != NULL and flags == NULL:
+            if self._page.levels != NULL and flags == NULL:
                 return 0
 
     cdef bint try_load(self, int64_t row) noexcept nogil:
@@ -859,9 +860,9 @@ cdef class PageDecoder:
             raise MemoryError()
         try:
             if places == NULL:
-                n = pf_codes_of(&self._page, NULL, first + <int64_t>done - self._first, some, codes)
+                n = pf_codes_of(&self._column, &self._page, NULL, first + <int64_t>done - self._first, some, codes)
             else:
-                n = pf_codes_of(&self._page, places + done, first - self._first, some, codes)
+                n = pf_codes_of(&self._column, &self._page, places + done, first - self._first, some, codes)
             needed = <int64_t>codes[n - 1] + 1 if n > 0 else 0
             checked(-1 if n < 0 or needed > n_values else 0)
             if needed > self._n_part:
@@ -983,6 +984,17 @@ cdef class PageDecoder:
             pf_close_texts(&texts)
         self._page.data, self._page.size, self._page.encoding = self._values.data, self._values.size, PF_PLAIN
         return memoryview(plain)
+
+
+def level_bits(levels, uint8_t least):
+    """A bitmap of the definition levels that are at least `least`; None if all are."""
+    cdef Buffer source = buffer_of(levels), bits
+    cdef bint are_some
+    found = bytearray(b"\xff") * ((source.size + 7) // 8)
+    bits = writable(found)
+    with nogil:
+        are_some = pf_clear_below(source.data, NULL, 0, source.size, least, bits.data, 0)
+    return found if are_some else None
 
 
 def read_chunks(data, chunks, int64_t n_rows, rows, list outs, list levels):
