@@ -9,7 +9,7 @@
 
 enum { PF_CODEC_OTHER, PF_CODEC_NONE, PF_CODEC_SNAPPY, PF_CODEC_ZSTD };
 
-enum { PF_KEPT_BYTES = 1 << 19 }; /* a larger buffer is not kept for the next decoder */
+enum { PF_KEPT_BYTES = 1 << 19 }; /* a larger buffer is not small */
 
 typedef struct {
     uint8_t *data;
@@ -67,6 +67,10 @@ static void pf_shrink(pf_grown *buffer, size_t most) {
     free(buffer->data);
     buffer->data = NULL;
     buffer->capacity = 0;
+}
+
+static size_t pf_held_bytes(const pf_page_memory *memory) {
+    return memory->page.capacity + memory->dictionary.capacity + memory->window.capacity;
 }
 
 /* Frees the buffers that are larger than `PF_KEPT_BYTES`. */

@@ -43,6 +43,7 @@ cdef extern from "page_memory.h" nogil:
     int pf_decompress(int codec, pf_page_memory* memory, const uint8_t* data, size_t size, size_t n_raw, pf_grown* out)
     int64_t pf_zstd(void** context, const uint8_t* data, size_t size, uint8_t* out, size_t n_raw)
     int pf_grow(pf_grown* buffer, size_t n)
+    size_t pf_held_bytes(const pf_page_memory* memory)
     void pf_keep_small(pf_page_memory* memory)
     void pf_free_memory(pf_page_memory* memory)
 
@@ -150,7 +151,8 @@ OTHER, UNCOMPRESSED, SNAPPY, ZSTD = PF_CODEC_OTHER, PF_CODEC_NONE, PF_CODEC_SNAP
 cdef enum:
     PAGE_WORDS = 3  # of a given page
     CHUNK_WORDS = 8  # of a column chunk of `read_chunks`
-    MOST_IDLE = 16  # page memories, each of at most 1 MiB and the tables of zstd
+    MOST_IDLE = 16  # page memories, each with the tables of zstd
+    MOST_IDLE_BYTES = 1 << 25  # of their buffers; those of one more are kept if they are small
 
 
 cdef class PageMemory:
@@ -230,15 +232,24 @@ cdef class ChunkParts:
 
 
 cdef list idle = []  # page memories that no decoder uses
+cdef size_t idle_bytes = 0  # of their buffers
 
 
 cdef PageMemory free_memory():
-    return idle.pop() if idle else PageMemory()
+    global idle_bytes
+    if not idle:
+        return PageMemory()
+    cdef PageMemory memory = idle.pop()
+    idle_bytes -= pf_held_bytes(&memory.of)
+    return memory
 
 
 cdef void give_back(PageMemory memory):
+    global idle_bytes
     if len(idle) < MOST_IDLE:
-        pf_keep_small(&memory.of)
+        if idle_bytes + pf_held_bytes(&memory.of) > MOST_IDLE_BYTES:
+            pf_keep_small(&memory.of)
+        idle_bytes += pf_held_bytes(&memory.of)
         idle.append(memory)
 
 
