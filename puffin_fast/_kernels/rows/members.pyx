@@ -1,4 +1,9 @@
-"""Sets of integers in a narrow range: which numbers of a batch are members, and their ranks, without hash or search."""
+"""Sets of integers: which numbers of a batch are members, and, of a set in a narrow range, their ranks.
+
+A set in a narrow range has a bit for each number of the range, another one the hashes of its members.
+"""
+
+import os
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -12,13 +17,26 @@ cdef extern from "members.h" nogil:
         uint64_t* words
         uint32_t* ranks
     int64_t pf_members_fill(const pf_members* set, const uint8_t* numbers, size_t n)
-    void pf_members_contain(const pf_members* set, const uint8_t* numbers, size_t n, uint8_t* out)
+    void pf_members_contain(const pf_members* set, const uint8_t* numbers, size_t width, size_t n, uint8_t* out)
     void pf_members_ranks(const pf_members* set, const uint8_t* numbers, size_t n, int32_t* out)
     void pf_members_first(const pf_members* set, const uint8_t* numbers, size_t n, int64_t* out)
     void pf_members_sorted(const pf_members* set, int64_t* out)
+    ctypedef struct pf_sparse:
+        uint64_t seed
+        int shift
+        uint64_t* words
+        uint32_t* stops
+        uint64_t* hashes
+    void pf_sparse_fill(const pf_sparse* set, size_t n_words, const uint8_t* numbers, size_t n)
+    void pf_sparse_contain(const pf_sparse* set, const uint8_t* numbers, size_t width, size_t n, uint8_t* out)
+
+    void pf_ends(const uint8_t* numbers, size_t n, int64_t* ends)
 
 cdef extern from "simd.h" nogil:
     int pf_choose_level()
+
+cdef enum:
+    BITS_PER_NUMBER = 32  # of a narrow range
 
 
 cdef Buffer output_of(object out, size_t n_bytes):
@@ -26,6 +44,29 @@ cdef Buffer output_of(object out, size_t n_bytes):
     if found.size != n_bytes:
         raise ValueError(f"output of {found.size} bytes; expected {n_bytes}")
     return found
+
+
+cdef size_t width_of(size_t n_bytes, size_t n) except 0:
+    """The bytes of each of n numbers."""
+    if n_bytes != 8 * n and n_bytes != 4 * n:
+        raise ValueError(f"output for {n} numbers; expected {n_bytes // 8} or {n_bytes // 4}")
+    return 8 if n_bytes == 8 * n else 4
+
+
+def members_of(numbers):
+    """Makes the set of some int64: `Members` if their range is narrow, else `SparseMembers`.
+
+    Args:
+        numbers: a buffer of int64 in any order, also repeated.
+    """
+    cdef Buffer source = buffer_of(numbers)
+    cdef size_t n = source.size // 8
+    cdef int64_t ends[2]
+    pf_ends(source.data, n, ends)
+    cdef uint64_t span = <uint64_t>ends[1] - <uint64_t>ends[0]  # less 1
+    if n and span < BITS_PER_NUMBER * n:
+        return Members(numbers, ends[0], span + 1)
+    return SparseMembers(numbers)
 
 
 cdef class Members:
@@ -68,12 +109,16 @@ cdef class Members:
         return self._count
 
     def contain(self, numbers, out):
-        """Writes a byte for each of the numbers, which are int64: 1 for a member, else 0."""
-        cdef Buffer source = buffer_of(numbers)
-        cdef size_t n = source.size // 8
-        cdef Buffer target = output_of(out, n)
+        """Writes a byte for each of the numbers: 1 for a member, else 0.
+
+        Args:
+            numbers: int64, or int32 if these have half as many bytes.
+            out: as many bytes as there are numbers.
+        """
+        cdef Buffer source = buffer_of(numbers), target = writable(out)
+        cdef size_t n = target.size, width = width_of(source.size, n)
         with nogil:
-            pf_members_contain(&self._set, source.data, n, target.data)
+            pf_members_contain(&self._set, source.data, width, n, target.data)
 
     def ranks(self, numbers, out):
         """Writes how many members are less than each of the numbers, int32; -1 for a number that is no member."""
@@ -100,6 +145,49 @@ cdef class Members:
         cdef size_t n = source.size // 8
         with nogil:
             pf_members_first(&self._set, source.data, n, <int64_t*>target.data)
+
+
+cdef class SparseMembers:
+    """Int64 of any range. Memory: about 16 bytes for each. Safe to use from several threads.
+
+    Args:
+        numbers: a buffer of int64 in any order, also repeated.
+
+    Raises:
+        ValueError: there are more than 2^31 of them.
+    """
+
+    cdef pf_sparse _set
+
+    def __cinit__(self, numbers):
+        cdef Buffer source = buffer_of(numbers)
+        cdef size_t n = source.size // 8, n_words = 1
+        if n > <size_t>1 << 31:
+            raise ValueError(f"{n} numbers; expected at most 2^31")
+        self._set.shift = 58
+        while n_words * 2 < n:
+            n_words *= 2
+            self._set.shift -= 1
+        self._set.seed = int.from_bytes(os.urandom(8), "little")
+        self._set.words = <uint64_t*>calloc(n_words, 8)
+        self._set.stops = <uint32_t*>calloc(n_words, 4)
+        self._set.hashes = <uint64_t*>malloc(max(n, 1) * 8)
+        if self._set.words == NULL or self._set.stops == NULL or self._set.hashes == NULL:
+            raise MemoryError
+        with nogil:
+            pf_sparse_fill(&self._set, n_words, source.data, n)
+
+    def __dealloc__(self):
+        free(self._set.words)
+        free(self._set.stops)
+        free(self._set.hashes)
+
+    def contain(self, numbers, out):
+        """As `Members.contain`."""
+        cdef Buffer source = buffer_of(numbers), target = writable(out)
+        cdef size_t n = target.size, width = width_of(source.size, n)
+        with nogil:
+            pf_sparse_contain(&self._set, source.data, width, n, target.data)
 
 
 pf_choose_level()

@@ -34,8 +34,10 @@ from pyiceberg.expressions.visitors import visit
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
+from puffin_fast._kernels.rows.members import Members, SparseMembers, members_of
 from puffin_fast._pyiceberg.set_values import SetValues, SetVisitor, set_values
 from puffin_fast._run.cached import cached_property
+from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.rows.filters.bounds import as_integers
 from puffin_fast.rows.filters.like import BoundLike, match_like
 from puffin_fast.rows.filters.remainder import BoundRemainder
@@ -105,7 +107,10 @@ class ArrowEvaluator(SetVisitor):
         return _members(literals, term.ref().field.field_type).contains(self.column(term))
 
     def visit_not_in(self, term: BoundTerm, literals: Any) -> Any:
-        return pc.and_(pc.invert(self.visit_in(term, literals)), pc.is_valid(self.column(term)))
+        others = self.visit_not(self.visit_in(term, literals))
+        return self.visit_and(
+            others, pc.is_valid(column) if (column := self.column(term)).null_count else True
+        )
 
     def visit_is_nan(self, term: BoundTerm) -> Any:
         return pc.is_nan(self.column(term))
@@ -214,17 +219,33 @@ def _array(values: Collection[Any], field_type: IcebergType) -> pa.Array:
 
 
 class _Members:
-    """The values of IN as an Arrow array, and in Python's hash table for batches of few rows."""
+    """The values of IN as an Arrow array, as a set of integers, and in Python's hash table for batches of few rows."""
 
     def __init__(self, values: pa.Array) -> None:
         self.values = values
 
-    def contains(self, column: pa.Array) -> pa.Array:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Members, (self.values,)
+
+    def contains(self, column: pa.Array) -> Any:
         """Which values of a column are among these."""
+        is_plain = isinstance(column, pa.Array) and len(column) and column.type == self.values.type
+        if is_plain and self._integers is not None:
+            found = np.empty(len(column), np.bool_)
+            self._integers.contain(_numbers(as_integers(column)), found)
+            return found & flags_of(pc.is_valid(column)) if column.null_count else found
         if len(column) * MEMBERS_PER_ROW < len(self.values) and self._hashed is not None:
             hashed = self._hashed
             return pa.array([value in hashed for value in as_integers(column).to_pylist()], pa.bool_())
         return pc.is_in(column, value_set=self.values)
+
+    @cached_property
+    def _integers(self) -> Members | SparseMembers | None:
+        """None if they are not integers: Arrow makes its hash table again for each batch."""
+        integers = as_integers(self.values)
+        if integers.type not in (pa.int32(), pa.int64()):
+            return None
+        return members_of(_numbers(integers).astype(np.int64, copy=False))
 
     @cached_property
     def _hashed(self) -> frozenset[Any] | None:

@@ -71,6 +71,27 @@ def test_few_rows_and_many_rows_have_the_same_answer(
         assert [one for part in parts for one in part] == expected
 
 
+@pytest.mark.parametrize("step", [1, 1000], ids=["close", "apart"])
+@pytest.mark.parametrize(("kind", "arrow"), [(IntegerType(), pa.int32()), (LongType(), pa.int64())], ids=str)
+def test_integers_are_found_in_parts_of_arrays_with_and_without_nulls(
+    kind: IcebergType, arrow: pa.DataType, step: int
+) -> None:
+    schema = Schema(NestedField(1, "x", kind))
+    values = [at * step for at in range(-50, 50)]
+    numbers = [at for value in values for at in (value, value + 1)]
+    for column in (
+        pa.array(numbers, arrow),
+        pa.array([None if at % 3 == 0 else at for at in numbers], arrow),
+    ):
+        for predicate, wanted in ((In("x", values), True), (NotIn("x", values), False)):
+            row_filter = RowFilter.bind(predicate, schema)
+            for first, n in ((0, len(numbers)), (3, 101), (len(numbers), 0)):
+                some = column.slice(first, n)
+                expected = [one is not None and (one in values) is wanted for one in some.to_pylist()]
+                for matcher in (row_filter, pickle.loads(pickle.dumps(row_filter))):
+                    assert matcher.mask({1: some}, n).tolist() == expected
+
+
 def test_zeros_and_nan_have_the_same_answer_in_few_rows() -> None:
     schema = Schema(NestedField(1, "x", DoubleType()))
     column = pa.array([0.0, -0.0, float("nan"), 1e300])
