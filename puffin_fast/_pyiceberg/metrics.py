@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from pyiceberg.conversions import from_bytes
@@ -42,13 +43,16 @@ def proves_all_rows(
 def metrics_evaluator(
     schema: Schema, expression: BooleanExpression, case_sensitive: bool
 ) -> Callable[[Any], bool]:
-    """Returns a function that says whether a `DataFile` may hold rows that match, by its metrics."""
-    evaluator = _InclusiveMetricsEvaluator(schema, expression, case_sensitive)
+    """Returns a function that says whether a `DataFile` may hold rows that match, by its metrics.
+
+    The expression is bound when the function is first called: bounds of many files are mostly compared at once instead.
+    """
+    made = cache(lambda: _InclusiveMetricsEvaluator(schema, expression, case_sensitive))
 
     def evaluate(file: Any) -> bool:
         if file.record_count < 1:
-            return evaluator.eval(file)
-        return bool(visit(evaluator.expr, _InclusiveMetrics(file)))
+            return made().eval(file)
+        return bool(visit(made().expr, _InclusiveMetrics(file)))
 
     return _by_metrics(evaluate, unsure=True)
 

@@ -27,6 +27,9 @@ from puffin_fast.avro.schema import PlainSchema, value_type
 from puffin_fast.columns.objects import Same
 from puffin_fast.errors import CorruptDataError
 
+_MANY_RECORDS = 8
+"""Number of records from which on equal values are looked for."""
+
 _FEW_BYTES = 16
 """Values of more bytes are not compared with each other: they are paths and metrics."""
 
@@ -231,7 +234,9 @@ class Records:
         return found | {name: [value] * len(self) for name, value in self._constants.items() if name in names}
 
     def columns(self, names: Collection[str]) -> dict[str, list[Any] | Same]:
-        """Decodes fields to columns of Python objects, as `values` does; equal values are decoded once."""
+        """Decodes fields to columns of Python objects, as `values` does; equal ones of many are decoded once."""
+        if len(self) < _MANY_RECORDS:
+            return {**self.values(names)}
         every = list(self._fields)
         ends = {name: after for name, after in pairwise(every) if name in names}
         located = [name for name in every if name in {*names, *ends.values()}]

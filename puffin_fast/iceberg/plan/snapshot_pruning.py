@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from puffin_fast.rows.filters.filters import Matcher
 
+_FEW = 64
+"""Maximum number of entries of a manifest that are kept if they were made for their metrics: they take memory."""
+
 
 @dataclass(frozen=True)
 class _SpecPruning:
@@ -44,6 +47,8 @@ class _SpecPruning:
     @cached_property
     @exact_decimals()
     def projection(self) -> BooleanExpression:
+        if not self.spec.fields:
+            return AlwaysTrue()
         project = inclusive_projection(self.schema, self.spec, self.case_sensitive)
         try:
             return project(self.expression)
@@ -90,7 +95,9 @@ class SnapshotPruning:
 
     def may_match_manifest(self, manifest: ManifestFile) -> bool:
         spec = self._spec(manifest.spec_id)
-        return not self.filters or _checked(spec.manifest, manifest.path)(manifest)
+        if not self.filters or isinstance(spec.projection, AlwaysTrue):
+            return True
+        return _checked(spec.manifest, manifest.path)(manifest)
 
     def delete_files(self, files: FileColumns) -> FileColumns:
         """Excludes delete files by partition only: their metrics describe deleted rows, not live rows."""
@@ -129,7 +136,10 @@ class SnapshotPruning:
             return files, None
         rows = np.flatnonzero(~is_decided)
         may_match, mask = _checked(self._metrics), np.ones(len(files), np.bool_)
-        mask[rows] = [may_match(entry) for entry in files.take(rows).entries()]
+        entries = files.take(rows).entries()
+        mask[rows] = [may_match(entry) for entry in entries]
+        if len(entries) == len(files) <= _FEW and mask.all():
+            return files, entries
         return files.take(mask), None
 
 

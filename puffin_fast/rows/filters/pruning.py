@@ -16,6 +16,7 @@ from pyiceberg.expressions import BooleanExpression, BoundReference
 from pyiceberg.expressions.visitors import bind, rewrite_not, visit
 
 from puffin_fast._pyiceberg.set_values import SetVisitor
+from puffin_fast._run.cached import cached_property
 from puffin_fast.rows.filters.bounds import Sorted, operand
 
 if TYPE_CHECKING:
@@ -176,7 +177,12 @@ class BoundsPruner:
     """
 
     def __init__(self, schema: Schema, expression: BooleanExpression, case_sensitive: bool) -> None:
-        self._bound = bind(schema, rewrite_not(expression), case_sensitive)
+        self._made_of = schema, expression, case_sensitive
+
+    @cached_property
+    def _bound(self) -> BooleanExpression:
+        schema, expression, case_sensitive = self._made_of
+        return bind(schema, rewrite_not(expression), case_sensitive)
 
     def may_match(self, parts: BoundColumns) -> Mask:
         """Marks the parts that may have a matching row."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from puffin_fast._pyiceberg.metrics import proves_all_rows
 from puffin_fast._run.arguments import check_flags, check_integer, check_texts
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.keywords import named_attributes
 from puffin_fast._run.packages import import_optional
 from puffin_fast._run.streams import in_order
@@ -53,9 +54,6 @@ class RowScan:
 
     Libraries that read the Arrow C stream interface accept a scan directly:
     ``duckdb.from_arrow(scan.to_reader())``, ``polars.DataFrame(scan)``, ``pyarrow.table(scan)``.
-
-    Attributes:
-        schema: the Arrow schema of the result.
     """
 
     def __init__(
@@ -78,14 +76,18 @@ class RowScan:
         self._limit, self._given_filter = limit, row_filter
         self._row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
         self._read_schema = schema
-        self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
-        self._fields = wanted.fields
+        self._extra, self._wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
+        self._fields = self._wanted.fields
         self._threads, self._workers = threads, workers
-        arrow = arrow_schema(wanted)
+        self._string_views = string_views
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the result."""
+        arrow = arrow_schema(self._wanted)
         for column in self._extra:
             arrow = arrow.append(pa.field(column.name, column.type))
-        self._string_views = string_views
-        self.schema = pa.schema(map(_with_views, arrow), arrow.metadata) if string_views else arrow
+        return pa.schema(map(_with_views, arrow), arrow.metadata) if self._string_views else arrow
 
     def tasks(self) -> Sequence[Task]:
         """Returns the data files to read, each with its deletes."""
