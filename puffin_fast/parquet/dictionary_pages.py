@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from puffin_fast._kernels.parquet import bloom, pages
 from puffin_fast._kernels.parquet.page_sums import PageSums
+from puffin_fast._kernels.rows.members import SparseMembers
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.parquet.footer import AFTER_FOOTER
 from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS
@@ -124,11 +125,9 @@ class DictionaryHashes:
 
     def contains(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Returns which hashes it has: the chunk has no value of another hash."""
-        wanted = np.sort(hashes)
-        at = np.searchsorted(wanted, self._hashes)
-        at[at == len(wanted)] = 0
-        found = self._hashes[wanted[at] == self._hashes] if len(wanted) else wanted
-        return np.isin(hashes, found)
+        found = np.empty(len(hashes), np.bool_)
+        SparseMembers(self._hashes).contain(hashes, found)
+        return found
 
 
 class DictionaryPages:

@@ -114,11 +114,11 @@ class EqualValues:
         """Which of the values of a column a row group may have; None if that is not known."""
         name = asked.known.dotted(field_id)
         layout = None if name is None else asked.file.layout_of(name)
-        hashes = None if layout is None else self._hashes_of(at, field_id, layout)
-        if name is None or layout is None or hashes is None:
+        if name is None or layout is None:
             return None
-        values = find(asked, name, len(hashes.hashes))
-        if values is None:
+        values = find(asked, name, len(self._asked[at][field_id]))
+        hashes = None if values is None else self._hashes_of(at, field_id, layout)
+        if values is None or hashes is None:
             return None
         there = hash_of_least(asked.file.chunk(asked.group, name), layout)
         if there is None:

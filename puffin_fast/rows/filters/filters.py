@@ -73,6 +73,9 @@ SHORT_TEXT = 4096
 FEW_ROWS = 8
 """If conditions leave an eighth of a batch's rows or less, the next one is evaluated for these rows only."""
 
+_TAKEN = 1 << 13
+"""Number of flags of rows that are taken at once."""
+
 Condition: TypeAlias = "tuple[BooleanExpression, tuple[int, ...]]"
 """A bound expression, and the ids of its columns."""
 
@@ -362,7 +365,9 @@ def _matches(
     with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
     flags = _flags(evaluate(condition, {field_ids[0]: with_null}), len(with_null))
     codes = np.frombuffer(indexes.buffers()[1], np.int32, n_rows, 4 * indexes.offset)
-    found: np.ndarray = flags[codes]
+    found = np.empty(n_rows, np.bool_)
+    for first in range(0, n_rows, _TAKEN):  # NumPy makes indexes of 8 bytes
+        flags.take(codes[first : first + _TAKEN], out=found[first : first + _TAKEN], mode="clip")
     if indexes.null_count:
         found = np.where(flags_of(pc.is_valid(indexes)), found, flags[-1])
     return found
