@@ -22,20 +22,22 @@ from puffin_fast._pyiceberg.set_values import SetValues, SetVisitor
 
 
 def proves_all_rows(
-    schema: Schema, expression: BooleanExpression, case_sensitive: bool
+    schema: Schema, expression: Callable[[], BooleanExpression], case_sensitive: bool
 ) -> Callable[[Any], bool]:
     """Returns a function that says whether the metrics of a `DataFile` prove that all of its rows match.
 
     Args:
-        expression: unbound, as `RowFilter.strict_expression`.
+        expression: `RowFilter.strict_expression`; called for the first file that has metrics.
         case_sensitive: whether names of columns must agree in case.
     """
-    evaluator = _StrictMetricsEvaluator(schema, expression, case_sensitive)
+    made = cache(lambda: _StrictMetricsEvaluator(schema, expression(), case_sensitive))
 
     def evaluate(file: Any) -> bool:
         if file.record_count < 1:
-            return evaluator.eval(file)
-        return bool(visit(evaluator.expr, _StrictMetrics(evaluator.struct, file)))
+            return made().eval(file)
+        if not (file.lower_bounds or file.upper_bounds or file.value_counts or file.null_value_counts):
+            return False
+        return bool(visit(made().expr, _StrictMetrics(made().struct, file)))
 
     return _by_metrics(evaluate, unsure=False)
 

@@ -63,12 +63,14 @@ class VectorColumns:
         def locate_one(row: int) -> VectorLocation:
             return locate(descriptors[row].as_py(), storage, name(row))
 
+        exists = flags_of(descriptors.is_valid())
+        if not exists.any():
+            zeros, none = np.zeros(len(exists), np.int64), np.array([None], np.object_)
+            return cls(
+                exists, zeros, exists, np.full(len(exists), _NONE, np.int32), zeros, zeros, none, locate_one
+            )
         columns = {field.name: descriptors.field(at) for at, field in enumerate(descriptors.type)}
-        exists, kind, text = (
-            flags_of(descriptors.is_valid()),
-            columns["storageType"],
-            columns["pathOrInlineDv"],
-        )
+        kind, text = columns["storageType"], columns["pathOrInlineDv"]
         size, cardinality = (_integers(columns[column]) for column in ("sizeInBytes", "cardinality"))
         has_offset, offset = flags_of(columns["offset"].is_valid()), _integers(columns["offset"])
         is_wrong = (size < 0) | (cardinality < 0) | (has_offset & (offset < 0))

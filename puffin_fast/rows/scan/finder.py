@@ -79,7 +79,7 @@ class Finder:
         self._io = io
         self._equality = EqualityDeletes(io, metadata)
         self._metrics_prove_all = proves_all_rows(
-            schema, row_filter.strict_expression(), row_filter.case_sensitive
+            schema, row_filter.strict_expression, row_filter.case_sensitive
         )
         self._prover = BoundsProver(schema, row_filter.strict_expression(), row_filter.case_sensitive)
         self._current = DeleteLoader(io, decode)

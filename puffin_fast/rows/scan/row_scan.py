@@ -165,7 +165,7 @@ class RowScan:
             CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
         """
         row_filter = self._row_filter
-        proved = proves_all_rows(self._read_schema, row_filter.strict_expression(), row_filter.case_sensitive)
+        proved = proves_all_rows(self._read_schema, row_filter.strict_expression, row_filter.case_sensitive)
         n_rows, by_positions, others = 0, [], []
         for task in self.tasks():
             if task.equality_deletes or not (row_filter.always_true or proved(task.data)):
