@@ -414,6 +414,26 @@ def test_rows_are_read_again_after_the_last_one(tmp_path: Path, options: dict[st
     check(path, names, steps)
 
 
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
+@pytest.mark.parametrize("nulls", [0.0, 0.3])
+def test_few_texts_do_not_keep_their_pages(tmp_path: Path, nulls: float, codec: str) -> None:
+    n, path, rng = 30_000, tmp_path / "data.parquet", np.random.default_rng(8)
+    texts = [f"{at}" * int(size) for at, size in enumerate(rng.integers(0, 60, n))]
+    options: dict[str, Any] = {"compression": codec, "use_dictionary": False, "data_page_size": 100_000}
+    pq.write_table(pa.table({"x": with_nulls(pa.array(texts), nulls, rng)}), path, **options)
+    truth = expected(path, 0, "x")
+    for rows in (rng.integers(0, 10_000, 300), np.arange(0, 10_000, 11), np.arange(0, 10_000, 2)):
+        found = reader_of(path).columns(0, ["x"], 1 << 17, use_threads=False, views=True)
+        wanted = np.unique(rows).astype(np.int32)
+        for first in (0, 10_000, 20_000):  # a page may go on in the next rows
+            array = found.read(first, 10_000, wanted)["x"]
+            array.validate(full=True)
+            part = truth.slice(first, 10_000).take(pa.array(wanted))
+            assert array.to_pylist() == part.to_pylist()
+            if len(wanted) < 1000:
+                assert array.get_total_buffer_size() < 2 * part.nbytes + 16 * len(wanted)
+
+
 def test_columns_that_are_open_together_share_the_memory_of_pages(tmp_path: Path) -> None:
     n, path = 1_000, tmp_path / "data.parquet"
     numbers = np.random.default_rng(3).random(2_000)

@@ -134,6 +134,8 @@ cdef extern from "column_page.h" nogil:
     void pf_write_texts(const pf_delta_texts* texts, uint8_t* out)
     void pf_close_texts(pf_delta_texts* texts)
     int64_t pf_codes_of(const pf_column* column, pf_page* page, const int32_t* rows, int64_t base, size_t count, uint32_t* codes)
+    int64_t pf_outer_bytes(const uint8_t* views, size_t count)
+    void pf_move_texts(uint8_t* views, size_t count, const uint8_t* page, uint8_t* out)
     int pf_some_entries(const uint8_t* data, size_t size, const uint32_t* codes, size_t n, uint8_t* entries)
     int pf_nullable_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
                           size_t count, uint8_t* out, uint8_t* validity, size_t first)
@@ -151,6 +153,7 @@ OTHER, UNCOMPRESSED, SNAPPY, ZSTD = PF_CODEC_OTHER, PF_CODEC_NONE, PF_CODEC_SNAP
 cdef enum:
     PAGE_WORDS = 3  # of a given page
     CHUNK_WORDS = 8  # of a column chunk of `read_chunks`
+    FEW_BYTES = 8  # of a page for each wanted one from which on texts are copied
     MOST_IDLE = 16  # page memories, each with the tables of zstd
     MOST_IDLE_BYTES = 1 << 25  # of their buffers; those of one more are kept if they are small
 
@@ -504,7 +507,7 @@ cdef class PageDecoder:
         """
         cdef Buffer wanted = None if rows is None else buffer_of(rows)
         cdef size_t count = (<size_t>n_rows if n_rows > 0 else 0) if rows is None else wanted.size // 4
-        cdef size_t width = <size_t>self._column.width, done = 0
+        cdef size_t width = <size_t>self._column.width, done = 0, before
         cdef const int32_t* places = NULL if rows is None else <const int32_t*>wanted.data
         cdef Buffer target = output_of(out, count, width), bits = None
         cdef Buffer defined = None if levels is None else output_of(levels, count, 1)
@@ -539,9 +542,12 @@ cdef class PageDecoder:
                 validity = bytearray(b"\xff") * ((count + 7) // 8)
                 bits = writable(validity)
                 flags = bits.data
+            before = done
             with nogil:
                 status = self.read_pages(first, n_rows, places, count, &done, buffer, target.data, flags, depths)
             checked(status)
+            if buffer and places != NULL:
+                texts[buffer] = self.some_texts(target.data + before * width, done - before)
         texts[0] = self._dictionary_texts
         if first + n_rows == self._n_rows and not self._column.repeats:  # all columns of a wide file are open at once
             self.rewind()
@@ -569,6 +575,18 @@ cdef class PageDecoder:
             if self.read_pages(0, self._n_rows, places, count, &done, 0, cells.out, cells.flags, cells.levels) < 0:
                 return False
         return True
+
+    cdef object some_texts(self, uint8_t* views, size_t count):
+        """The buffer that views of the page refer to: a copy of their texts if these are few, so that the page's memory
+        is free for the next one."""
+        cdef Buffer page = buffer_of(self._texts), kept
+        cdef int64_t n_bytes = pf_outer_bytes(views, count)
+        if n_bytes > <int64_t>page.size // FEW_BYTES:
+            return self._texts
+        found = bytearray(n_bytes)
+        kept = writable(found)
+        pf_move_texts(views, count, page.data, kept.data)
+        return found
 
     def dictionary(self):
         """The texts that codes number.

@@ -72,6 +72,29 @@ static int64_t pf_views_bytes(const uint8_t *views, size_t count) {
     return total;
 }
 
+/* The bytes of views that are not in the views themselves. */
+static int64_t pf_outer_bytes(const uint8_t *views, size_t count) {
+    int64_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t length = pf_get32(views + i * PF_VIEW_BYTES);
+        total += length > PF_INLINE_BYTES ? length : 0;
+    }
+    return total;
+}
+
+/* Copies the texts of views into one buffer from a page that has them; the views then refer to the copies. */
+static void pf_move_texts(uint8_t *views, size_t count, const uint8_t *page, uint8_t *out) {
+    uint32_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *view = views + i * PF_VIEW_BYTES;
+        const uint32_t length = pf_get32(view);
+        if (length <= PF_INLINE_BYTES) continue;
+        memcpy(out + at, page + pf_get32(view + 12), length);
+        pf_put32(view + 12, at);
+        at += length;
+    }
+}
+
 /* The bytes of a view; NULL if they are outside of its buffer. */
 static inline const uint8_t *pf_view_text(const uint8_t *view, const uint8_t *const *buffers, const size_t *sizes,
                                           size_t n_buffers, uint32_t *length) {
