@@ -144,6 +144,12 @@ class Source:
         self._cached = (self.size - length, data)
         return data
 
+    def in_memory(self, offset: int, length: int) -> memoryview | None:
+        """Returns a range of the bytes that `read_tail` has read; None if they do not have it."""
+        start, cached = self._cached
+        at = offset - start
+        return memoryview(cached)[at : at + length] if 0 <= at <= len(cached) - length else None
+
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
         """Reads many ranges; near ranges are joined to one read, and `n_requests` reads run at the same time.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._io.source import MAX_RANGE
@@ -12,8 +14,8 @@ from puffin_fast._kernels.parquet.footers import CONTRADICTION
 from puffin_fast._kernels.parquet.pages import ChunkParts, LocalFile
 from puffin_fast.columns.row_selection import FEW_ROWS
 from puffin_fast.parquet.column_layout import Layout
-from puffin_fast.parquet.column_pages import ColumnPages, reads_pages
-from puffin_fast.parquet.footer import Chunk, Footer, check_status
+from puffin_fast.parquet.column_pages import ColumnPages, JoinedPages, reads_pages
+from puffin_fast.parquet.footer import Chunk, Chunks, Footer, Integers, check_status
 from puffin_fast.parquet.list_pages import ListPages
 from puffin_fast.parquet.page_index import (
     PagePlaces,
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 GAP = 1 << 16
 """Bytes between column chunks that are read along with them: a request costs more."""
+
+LOCAL_GAP = 1 << 14
+"""The same between those of several row groups in a local file, which cost less to read than another call."""
 
 LONG_LISTS = 16
 """Number of items of a list from which on `list_pages` is faster for all rows, too."""
@@ -107,7 +112,7 @@ class ColumnChunks:
         places: dict[str, Pages] = {}
         if wanted is not None or is_late:
             large = self._large(found)
-            if wanted is None and self._local_file() is not None:
+            if wanted is None and self._is_local:
                 # a chunk that is read at once is decoded by page, too
                 large = [item for item in large if reads_pages(*item[1:])]
             places = self.places_of(large, n_rows)
@@ -128,11 +133,11 @@ class ColumnChunks:
                 codes=wanted is None and name in codes,
             )
 
-        if (file := self._local_file()) is not None:
+        if self._is_local:
             for name, layout, chunk in found:
                 is_few = wanted is not None and len(wanted.starts) * BYTES_PER_ROW < chunk.n_bytes
                 if name in places or is_few or reads_pages(layout, chunk):
-                    add(name, layout, chunk, file)
+                    add(name, layout, chunk, self._local_file())
         elif places:
             picked = [item for item in found if item[0] in places]
             if not all(chunk.start in self._ahead for _, _, chunk in picked):
@@ -265,6 +270,84 @@ class ColumnChunks:
                     yield name, layout, chunk, data.slice(chunk.start - begin, chunk.n_bytes)
             first = after
 
+    def joined(
+        self, groups: npt.NDArray[np.int64], firsts: npt.NDArray[np.int64], names: Sequence[str]
+    ) -> dict[str, JoinedPages]:
+        """Opens the column chunks of several row groups, of those columns that `column_pages` decodes in all of them.
+
+        Neighboring ones are read in one read.
+
+        Args:
+            groups: the numbers of the row groups.
+            firsts: the first row of each, as wanted rows are numbered.
+            names: the columns.
+        """
+        if self._footer.status:
+            return {}
+
+        def read(starts: Integers, stops: Integers) -> tuple[list[pa.Buffer], Integers, Integers]:
+            begins, ends = _reads_of(starts.ravel(), stops.ravel(), GAP if self._is_remote else LOCAL_GAP)
+            spans = [*self._read([*zip(begins.tolist(), ends.tolist(), strict=True)])]
+            return spans, begins, begins.searchsorted(starts, "right") - 1
+
+        return self._joined(self._footer.words[groups], firsts, names, read)
+
+    @staticmethod
+    def joined_files(
+        files: Sequence[ColumnChunks], firsts: npt.NDArray[np.int64], names: Sequence[str]
+    ) -> dict[str, JoinedPages]:
+        """Opens the column chunks of several local files of one row group and one layout, as `joined` does.
+
+        Args:
+            files: their column chunks.
+            firsts, names: as for `joined`.
+        """
+        if any(file._footer.status for file in files):
+            return {}
+
+        def read(starts: Integers, stops: Integers) -> tuple[list[pa.Buffer], Integers, Integers]:
+            begins = starts.min(axis=0)
+            ranges = zip(files, begins.tolist(), stops.max(axis=0).tolist(), strict=True)
+            spans = [part for file, *span in ranges for part in file._read([span])]
+            return spans, begins, np.broadcast_to(np.arange(len(files)), starts.shape)
+
+        return files[0]._joined(np.concatenate([file._footer.words for file in files]), firsts, names, read)
+
+    def _joined(
+        self,
+        groups: Integers,
+        firsts: Integers,
+        names: Sequence[str],
+        read: Callable[[Integers, Integers], tuple[list[pa.Buffer], Integers, Integers]],
+    ) -> dict[str, JoinedPages]:
+        """The pages of columns in row groups.
+
+        Args:
+            groups: the words of the row groups.
+            firsts, names: as for `joined`.
+            read: reads column chunks, whose starts and stops it takes, a line for each column: returns buffers, the
+                offset of each in its file, and which one has each column chunk.
+        """
+        n_rows = groups[:, 0]
+        found: list[tuple[str, Layout, str, Chunks]] = []
+        for name in names:
+            if (column := self._footer.layout.column(name, views=False)) is not None:
+                leaf, layout = column
+                chunks = self._footer.chunks(groups, leaf)
+                if (codec := chunks.known_codec(layout, n_rows)) is not None:
+                    found.append((name, layout, codec, chunks))
+        if not found:
+            return {}
+        starts = np.stack([chunks.start for *_, chunks in found])
+        spans, begins, of_span = read(starts, starts + np.stack([chunks.n_bytes for *_, chunks in found]))
+        offsets = starts - begins[of_span]
+        result = {}
+        for at, (name, layout, codec, chunks) in enumerate(found):
+            own = of_span[at], offsets[at], chunks.n_bytes, chunks.raw_bytes, chunks.start, firsts, n_rows
+            words = np.stack(own, axis=1)
+            result[name] = JoinedPages(layout, codec, spans, words, path=self._path, name=name)
+        return result
+
     def _lists_of(
         self, group: int, name: str, wanted: Spans | None, *, most: bool, picks: bool
     ) -> ListPages | None:
@@ -320,9 +403,15 @@ class ColumnChunks:
             leaves.append((pages, places.get(leaf)))
         return ListPages(layout, leaves, requested)
 
+    @property
+    def _is_local(self) -> bool:
+        """Whether the kernel can read from the file."""
+        return not self._is_remote and self._source.descriptor is not None
+
     def _local_file(self) -> LocalFile | None:
         """The file, for reading from it in the kernel."""
-        if self._local is None and not self._is_remote and self._source.descriptor is not None:
+        if self._local is None and self._is_local:
+            assert self._source.descriptor is not None
             self._local = LocalFile(self._source.descriptor)
         return self._local
 
@@ -334,8 +423,10 @@ class ColumnChunks:
             found = dict(self._source.read_ranges(ranges))
             yield from (pa.py_buffer(found[at]) for at in range(len(ranges)))
             return
-        if (local := self._local_file()) is not None:
-            yield from (pa.py_buffer(local.read(start, n_bytes)) for start, n_bytes in ranges)
+        if self._is_local:
+            for start, n_bytes in ranges:
+                held, local = self._source.in_memory(start, n_bytes), self._local_file
+                yield pa.py_buffer(local().read(start, n_bytes) if held is None else held)  # type: ignore[union-attr]
             return
         file = self._source.for_arrow()
         for start, n_bytes in ranges:
@@ -356,3 +447,13 @@ def _neighbors(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
         else:
             spans.append([start, stop, at + 1])
     return spans
+
+
+def _reads_of(
+    starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], gap: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where reads begin and end that have some ranges, with at most some bytes between two of them."""
+    order = np.argsort(starts, kind="stable")
+    starts, stops = starts[order], np.maximum.accumulate(stops[order])
+    is_far = starts[1:] - stops[:-1] > gap
+    return starts[np.append(True, is_far)], stops[np.append(is_far, True)]

@@ -26,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet import pages
+from puffin_fast._run.cached import cached_property
 from puffin_fast.columns.plain_types import plain_type
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _MOST_LEVEL = 255
 _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """How the values of a column are stored, and the plain type that they are decoded to.
 
@@ -81,7 +82,7 @@ class Layout:
         """Whether the definition levels say which of the structs around it are null."""
         return any(level for _, level in self.structs)
 
-    @property
+    @cached_property
     def encodings(self) -> int:
         """The encodings that its values may have: bit n is set for encoding n of the format."""
         if not self.stored:

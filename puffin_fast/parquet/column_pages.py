@@ -27,6 +27,8 @@ from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError, part_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from puffin_fast.parquet.footer import Chunk
     from puffin_fast.parquet.page_index import Pages, RequestedPages
 
@@ -191,7 +193,7 @@ class ColumnPages:
             return pa.nulls(count, pa.dictionary(pa.int32(), self._layout.type))
         if views is not self._views:
             n = len(views) // self._layout.width
-            self._views, self._texts = views, self._array(n, pa.py_buffer(views), None, [texts])
+            self._views, self._texts = views, _text_array(self._layout, n, pa.py_buffer(views), None, [texts])
         indexes = pa.Array.from_buffers(
             pa.int32(), count, [None if validity is None else pa.py_buffer(validity), codes]
         )
@@ -231,37 +233,97 @@ class ColumnPages:
     def _decode(
         self, first: int, n_rows: int, rows: Rows | None, *, needs_levels: bool = False
     ) -> tuple[pa.Array, npt.NDArray[np.uint8] | None]:
-        count, layout = n_rows if rows is None else len(rows), self._layout
-        cells = pa.allocate_buffer(count * layout.width)
-        levels = np.empty(count, np.uint8) if needs_levels or layout.needs_levels else None
-        validity, texts = self._decoder.read_into(first, n_rows, rows, cells, levels)
-        if not layout.is_text:
-            return number_array(layout, count, cells, validity, levels), levels
-        array = self._array(count, cells, None if validity is None else pa.py_buffer(validity), texts)
-        return _in_structs(layout, array, None if validity is None else levels), levels
+        read = partial(self._decoder.read_into, first, n_rows, rows)
+        return _decoded(self._layout, n_rows if rows is None else len(rows), read, needs_levels=needs_levels)
 
-    def _array(self, n: int, values: pa.Buffer, validity: pa.Buffer | None, texts: list[Any]) -> pa.Array:
-        kind = self._layout.type
-        n_bytes = text_views.views_bytes(values, n)
-        if kind in (pa.string_view(), pa.binary_view()):
-            held = sum(map(len, texts[1:]))
-            array = pa.Array.from_buffers(kind, n, [validity, values, *map(pa.py_buffer, texts)])
-            if held <= 2 * n_bytes + (1 << 16):
-                return array
-            kind = pa.large_string() if kind == pa.string_view() else pa.large_binary()
-            return self._copied(kind, n, values, validity, texts, n_bytes).cast(array.type)
-        return self._copied(kind, n, values, validity, texts, n_bytes)
 
-    def _copied(
-        self, kind: pa.DataType, n: int, views: Any, validity: Any, texts: list[Any], n_bytes: int
-    ) -> pa.Array:
-        """The texts of views, one after the other."""
-        if n_bytes > _MOST_TEXT:
-            raise PageError(f"{n_bytes} bytes of text in {n} rows")
-        width = 4 if kind in (pa.string(), pa.binary()) else 8
-        offsets, out = pa.allocate_buffer((n + 1) * width), pa.allocate_buffer(n_bytes + _SLACK)
-        text_views.copy_views(views, n, texts, width, offsets, out)
-        return pa.Array.from_buffers(kind, n, [validity, offsets, out.slice(0, n_bytes)])
+class JoinedPages:
+    """The pages of a column in several row groups, which are read as one.
+
+    Args:
+        layout: the layout of the column.
+        codec: the compression of its column chunks, one of `CODECS`.
+        spans, words: the column chunks, as `PageDecoder.read_joined` takes them.
+        path, name: as for `ColumnPages`.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        codec: str,
+        spans: Sequence[pa.Buffer],
+        words: npt.NDArray[np.int64],
+        *,
+        path: str,
+        name: str,
+    ) -> None:
+        self._layout, self._spans, self._words = layout, spans, words
+        self._decoder = pages.PageDecoder(
+            b"",
+            CODECS[codec],
+            n_rows=0,
+            most_bytes=0,
+            stored=layout.stored,
+            width=layout.width,
+            conversion=layout.conversion,
+            most_level=layout.level,
+            codec=KERNEL_CODECS.get(codec, pages.OTHER),
+            path=path,
+            column=name,
+        )
+
+    def read(self, n_rows: int, rows: Rows | None) -> pa.Array:
+        """Decodes rows.
+
+        Args:
+            n_rows: number of rows of all column chunks.
+            rows: the wanted ones, as the words of the column chunks number them; None: all.
+
+        Raises:
+            PageError, CorruptDataError: as `ColumnPages.read`.
+        """
+        count = n_rows if rows is None else len(rows)
+        with _PageErrors():
+            read = partial(self._decoder.read_joined, self._spans, self._words, rows, count)
+            return _decoded(self._layout, count, read)[0]
+
+
+def _decoded(
+    layout: Layout, count: int, read: Callable[..., tuple[Any, list[Any]]], *, needs_levels: bool = False
+) -> tuple[pa.Array, npt.NDArray[np.uint8] | None]:
+    """The array of some rows, and their definition levels if they are needed; `read` writes cells and levels."""
+    cells = pa.allocate_buffer(count * layout.width)
+    levels = np.empty(count, np.uint8) if needs_levels or layout.needs_levels else None
+    validity, texts = read(cells, levels)
+    if not layout.is_text:
+        return number_array(layout, count, cells, validity, levels), levels
+    array = _text_array(layout, count, cells, None if validity is None else pa.py_buffer(validity), texts)
+    return _in_structs(layout, array, None if validity is None else levels), levels
+
+
+def _text_array(
+    layout: Layout, n: int, values: pa.Buffer, validity: pa.Buffer | None, texts: list[Any]
+) -> pa.Array:
+    kind = layout.type
+    n_bytes = text_views.views_bytes(values, n)
+    if kind in (pa.string_view(), pa.binary_view()):
+        held = sum(map(len, texts[1:]))
+        array = pa.Array.from_buffers(kind, n, [validity, values, *map(pa.py_buffer, texts)])
+        if held <= 2 * n_bytes + (1 << 16):
+            return array
+        kind = pa.large_string() if kind == pa.string_view() else pa.large_binary()
+        return _copied(kind, n, values, validity, texts, n_bytes).cast(array.type)
+    return _copied(kind, n, values, validity, texts, n_bytes)
+
+
+def _copied(kind: pa.DataType, n: int, views: Any, validity: Any, texts: list[Any], n_bytes: int) -> pa.Array:
+    """The texts of views, one after the other."""
+    if n_bytes > _MOST_TEXT:
+        raise PageError(f"{n_bytes} bytes of text in {n} rows")
+    width = 4 if kind in (pa.string(), pa.binary()) else 8
+    offsets, out = pa.allocate_buffer((n + 1) * width), pa.allocate_buffer(n_bytes + _SLACK)
+    text_views.copy_views(views, n, texts, width, offsets, out)
+    return pa.Array.from_buffers(kind, n, [validity, offsets, out.slice(0, n_bytes)])
 
 
 class _PageErrors:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from puffin_fast._io import Source
+
+Integers: TypeAlias = npt.NDArray[np.int64]
 
 _WIDTHS = {
     "BOOLEAN": 1,
@@ -77,8 +79,9 @@ _MOST_BYTES = 8 << 20
 _MOST_SELECTIONS = 8
 """Number of selections of columns that a layout remembers."""
 
-_N_BYTES, _DICTIONARY, _BLOOM = 4, 6, 7
-"""The words of a column chunk that have its bytes, the offset of its dictionary and that of its Bloom filter."""
+_RAW_BYTES, _N_BYTES, _DICTIONARY, _BLOOM, _LOWER, _UPPER, _NULLS = 3, 4, 6, 7, 10, 12, 14
+"""The words of a column chunk that have its bytes, the offset of its dictionary and that of its Bloom filter, its
+bounds and its number of nulls."""
 
 
 class Chunk(NamedTuple):
@@ -132,6 +135,34 @@ class Chunk(NamedTuple):
     def is_known(self, layout: Layout) -> bool:
         """Whether `column_pages` decodes its compression and its encodings."""
         return self.codec in CODECS and not self.encodings & ~layout.encodings
+
+
+class Chunks(NamedTuple):
+    """The column chunks of one column in several row groups, as arrays; see `Chunk`."""
+
+    codec: Integers
+    encodings: Integers
+    n_values: Integers
+    raw_bytes: Integers
+    n_bytes: Integers
+    start: Integers
+
+    def known_codec(self, layout: Layout, n_rows: Integers) -> str | None:
+        """The compression of all, if `column_pages` decodes all; else None.
+
+        Args:
+            layout: of the column.
+            n_rows: number of rows of each row group.
+        """
+        codec = CODEC_NAMES[int(self.codec[0])]
+        is_known = (
+            (self.codec == self.codec[0])
+            & (self.encodings & ~layout.encodings == 0)
+            & (self.n_values == n_rows)
+            & (self.start >= 4)
+            & (self.n_bytes > 0)
+        )
+        return codec if codec in CODECS and is_known.all() else None
 
 
 class FileLayout:
@@ -395,6 +426,40 @@ class Footer:
         words = np.frombuffer(self._words, np.int64)[group * self._step + 1 : (group + 1) * self._step]
         return words.reshape(-1, footers.CHUNK_WORDS)
 
+    @cached_property
+    def words(self) -> Integers:
+        """The words, a line for each row group."""
+        words: Integers = np.frombuffer(self._words, np.int64)
+        return words.reshape(-1, self._step)
+
+    def raw_bytes(self, groups: Sequence[int], leaves: Iterable[int]) -> list[int]:
+        """Returns the bytes of some leaves without compression in each of some row groups; the status must be 0."""
+        words = np.array([1 + leaf * footers.CHUNK_WORDS + _RAW_BYTES for leaf in {*leaves}], np.int64)
+        found: list[int] = self.words[np.array(groups)[:, np.newaxis], words].sum(axis=1).tolist()
+        return found
+
+    @staticmethod
+    def chunks(words: Integers, leaf: int) -> Chunks:
+        """Returns the column chunks of a leaf in row groups that have some words; the status must be 0."""
+        at = 1 + leaf * footers.CHUNK_WORDS
+        codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary = words[:, at : at + _BLOOM].T
+        start = np.where(dictionary < 0, data, np.minimum(data, dictionary))
+        return Chunks(codec, encodings, n_values, raw_bytes, n_bytes, start)
+
+    def bounds(self, leaf: int, *, upper: bool) -> tuple[bytes, Integers, Integers]:
+        """Finds the bounds of a leaf in all row groups, as they are stored; the status must be 0.
+
+        Returns:
+            the bytes of the footer, and the offset in them and the bytes of each bound, -1 for an unknown one.
+        """
+        at = 1 + leaf * footers.CHUNK_WORDS + (_UPPER if upper else _LOWER)
+        before_end, sizes = self.words[:, at : at + 2].T
+        return self._data, len(self._data) - before_end, sizes
+
+    def nulls(self, leaf: int) -> Integers:
+        """Returns the number of nulls of a leaf in each row group, -1 for an unknown one; the status must be 0."""
+        return self.words[:, 1 + leaf * footers.CHUNK_WORDS + _NULLS]
+
     def chunk(self, group: int, leaf: int) -> Chunk:
         """Returns a column chunk; the status must be 0.
 
@@ -405,7 +470,7 @@ class Footer:
         at = group * self._step + 1 + leaf * footers.CHUNK_WORDS
         words = self._words[at : at + footers.CHUNK_WORDS].tolist()
         codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary, *some = words
-        bloom, bloom_bytes, values_in, least, least_bytes, *indexes = some
+        bloom, bloom_bytes, values_in, least, least_bytes, _, _, _, *indexes = some
         start = data if dictionary < 0 else min(data, dictionary)
         in_front = data - dictionary if 4 <= dictionary < data else 0
         head = CODEC_NAMES[codec], encodings, n_values, raw_bytes, n_bytes, start, in_front

@@ -7,7 +7,7 @@
  *         7: its bytes, 8: encryption
  *     ColumnMetaData 1: type, 2: encodings, 4: codec, 5: number of values, 6: bytes without compression, 7: bytes,
  *         9: offset of the first data page, 11: of the dictionary page, 12: Statistics 1, 2, 5, 6: bounds,
- *         8: whether the lower one is exact, 13: PageEncodingStats, 14: offset of the Bloom filter, 15: its bytes, 16: SizeStatistics
+ *         3: number of nulls, 8: whether the lower one is exact, 13: PageEncodingStats, 14: offset of the Bloom filter, 15: its bytes, 16: SizeStatistics
  *     PageEncodingStats 1: type of pages, 2: encoding, 3: number of pages
  *     SizeStatistics 1: bytes of values, 2: repetition levels, 3: definition levels
  *
@@ -25,10 +25,10 @@ enum { PF_LEAF_TYPE, PF_LEAF_REPETITION, PF_LEAF_DEFINITION, PF_LEAF_WIDTH, PF_L
 enum { PF_BYTE_ARRAY = 6, PF_CODECS = 8 };
 
 /* What is read of a column chunk. The encodings are bits; those that the format does not have share the last one. The
- * least value is given by the number of bytes from it to the end of the footer. */
+ * least value and the upper bound are given by the number of bytes from them to the end of the footer. */
 enum { PF_CHUNK_CODEC, PF_CHUNK_ENCODINGS, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES, PF_CHUNK_BYTES, PF_CHUNK_DATA,
        PF_CHUNK_DICTIONARY, PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES, PF_CHUNK_VALUES_IN, PF_CHUNK_LEAST,
-       PF_CHUNK_LEAST_BYTES, PF_METADATA_WORDS,
+       PF_CHUNK_LEAST_BYTES, PF_CHUNK_UPPER, PF_CHUNK_UPPER_BYTES, PF_CHUNK_NULLS, PF_METADATA_WORDS,
        PF_CHUNK_OFFSETS = PF_METADATA_WORDS, PF_CHUNK_OFFSETS_BYTES, PF_CHUNK_BOUNDS, PF_CHUNK_BOUNDS_BYTES,
        PF_CHUNK_WORDS, PF_OTHER_ENCODING = 62 };
 
@@ -81,7 +81,7 @@ static int pf_bounds(pf_thrift *from, const int32_t *leaf, int64_t *words) {
     int64_t id = 0, least_id = 0;
     uint64_t n_bytes;
     int kind = 0, more, status = 0, is_exact = 1;
-    words[PF_CHUNK_LEAST] = words[PF_CHUNK_LEAST_BYTES] = -1;
+    for (int i = PF_CHUNK_LEAST; i <= PF_CHUNK_NULLS; i++) words[i] = -1;
     while ((more = pf_field(from, &id, &kind)) > 0) {
         if (kind == PF_BINARY && (id == 1 || id == 2 || id == 5 || id == 6)) {
             if (pf_varint(from, &n_bytes) || n_bytes > (uint64_t)(from->end - from->at)) return PF_BAD_PAGE;
@@ -90,8 +90,14 @@ static int pf_bounds(pf_thrift *from, const int32_t *leaf, int64_t *words) {
                 words[PF_CHUNK_LEAST] = from->end - from->at;
                 words[PF_CHUNK_LEAST_BYTES] = (int64_t)n_bytes;
             }
+            if (id == 5) {
+                words[PF_CHUNK_UPPER] = from->end - from->at;
+                words[PF_CHUNK_UPPER_BYTES] = (int64_t)n_bytes;
+            }
             from->at += n_bytes;
             if (n_bytes < (uint64_t)leaf[PF_LEAF_WIDTH]) status = PF_CONTRADICTION;
+        } else if (id == 3 && kind == PF_I64) {
+            if (pf_integer(from, words + PF_CHUNK_NULLS)) return PF_BAD_PAGE;
         } else if (id == 8 && (kind == PF_TRUE || kind == PF_FALSE)) is_exact = kind == PF_TRUE;
         else if (pf_skip(from, kind, 0)) return PF_BAD_PAGE;
     }
@@ -136,7 +142,7 @@ static int pf_encoding_stats(pf_thrift *from, int64_t *found) {
 }
 
 static int pf_column_metadata(pf_thrift *from, const int32_t *leaf, int64_t *words) {
-    static const int64_t absent[PF_METADATA_WORDS] = {-1, 0, -1, -1, -1, -1, -1, -1, -1, PF_IN_UNKNOWN, -1, -1};
+    static const int64_t absent[PF_METADATA_WORDS] = {-1, 0, -1, -1, -1, -1, -1, -1, -1, PF_IN_UNKNOWN, -1, -1, -1, -1, -1};
     static const int8_t place_of[16] = {-1, -1, -1, -1, PF_CHUNK_CODEC, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES,
                                         PF_CHUNK_BYTES, -1, PF_CHUNK_DATA, -1, PF_CHUNK_DICTIONARY, -1, -1,
                                         PF_CHUNK_BLOOM, PF_CHUNK_BLOOM_BYTES};

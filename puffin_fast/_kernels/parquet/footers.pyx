@@ -61,7 +61,7 @@ def read_groups(data, leaves):
         `CHUNK_WORDS` words of its column chunk: codec, bits of the encodings, number of values, bytes without
         compression, bytes, offset of the first data page, offset of the dictionary page, offset and bytes of the Bloom
         filter, what the page encoding statistics say, the least value (bytes from it to the end of the footer, and its
-        bytes), offset and bytes of the offset index and of the column index; -1 for absent ones. The statistics say `IN_UNKNOWN`, `IN_DICTIONARY` if all data pages refer to the dictionary, or
+        bytes), the upper bound in the same way, number of nulls, offset and bytes of the offset index and of the column index; -1 for absent ones. The statistics say `IN_UNKNOWN`, `IN_DICTIONARY` if all data pages refer to the dictionary, or
         another number if some may not.
     """
     cdef Buffer source = buffer_of(data)

@@ -1,6 +1,6 @@
 """Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 SAME: int
@@ -59,6 +59,9 @@ class PageDecoder:
     ) -> PageDecoder: ...
     def read_into(
         self, first: int, n_rows: int, rows: Any, out: Any, levels: Any = None
+    ) -> tuple[bytearray | None, list[Any]]: ...
+    def read_joined(
+        self, spans: Sequence[Any], words: Any, rows: Any, count: int, out: Any, levels: Any = None
     ) -> tuple[bytearray | None, list[Any]]: ...
     def dictionary(self) -> tuple[bytearray, Any] | None: ...
     def lists_at(self, row: int) -> tuple[int, int, bytes]: ...

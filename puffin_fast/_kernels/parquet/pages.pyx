@@ -157,6 +157,16 @@ cdef enum:
     MOST_IDLE = 16  # page memories, each with the tables of zstd
     MOST_IDLE_BYTES = 1 << 25  # of their buffers; those of one more are kept if they are small
 
+cdef enum:  # the words of a column chunk of `read_joined`
+    JOINED_SPAN
+    JOINED_OFFSET
+    JOINED_BYTES
+    JOINED_RAW_BYTES
+    JOINED_START
+    JOINED_FIRST
+    JOINED_ROWS
+    JOINED_WORDS
+
 
 cdef class PageMemory:
     """Buffers and tables that decoders use one after the other."""
@@ -380,6 +390,9 @@ cdef class PageDecoder:
     cdef object _views                # then: the views of all texts of the dictionary; None before it was loaded
     cdef Buffer _part                 # the first entries of the dictionary
     cdef int64_t _n_part              # their number
+    cdef size_t _first_text           # the number of the buffer of the dictionary's texts
+    cdef object _validity             # of the rows that are read; None before the first page with nulls
+    cdef Buffer _flags
     cdef int64_t* _passed             # bytes and rows of each data page that was entered
     cdef size_t _n_passed, _most_passed
 
@@ -507,51 +520,131 @@ cdef class PageDecoder:
         """
         cdef Buffer wanted = None if rows is None else buffer_of(rows)
         cdef size_t count = (<size_t>n_rows if n_rows > 0 else 0) if rows is None else wanted.size // 4
-        cdef size_t width = <size_t>self._column.width, done = 0, before
+        cdef size_t width = <size_t>self._column.width, done = 0
         cdef const int32_t* places = NULL if rows is None else <const int32_t*>wanted.data
-        cdef Buffer target = output_of(out, count, width), bits = None
+        cdef Buffer target = output_of(out, count, width)
         cdef Buffer defined = None if levels is None else output_of(levels, count, 1)
         cdef uint8_t* depths = NULL if levels is None else <uint8_t*>defined.data
-        cdef uint8_t* flags = NULL
+        if first < 0 or n_rows < 0 or n_rows > self._stop - first:
+            raise ValueError(f"rows {first} to {first + n_rows} of {self._stop}")
+        texts = [self._dictionary_texts]
+        self._validity = self._flags = None
+        self.fill(first, n_rows, places, count, count, &done, target.data, depths, texts)
+        texts[0] = self._dictionary_texts
+        if first + n_rows == self._n_rows and not self._column.repeats:  # all columns of a wide file are open at once
+            self.rewind()
+        return self._validity, texts
+
+    def read_joined(self, spans, words, rows, size_t count, out, levels=None):
+        """Writes the cells of rows of several column chunks of one column, one after the other.
+
+        Args:
+            spans: buffers that have the column chunks.
+            words: of each column chunk, as int64: the number of its buffer, its offset in it, its bytes, its declared
+                bytes without compression, its offset in the file, its first row, its number of rows; in the order of
+                the rows.
+            rows: the wanted rows, ascending int32; None: all rows of the column chunks.
+            count: their number.
+            out, levels: as for `read_into`.
+
+        Returns:
+            what `read_into` does.
+        """
+        cdef Buffer given = buffer_of(words), wanted = None if rows is None else buffer_of(rows)
+        cdef const int64_t* chunk = <const int64_t*>given.data
+        cdef const int32_t* places = NULL if rows is None else <const int32_t*>wanted.data
+        cdef Buffer target = output_of(out, count, <size_t>self._column.width)
+        cdef Buffer defined = None if levels is None else output_of(levels, count, 1)
+        cdef uint8_t* depths = NULL if levels is None else <uint8_t*>defined.data
+        cdef list sources = [buffer_of(span) for span in spans]
+        cdef size_t i, here, done = 0
+        cdef int64_t first, n_rows
+        if self._column.repeats or self._codes or self._pages is not None or self._decompress_part is not None:
+            raise ValueError("column chunks that are not read as a whole")
+        if wanted is not None and wanted.size // 4 < count:
+            raise ValueError(f"{wanted.size // 4} rows; expected {count}")
+        texts = []
+        self._validity = self._flags = None
+        for i in range(given.size // (JOINED_WORDS * sizeof(int64_t))):
+            first, n_rows = chunk[JOINED_FIRST], chunk[JOINED_ROWS]
+            here = <size_t>n_rows if places == NULL else pf_rows_below(places + done, count - done, first + n_rows)
+            if n_rows < 0 or here > count - done or here and places != NULL and places[done] < first:
+                raise ValueError(f"rows of no column chunk, before row {first + n_rows}")
+            if here:
+                self.open_chunk(sources, spans, chunk)
+                self._first_text = <size_t>len(texts)
+                texts.append(b"")
+                if <int64_t>here == n_rows:
+                    self.fill(-<int64_t>done, <int64_t>(done + here), NULL, done + here, count, &done, target.data, depths,
+                              texts)
+                else:
+                    self.fill(-first, first + n_rows, places, done + here, count, &done, target.data, depths, texts)
+                texts[self._first_text] = self._dictionary_texts
+            chunk += JOINED_WORDS
+        if done != count:
+            raise ValueError(f"{done} rows of column chunks; expected {count}")
+        self.rewind()
+        return self._validity, texts
+
+    cdef int open_chunk(self, list sources, spans, const int64_t* words) except -1:
+        """Goes to another column chunk of the column."""
+        cdef Buffer source = sources[words[JOINED_SPAN]]
+        cdef int64_t offset = words[JOINED_OFFSET], n_bytes = words[JOINED_BYTES]
+        if not 0 <= offset <= <int64_t>source.size or not 0 <= n_bytes <= <int64_t>source.size - offset:
+            raise ValueError(f"{n_bytes} bytes of a column chunk at {offset} of {source.size} bytes")
+        self.rewind()
+        self._source, self._bytes = source, memoryview(spans[words[JOINED_SPAN]])[offset:offset + n_bytes]
+        self._chunk.data, self._chunk.first = source.data + offset, 0
+        self._chunk.stop = self._chunk.n_bytes = <size_t>n_bytes
+        self._n_rows = self._stop = words[JOINED_ROWS]
+        self._most_bytes, self._start = words[JOINED_RAW_BYTES], words[JOINED_START]
+        self._entries = self._values = None
+        self._dictionary_texts, self._after_dictionary, self._n_passed = b"", 0, 0
+        return 0
+
+    cdef int fill(self, int64_t first, int64_t n_rows, const int32_t* places, size_t count, size_t total, size_t* done,
+                  uint8_t* out, uint8_t* depths, list texts) except -1:
+        """Writes the cells of rows of the column chunk; arguments as in `read_pages`.
+
+        Args:
+            total: the number of all cells of the output.
+            texts: for the buffers that views refer to.
+        """
         cdef uint32_t buffer
         cdef int64_t row
-        cdef bint is_loaded
+        cdef uint8_t* flags
+        cdef size_t before
+        cdef bint is_loaded, is_plain
         cdef int status
-        validity = None
-        texts = [self._dictionary_texts]
         if isinstance(self._bytes, ChunkParts):
             self._chunk.parts, self._chunk.n_parts = (<ChunkParts>self._bytes).parts, (<ChunkParts>self._bytes).count
         if self._memory is None:
             self._memory = free_memory()
-        if first < 0 or n_rows < 0 or n_rows > self._stop - first:
-            raise ValueError(f"rows {first} to {first + n_rows} of {self._stop}")
-        while done < count:
-            row = first + (<int64_t>done if places == NULL else places[done])
+        while done[0] < count:
+            row = first + (<int64_t>done[0] if places == NULL else places[done[0]])
             if row >= self._first + self._page.n_rows or not self._is_loaded:
                 with nogil:
                     is_loaded = self.try_load(row)
                 if not is_loaded:
                     self.load_page_of(row, first, places, count)
             if self._decompress_part is not None and pf_is_dictionary(self._page.encoding):
-                self.load_entries(first, places, count, done)
-            buffer = 0
-            if self._column.is_text and self._page.encoding == PF_PLAIN:
+                self.load_entries(first, places, count, done[0])
+            buffer = <uint32_t>self._first_text
+            is_plain = self._column.is_text and self._page.encoding == PF_PLAIN
+            if is_plain:
                 buffer = <uint32_t>len(texts)
                 texts.append(self._texts)
-            if self._page.levels != NULL and flags == NULL:
-                validity = bytearray(b"\xff") * ((count + 7) // 8)
-                bits = writable(validity)
-                flags = bits.data
-            before = done
+            if self._page.levels != NULL and self._flags is None:
+                self._validity = bytearray(b"\xff") * ((total + 7) // 8)
+                self._flags = writable(self._validity)
+            flags = NULL if self._flags is None else self._flags.data
+            before = done[0]
             with nogil:
-                status = self.read_pages(first, n_rows, places, count, &done, buffer, target.data, flags, depths)
+                status = self.read_pages(first, n_rows, places, count, done, buffer, out, flags, depths)
             checked(status)
-            if buffer and places != NULL:
-                texts[buffer] = self.some_texts(target.data + before * width, done - before)
-        texts[0] = self._dictionary_texts
-        if first + n_rows == self._n_rows and not self._column.repeats:  # all columns of a wide file are open at once
-            self.rewind()
-        return validity, texts
+            if is_plain and places != NULL:
+                texts[buffer] = self.some_texts(out + before * <size_t>self._column.width, done[0] - before)
+        return 0
 
     cdef bint read_chunk(self, const uint8_t* data, const int64_t* words, const int32_t* places, size_t count,
                          chunk_cells* cells) noexcept nogil:
@@ -948,7 +1041,8 @@ cdef class PageDecoder:
             entries = writable(cells)
             with nogil:
                 if stored == 0:
-                    status = pf_views(values.data, values.size, 0, NULL, 0, <size_t>n_values, place, entries.data)
+                    status = pf_views(values.data, values.size, <uint32_t>self._first_text, NULL, 0, <size_t>n_values,
+                                      place, entries.data)
                 else:
                     status = pf_fixed(values.data, values.size, stored, self._column.conversion, NULL, 0,
                                       <size_t>n_values, entries.data)

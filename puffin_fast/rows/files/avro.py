@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.parquet.column_pages import Rows
     from puffin_fast.rows.files.projection import FileSchema
+    from puffin_fast.rows.filters.pruning import Pruner
 
 
 class AvroReader:
@@ -112,7 +113,12 @@ class AvroReader:
         self._at_once = BATCH_ROWS
 
     def groups_that_may_match(
-        self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
+        self,
+        known: FileSchema,
+        schema: Schema,
+        field_ids: Iterable[int],
+        may_match: Callable[[Any], bool],
+        pruner: Pruner | None = None,
     ) -> Iterable[int]:
         """Returns the only row group: Avro files have no statistics."""
         return (0,)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from puffin_fast.parquet.column_pages import Rows
     from puffin_fast.parquet.page_index import Spans
     from puffin_fast.rows.files.projection import FileSchema
+    from puffin_fast.rows.filters.pruning import Pruner
 
 BATCH_ROWS = 1 << 17
 """Default maximum number of rows of a batch."""
@@ -75,9 +76,22 @@ class FormatReader(Protocol):
     group_rows: tuple[int, ...]
 
     def groups_that_may_match(
-        self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
+        self,
+        known: FileSchema,
+        schema: Schema,
+        field_ids: Iterable[int],
+        may_match: Callable[[Any], bool],
+        pruner: Pruner | None = None,
     ) -> Iterable[int]:
-        """Returns the numbers of the row groups whose statistics do not exclude a match."""
+        """Returns the numbers of the row groups whose statistics do not exclude a match.
+
+        Args:
+            known: the file's columns by field id.
+            schema: the schema that the filter is bound to.
+            field_ids: the columns of the filter.
+            may_match: an inclusive evaluator of metrics.
+            pruner: the same filter, for the bounds of many row groups.
+        """
         ...
 
     def batches(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from puffin_fast.rows.files.projection import FileSchema
+    from puffin_fast.rows.filters.pruning import Pruner
 
 ORC_ID = b"iceberg.id"
 
@@ -44,7 +45,12 @@ class OrcReader:
         self.group_rows: tuple[int, ...] = (self.n_rows,)
 
     def groups_that_may_match(
-        self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
+        self,
+        known: FileSchema,
+        schema: Schema,
+        field_ids: Iterable[int],
+        may_match: Callable[[Any], bool],
+        pruner: Pruner | None = None,
     ) -> Iterable[int]:
         """Returns the only row group: its statistics are not read."""
         return (0,)

@@ -1,4 +1,4 @@
-"""The bounds of the pages of some columns, as parts that a filter is evaluated on.
+"""The bounds of the pages of some columns, or of their row groups, as parts that a filter is evaluated on.
 
 column a   | page        | page        |
 column b   | page | page     | page    |
@@ -15,6 +15,7 @@ import numpy as np
 from puffin_fast.rows.files.row_groups import DECIMAL
 
 if TYPE_CHECKING:
+    from puffin_fast.parquet.footer import Footer
     from puffin_fast.parquet.page_index import Bounds, Flags, Integers, Pages
 
 
@@ -57,6 +58,38 @@ class PageParts:
         """Marks the parts in which each value of a column is null."""
         found = self._columns.get(field_id)
         return None if found is None else self._of_parts(found[0], found[1].nulls_only)
+
+
+class GroupParts:
+    """The row groups of a file, with the bounds in its footer; see `BoundColumns`.
+
+    Args:
+        footer: its column chunks agree with the schema.
+        columns: the leaves of columns, and the form of their bounds (`bound_form`), by field id.
+    """
+
+    def __init__(self, footer: Footer, columns: Mapping[int, tuple[int, str]]) -> None:
+        self._footer, self._columns = footer, columns
+        self._n_rows = np.array(footer.group_rows, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._n_rows)
+
+    def bounds(self, name: str, field_id: int) -> tuple[Any, Integers, Integers] | None:
+        """Finds the bounds of a column."""
+        found = self._columns.get(field_id)
+        if found is None:
+            return None
+        leaf, form = found
+        data, starts, sizes = self._footer.bounds(leaf, upper=name == "upper_bounds")
+        if form == DECIMAL:
+            data, starts = _big_endian(data, starts, sizes)
+        return data, starts, sizes
+
+    def nulls_only(self, field_id: int) -> Flags | None:
+        """Marks the row groups in which each value of a column is null."""
+        found = self._columns.get(field_id)
+        return None if found is None else self._footer.nulls(found[0]) == self._n_rows
 
 
 def _big_endian(data: bytes, starts: Integers, sizes: Integers) -> tuple[bytes, Integers]:

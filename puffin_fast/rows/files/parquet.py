@@ -26,13 +26,13 @@ from puffin_fast.parquet.footer import Chunk, ChunkPlaces, FileLayout, Footer, c
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.parquet.page_index import Bounds, PagePlaces, Pages, RequestedPages, Spans
 from puffin_fast.rows.files.files import BatchColumns, open_input, reading
-from puffin_fast.rows.files.page_bounds import PageParts
+from puffin_fast.rows.files.page_bounds import GroupParts, PageParts
 from puffin_fast.rows.files.row_groups import (
     RowGroupMetrics,
     bound_form,
     row_group_metrics,
-    row_groups_that_may_match,
 )
+from puffin_fast.rows.filters.pruning import BoundsPruner
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -134,6 +134,7 @@ class ParquetReader:
 
     Attributes:
         chunks: its column chunks.
+        is_remote: whether it is on an object store.
 
     Args:
         io: PyIceberg's file access.
@@ -147,9 +148,9 @@ class ParquetReader:
         self, io: FileIO, location: str, footer: Footer | None = None, *, size: int | None = None
     ) -> None:
         self._io, self.location = io, location
-        self._is_remote = is_remote(location, io)
+        self.is_remote = is_remote(location, io)
         with reading(location):
-            self._source, data = _open(io, location, footer, size, is_local=not self._is_remote)
+            self._source, data = _open(io, location, footer, size, is_local=not self.is_remote)
             try:
                 footer = footer or self._read_footer(data)
                 if sum(footer.group_rows) != footer.n_rows:
@@ -163,7 +164,7 @@ class ParquetReader:
                 self._source.close()  # the error may live longer than the names that hold the file
                 raise
         self._footer = footer
-        self.chunks = ColumnChunks(self._source, footer, location, is_remote=self._is_remote)
+        self.chunks = ColumnChunks(self._source, footer, location, is_remote=self.is_remote)
         self.schema = footer.layout.schema
         self.schema_bytes = footer.layout.schema_bytes
         self.n_rows = footer.n_rows
@@ -188,21 +189,61 @@ class ParquetReader:
             self.location,
             footer=None if footer is None else footer.metadata,
             source=self._source,
-            is_remote=self._is_remote,
+            is_remote=self.is_remote,
             places=None if footer is None else footer.places,
         )
 
     def groups_that_may_match(
-        self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
+        self,
+        known: FileSchema,
+        schema: Schema,
+        field_ids: Iterable[int],
+        may_match: Callable[[Any], bool],
+        pruner: Pruner | None = None,
     ) -> Iterable[int]:
-        """Returns the numbers of the row groups whose statistics do not exclude a match."""
-        return row_groups_that_may_match(self._checked_footer(), known, schema, field_ids, may_match)
+        """Returns the numbers of the row groups whose statistics do not exclude a match.
+
+        The bounds of all are compared at once; each row group that they do not decide is looked at.
+        """
+        check_status(self._footer.status, self.location)
+        flags = np.array(self.group_rows) > 0
+        left = flags
+        if isinstance(pruner, BoundsPruner):
+            parts = GroupParts(self._footer, self._bounded_columns(known, schema, field_ids))
+            found, is_decided = pruner.decide(parts)
+            flags = flags & found
+            left = flags & ~is_decided
+        if left.any():
+            numbers = np.flatnonzero(left).tolist()
+            metrics = row_group_metrics(self._checked_footer(), known, schema, field_ids, numbers)
+            flags[numbers] = [may_match(one) for one in metrics]
+        return np.flatnonzero(flags).tolist()
+
+    def _bounded_columns(
+        self, known: FileSchema, schema: Schema, field_ids: Iterable[int]
+    ) -> dict[int, tuple[int, str]]:
+        """The leaves of columns outside of lists and maps, and the form of their bounds, by field id."""
+        layout, found = self._footer.layout, {}
+        for field_id in field_ids:
+            path = known.dotted(field_id) or ""
+            leaves = layout.leaves_of(path)  # a column with a dot in its name may have the path of a field
+            column = layout.stored.column(leaves[0]) if len(leaves) == 1 else None
+            if column is not None and column.path == path and column.max_repetition_level == 0:
+                form = bound_form(schema.find_type(field_id), column)
+                if form is not None:
+                    found[field_id] = leaves[0], form
+        return found
 
     def metrics(
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int]
     ) -> Iterator[RowGroupMetrics]:
         """Yields the statistics of each row group; see `row_group_metrics`."""
         return row_group_metrics(self._checked_footer(), known, schema, field_ids)
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the file."""
+        return self._source.size
 
     @property
     def layout(self) -> FileLayout:
@@ -221,7 +262,7 @@ class ParquetReader:
 
     def bloom_filter(self, group: int, name: str) -> BloomFilter | None:
         """Returns the Bloom filter of a column chunk that has a layout; None if there is none that can be asked."""
-        return BloomFilter.of(self._source, self.chunk(group, name), is_remote=self._is_remote)
+        return BloomFilter.of(self._source, self.chunk(group, name), is_remote=self.is_remote)
 
     @cached_property
     def has_dictionaries(self) -> bool:
@@ -235,7 +276,7 @@ class ParquetReader:
         if chunk.dictionary_bytes == 0 or not is_small or chunk.n_bytes < self.chunks.least_picked:
             return None
         layout, is_whole = self.layout_of(name), chunk.is_in_dictionary
-        if is_whole is None and not self._is_remote:
+        if is_whole is None and not self.is_remote:
             is_whole = DictionaryHashes.are_all(self._source, chunk)
         if layout is None or not is_whole:
             return None
@@ -274,6 +315,13 @@ class ParquetReader:
             if name in places:
                 n_bytes -= chunk.n_bytes - places[name].bytes_of(places[name].touched(wanted))
         return n_bytes
+
+    def raw_bytes(self, groups: Sequence[int], names: Collection[str]) -> list[int]:
+        """Returns the bytes of some columns without compression in each of some row groups; 0 if they are not known."""
+        if self._footer.status:
+            return [0] * len(groups)
+        leaves = [leaf for name in names for leaf in self._footer.layout.leaves_of(name)]
+        return self._footer.raw_bytes(groups, leaves)
 
     def batches(
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
@@ -376,7 +424,7 @@ class ParquetReader:
 
     def reopen(self) -> ParquetReader:
         """Opens the same file again, for another thread; its footer is not read again."""
-        size = self._source.size if self._is_remote else None
+        size = self._source.size if self.is_remote else None
         opened = ParquetReader(self._io, self.location, self._footer, size=size)
         opened.chunks.places = self.chunks.places
         return opened

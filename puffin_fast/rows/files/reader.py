@@ -27,6 +27,14 @@ from puffin_fast.parquet.page_index import Spans
 from puffin_fast.rows.files.conversion import stored
 from puffin_fast.rows.files.equal_values import EqualValues
 from puffin_fast.rows.files.files import BATCH_ROWS, Columns, FormatReader, reading
+from puffin_fast.rows.files.joined_groups import (
+    SMALL_ROWS,
+    ColumnsOfFiles,
+    ColumnsOfGroups,
+    RowGroup,
+    joined_groups,
+    spans_of,
+)
 from puffin_fast.rows.files.parquet import PLAIN_ROWS, GroupColumns, ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
 
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
     from puffin_fast._kernels.parquet.bloom import FileQuestion
     from puffin_fast.parquet.column_pages import Rows
     from puffin_fast.parquet.footer import FileLayout
-    from puffin_fast.parquet.page_index import PagePlaces
+    from puffin_fast.parquet.page_index import Integers, PagePlaces
     from puffin_fast.rows.files.conversion import Cast, Convert
     from puffin_fast.rows.filters.pruning import Pruner
     from puffin_fast.rows.tasks import DataFile, StoredFile
@@ -322,22 +330,30 @@ class OpenedFile:
             CorruptDataError: the file cannot be read, or a row group has more or fewer rows than declared.
             UnsupportedError: Arrow cannot read the contents of the file.
         """
-        tops = (top for top, _ in (*self._filter.values(), *self._keys.values()) if top is not None)
-        early, wanted = dict.fromkeys(tops), dict.fromkeys(columns)
-        late = [name for name in wanted if name not in early]
-        requested = [name for name in early if name in wanted]
+        early, late, requested = self._order_of(columns)
         codes = {*self._coded} - {top for top, _ in self._keys.values()}
-        for number, first, n_rows in self.row_groups:
-            spans = self.spans.get(number)
-            picked = spans
-            if self._live is not None and (few := self._live.few(first, n_rows)) is not None:
-                picked = Spans.of_rows(few)
+        for run in self._runs([*early, *late], batch_rows) if places is None else zip(self.row_groups):
+            number, first, n_rows = run[0]
             with self._reading():
-                columns_of = partial(
-                    self._columns_of, number, batch_rows=batch_rows, use_threads=use_threads, wanted=picked
-                )
-                deciding = columns_of([*early], ahead=late, codes=codes)
-                others = columns_of(late, views=views, is_late=bool(early))
+                if len(run) > 1:
+                    n_rows, spans = run[-1][1] + run[-1][2] - first, spans_of(run)
+                    deciding, others = (
+                        self._joined(run, names, batch_rows, use_threads=use_threads)
+                        for names in ([*early], late)
+                    )
+                else:
+                    picked = spans = self.spans.get(number)
+                    if self._live is not None and (few := self._live.few(first, n_rows)) is not None:
+                        picked = Spans.of_rows(few)
+                    columns_of = partial(
+                        self._columns_of,
+                        number,
+                        batch_rows=batch_rows,
+                        use_threads=use_threads,
+                        wanted=picked,
+                    )
+                    deciding = columns_of([*early], ahead=late, codes=codes)
+                    others = columns_of(late, views=views, is_late=bool(early))
             for start, some, gaps in windows(n_rows, self._reader.rows_at_once, batch_rows, spans):
                 rows, n_live = self._live_rows(first + start, some, gaps)
                 if not n_live:
@@ -355,6 +371,47 @@ class OpenedFile:
                     )
             if places is not None and isinstance(deciding, GroupColumns):
                 places += deciding.places()
+
+    def _order_of(self, columns: Sequence[str]) -> tuple[dict[str, None], list[str], list[str]]:
+        """The columns that are read first, those that are read later, and the requested ones of the first."""
+        tops = (top for top, _ in (*self._filter.values(), *self._keys.values()) if top is not None)
+        early, wanted = dict.fromkeys(tops), dict.fromkeys(columns)
+        late = [name for name in wanted if name not in early]
+        return early, late, [name for name in early if name in wanted]
+
+    @property
+    def alike(self) -> tuple[Any, ...] | None:
+        """What small files have in common that are read as one; None if this one is read alone."""
+        if len(self.row_groups) != 1 or self.row_groups[0][2] > SMALL_ROWS or self.spans or self._keys:
+            return None
+        reader = self._reader
+        if not isinstance(reader, ParquetReader) or len(reader.group_rows) > 1 or reader.is_remote:
+            return None
+        if self._live is not None and self._live.chosen:
+            return None
+        return id(reader.layout), id(self.schema), self.constants
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of a file that has something in common with others."""
+        assert isinstance(self._reader, ParquetReader)
+        return self._reader.n_bytes
+
+    def _runs(self, names: Sequence[str], batch_rows: int) -> Iterable[Sequence[RowGroup]]:
+        """The row groups in order; those that are read as one together."""
+        groups, reader = self.row_groups, self._reader
+        if len(groups) < 2 or self.spans or not isinstance(reader, ParquetReader):
+            return zip(groups)
+        n_bytes = reader.raw_bytes([number for number, *_ in groups], names)
+        return joined_groups(groups, n_bytes, batch_rows)
+
+    def _joined(
+        self, run: Sequence[RowGroup], names: Sequence[str], batch_rows: int, *, use_threads: bool
+    ) -> Columns | None:
+        assert isinstance(self._reader, ParquetReader)
+        return (
+            ColumnsOfGroups(self._reader, run, names, batch_rows, use_threads=use_threads) if names else None
+        )
 
     def _reading(self) -> AbstractContextManager[None]:
         return reading(self.path, self.format)
@@ -389,6 +446,68 @@ class OpenedFile:
             field_id: get(length if top is None else columns[top], self.constants)
             for field_id, (top, get) in leaves.items()
         }
+
+
+class JoinedFiles:
+    """Small data files that are read as one; see `OpenedFile`. Their rows have no positions.
+
+    Args:
+        files: opened files that are `alike`.
+
+    Attributes:
+        path: the first one and how many follow, for messages.
+        constants: as of each file.
+    """
+
+    def __init__(self, files: Sequence[OpenedFile]) -> None:
+        self._files, self.constants = files, files[0].constants
+        self.path = f"{files[0].path}, or one of {len(files) - 1} data files after it"
+
+    def batches(
+        self,
+        columns: Sequence[str] = (),
+        *,
+        batch_rows: int = BATCH_ROWS,
+        use_threads: bool = False,
+        views: bool = False,
+    ) -> Iterator[Batch]:
+        """Yields the live rows of the files in one batch; arguments as for `OpenedFile.batches`."""
+        of = self._files[0]
+        readers = [file._reader for file in self._files if isinstance(file._reader, ParquetReader)]
+        n_rows = np.array([file.row_groups[0][2] for file in self._files], np.int64)
+        total = int(n_rows.sum())
+        early, late, requested = of._order_of(columns)
+        rows = self._rows(n_rows)
+        n_live = total if rows is None else len(rows)
+        with self._reading():
+            found = ColumnsOfFiles(readers, n_rows, [*early], batch_rows).read(0, total, rows)
+            yield Batch(
+                0,
+                n_live,
+                of._values(of._filter, found, n_live),
+                {},
+                rows,
+                {name: found[name] for name in requested},
+                partial(self._read, ColumnsOfFiles(readers, n_rows, late, batch_rows), total),
+            )
+
+    def _rows(self, n_rows: Integers) -> Rows | None:
+        """The live rows; None: all."""
+        if all(file._live is None for file in self._files):
+            return None
+        parts, first = [], 0
+        for file, n in zip(self._files, n_rows.tolist(), strict=True):
+            rows, _ = file._live_rows(0, n, None)
+            parts.append(first + (np.arange(n, dtype=np.int32) if rows is None else rows))
+            first += n
+        return np.concatenate(parts, dtype=np.int32)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return reading(self.path)
+
+    def _read(self, columns: Columns, n_rows: int, rows: Rows | None) -> Mapping[str, pa.Array]:
+        with self._reading():
+            return columns.read(0, n_rows, rows)
 
 
 class _Excluding(NamedTuple):
@@ -556,7 +675,7 @@ class DataFiles:
         excluded: frozenset[int] = frozenset()
         if len(file.group_rows) > 1 and self._may_match is not None:
             ids = [field.field_id for field in self._fields]
-            wanted = file.groups_that_may_match(known, self._schema, ids, self._may_match)
+            wanted = file.groups_that_may_match(known, self._schema, ids, self._may_match, self._pruner)
             excluded = frozenset(range(len(file.group_rows))).difference(wanted)
         found, first = [], 0
         for number, n_rows in enumerate(file.group_rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -57,34 +57,21 @@ class RowGroupMetrics:
     upper_bounds: dict[int, bytes] = field(default_factory=dict)
 
 
-def row_groups_that_may_match(
+def row_group_metrics(
     metadata: pq.FileMetaData,
     file: FileSchema,
     schema: Schema,
     field_ids: Iterable[int],
-    may_match: Callable[[Any], bool],
-) -> list[int]:
-    """Returns the numbers of the row groups that may contain a matching row.
+    groups: Iterable[int] | None = None,
+) -> Iterator[RowGroupMetrics]:
+    """Yields the statistics of row groups. They have no columns inside lists and maps.
 
     Args:
         metadata: the file's footer.
         file: the file's columns by field id.
-        schema: the schema that the filter is bound to.
-        field_ids: the columns of the filter.
-        may_match: an inclusive evaluator of metrics.
-    """
-    groups = row_group_metrics(metadata, file, schema, field_ids)
-    return [number for number, metrics in enumerate(groups) if may_match(metrics)]
-
-
-def row_group_metrics(
-    metadata: pq.FileMetaData, file: FileSchema, schema: Schema, field_ids: Iterable[int]
-) -> Iterator[RowGroupMetrics]:
-    """Yields the statistics of each row group. They have no columns inside lists and maps.
-
-    Args:
-        metadata, file: as for `row_groups_that_may_match`.
+        schema: the schema that has the columns.
         field_ids: the columns.
+        groups: the numbers of the row groups; None: all.
     """
     paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
     times = Counter(paths)  # a column with a dot in its name may have the path of a field of a struct
@@ -94,7 +81,7 @@ def row_group_metrics(
         at = leaves.get(file.dotted(field_id) or "")
         if at is not None and metadata.schema.column(at).max_repetition_level == 0:
             columns.append((field_id, at, schema.find_type(field_id), metadata.schema.column(at)))
-    for number in range(metadata.num_row_groups):
+    for number in range(metadata.num_row_groups) if groups is None else groups:
         group = metadata.row_group(number)
         metrics = RowGroupMetrics(group.num_rows)
         for field_id, at, kind, column in columns:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +26,10 @@ from puffin_fast.rows.deletes.equality import DeletedKeys, EqualityDeletes, live
 from puffin_fast.rows.deletes.loader import Decode, DeleteLoader, ReadAhead
 from puffin_fast.rows.files.conversion import Cast, stored
 from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
+from puffin_fast.rows.files.joined_groups import MOST_FILE_BYTES, MOST_FILES
 from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.rows.files.projection import FileSchema, Projection
-from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
+from puffin_fast.rows.files.reader import Batch, DataFiles, JoinedFiles, OpenedFile
 from puffin_fast.rows.scan.splits import Split, data_bytes, threads_of
 
 if TYPE_CHECKING:
@@ -104,6 +105,19 @@ class OpenedDataFile:
     file: OpenedFile
     output: _Output
     keys: tuple[DeletedKeys, ...]
+
+
+class _Part(NamedTuple):
+    """What is read at once: rows of an opened data file, or of some that are read as one, of which it is the first.
+
+    Attributes:
+        use_threads: whether its columns may be read in parallel.
+    """
+
+    task: Task
+    opened: OpenedDataFile
+    rows: OpenedFile | JoinedFiles
+    use_threads: bool
 
 
 class FileReader:
@@ -240,20 +254,53 @@ class FileReader:
         The deletion vectors of data files with a single split are prefetched, neighboring blobs in one read.
         """
         vectors = self._ahead_of(splits)
-        batches = (batch for split in splits for batch in self.read(split, vectors))
+        batches = (batch for part in self._parts(splits, vectors) for batch in self._rows_of(part))
         return filled_groups(batches, BATCH_ROWS, size_in_rows)
 
     def count_all(self, splits: Sequence[Split]) -> Iterator[int]:
         """Yields the number of the selected rows of several splits; only columns that select rows are read."""
         vectors, n_rows = self._ahead_of(splits), 0
-        for split in splits:
-            opened = split.shared.opened(lambda task: self._open(task, vectors))
-            if opened is None:
-                continue
-            for batch in opened.file.part(split.number, split.count).batches():
-                wanted = live_matches(self._row_filter, opened.keys, batch)
+        for part in self._parts(splits, vectors):
+            for batch in part.rows.batches():
+                wanted = live_matches(self._row_filter, part.opened.keys, batch)
                 n_rows += batch.n_rows if wanted is None else int(np.count_nonzero(wanted))
         yield n_rows
+
+    def _parts(self, splits: Sequence[Split], vectors: ReadAhead | None) -> Iterator[_Part]:
+        """Yields the opened splits; small data files that are alike as one, unless the result has metadata of them."""
+        run: list[_Part] = []
+        n_bytes, common = 0, None
+        for split in splits:
+            part = self._part(split, vectors)
+            if part is None:
+                continue
+            opened = part.opened
+            alike = None if split.count > 1 or opened.output.metadata else opened.file.alike
+            size = 0 if alike is None else opened.file.n_bytes
+            if run and (alike != common or len(run) == MOST_FILES or n_bytes + size > MOST_FILE_BYTES):
+                yield _together(run)
+                run, n_bytes = [], 0
+            if alike is None:
+                yield part
+            else:
+                run.append(part)
+                n_bytes, common = n_bytes + size, alike
+        if run:
+            yield _together(run)
+
+    def _part(self, split: Split, vectors: ReadAhead | None, reads: Reads | None = None) -> _Part | None:
+        opened = split.shared.opened(lambda task: self._open(task, vectors, reads))
+        if opened is None:
+            return None
+        return _Part(split.task, opened, opened.file.part(split.number, split.count), split.alone)
+
+    def _rows_of(self, part: _Part) -> Iterator[pa.RecordBatch]:
+        """Yields the selected rows of an opened part; no batch is empty."""
+        columns = part.opened.output.columns
+        for batch in part.rows.batches(columns, use_threads=part.use_threads, views=self._views):
+            selected = self._select(part, batch)
+            if selected is not None:
+                yield selected
 
     def _ahead_of(self, splits: Sequence[Split]) -> ReadAhead:
         tasks = [split.task for split in splits if split.count == 1]
@@ -297,16 +344,9 @@ class FileReader:
             CorruptDataError: a file does not agree with the metadata.
             NotFoundError: a file does not exist.
         """
-        task = split.task
-        opened = split.shared.opened(lambda task: self._open(task, vectors, reads))
-        if opened is None:
-            return
-        file = opened.file.part(split.number, split.count)
-        batches = file.batches(opened.output.columns, use_threads=split.alone, views=self._views)
-        for batch in batches:
-            selected = self._select(task, opened, batch)
-            if selected is not None:
-                yield selected
+        part = self._part(split, vectors, reads)
+        if part is not None:
+            yield from self._rows_of(part)
 
     def _is_deleted(self, task: Task, vectors: ReadAhead | None) -> bool:
         """Whether the deletion vector deletes all rows; the vector is read, so that the data file is not."""
@@ -352,20 +392,27 @@ class FileReader:
             return LiveRows(candidates - deleted, n_rows, chosen=True)
         return LiveRows(deleted, n_rows) if deleted else None
 
-    def _select(self, task: Task, opened: OpenedDataFile, batch: Batch) -> pa.RecordBatch | None:
+    def _select(self, part: _Part, batch: Batch) -> pa.RecordBatch | None:
         """The selected rows of a batch in the schema of the result; None if there are none."""
+        opened = part.opened
         output, wanted = opened.output, live_matches(self._row_filter, opened.keys, batch)
         rows = batch.select(None if wanted is None else mask_of(wanted))
         if rows is None:
             return None
-        with reading(task.data.file_path):
+        with reading(part.rows.path):
             arrays = output.projection.arrays(rows.columns, rows.n_rows, opened.file.constants)
         if output.metadata:
             needed = any(column.needs_positions for column, _ in output.metadata)
-            about = Metadata(task.data, rows.n_rows, rows.positions() if needed else None)
+            about = Metadata(part.task.data, rows.n_rows, rows.positions() if needed else None)
             for column, name in output.metadata:
                 arrays.append(column.array(about, None if name is None else rows.columns[name]))
         return _record_batch(arrays, output.schema, rows.n_rows)
+
+
+def _together(parts: Sequence[_Part]) -> _Part:
+    """Data files that are alike, read as one."""
+    first, *others = parts
+    return first._replace(rows=JoinedFiles([part.opened.file for part in parts])) if others else first
 
 
 def reader_factory(table: Table, row_filter: Matcher, reads: Reads | None = None) -> ReaderFactory:

@@ -1,0 +1,153 @@
+"""Small data files that are read as one have the rows that they have one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.table import Table
+
+import puffin_fast as pf
+from puffin_fast.errors import PuffinFastError
+from puffin_fast.rows.scan import file_reader
+from tests.seeds import seeds
+
+N_FILES = 40
+FILTERS = (
+    "k < 50",
+    "k < 3 and d > 0.5",
+    "t like 'text 1%'",
+    "s.x < 5",
+    "t is null",
+    "id < 3 or id > 900",
+    "p = 1",
+)
+
+
+def rows(rng: random.Random, first: int, n: int) -> pa.Table:
+    """Rows of flat and nested columns, with nulls; some files have nothing but nulls."""
+    share = rng.choice([0.0, 0.0, 0.2, 1.0])
+
+    def some(make: Callable[[int], Any]) -> list[Any]:
+        return [None if rng.random() < share else make(at) for at in range(first, first + n)]
+
+    return pa.table(
+        {
+            "id": pa.array(range(first, first + n), pa.int64()),
+            "p": pa.array([first % 3] * n, pa.int32()),
+            "k": pa.array([rng.randrange(100) for _ in range(n)], pa.int32()),
+            "d": pa.array(some(lambda _: rng.random()), pa.float64()),
+            "t": pa.array(some(lambda at: f"text {at % 7}"), pa.string()),
+            "s": pa.array(some(lambda at: {"x": at % 10}), pa.struct([("x", pa.int64())])),
+            "l": pa.array(some(lambda at: [at] * (at % 4)), pa.list_(pa.int64())),
+        }
+    )
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[InMemoryCatalog]:
+    with InMemoryCatalog("c", warehouse=f"file://{tmp_path}") as found:
+        found.create_namespace("n")
+        yield found
+
+
+def files(rng: random.Random, folder: Path) -> list[Path]:
+    """Small files of two writers, in runs; some have several row groups, one is large."""
+    first, found = 0, []
+    for number in range(N_FILES):
+        path, table = folder / f"{number:02}.parquet", rows(rng, first, rng.choice([1, 7, 30]))
+        if number == 20:
+            table = rows(rng, first, 5000)
+        if number // 5 % 3 == 1:
+            flat = polars.from_arrow(table)
+            flat.write_parquet(path, use_pyarrow=False)  # type: ignore[union-attr]
+        else:
+            codec = rng.choice(["zstd", "zstd", "none"])
+            size = rng.choice([10, 100, 100])
+            pq.write_table(table, path, compression=codec, row_group_size=size)
+        first += len(table)
+        found.append(path)
+    return found
+
+
+def table_of(catalog: InMemoryCatalog, paths: list[Path], *, partitioned: bool) -> Table:
+    schema = pq.read_schema(paths[0])
+    table = catalog.create_table("n.t", schema, properties={"format-version": "2"})
+    if partitioned:
+        with table.update_spec() as update:
+            update.add_identity("p")
+    table.add_files([f"file://{path}" for path in paths])
+    return table
+
+
+def one_by_one(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Any]) -> Any:
+    with monkeypatch.context() as patch:
+        patch.setattr(file_reader, "MOST_FILES", 1)
+        return run()
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_rows_are_those_of_files_one_by_one(
+    catalog: InMemoryCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    paths = files(rng, tmp_path)
+    table = table_of(catalog, paths, partitioned=rng.random() < 0.5)
+    deleted = rng.choice([None, "k < 20", "id < 100", "s.x = 3"])
+    if deleted is not None:
+        pf.iceberg.delete(table, deleted)
+    for where in [None, *FILTERS]:
+        options: dict[str, Any] = {} if where is None else {"row_filter": where}
+        scan = pf.iceberg.scan(table, **options)
+        found, expected = scan.to_arrow(), one_by_one(monkeypatch, scan.to_arrow)
+        assert found.equals(expected), where
+        assert scan.count() == len(expected) == one_by_one(monkeypatch, scan.count)
+        by_pyiceberg = table.refresh().scan(**options, selected_fields=("id",)).to_arrow()
+        assert sorted(found["id"].to_pylist()) == sorted(by_pyiceberg["id"].to_pylist()), where
+        located = pf.iceberg.scan(table, selected_fields=("id", "_file", "_pos"), **options).to_arrow()
+        assert located["id"].to_pylist() == found["id"].to_pylist()
+        assert str(scan.explain()) == one_by_one(monkeypatch, lambda scan=scan: str(scan.explain()))
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_a_damaged_file_is_named(
+    catalog: InMemoryCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    paths = files(rng, tmp_path)
+    table = table_of(catalog, paths, partitioned=False)
+
+    def outcome() -> Any:
+        try:
+            return pf.iceberg.scan(table, row_filter="k < 50", threads=1).to_arrow()
+        except PuffinFastError as error:
+            return str(error)
+
+    n_errors = 0
+    for _ in range(8):
+        path = rng.choice(paths)
+        data = path.read_bytes()
+        damaged = bytearray(data)
+        end = pq.read_metadata(path).serialized_size + 8
+        for _ in range(20):
+            damaged[rng.randrange(4, len(data) - end)] = rng.randrange(256)
+        path.write_bytes(damaged)
+        found, expected = outcome(), one_by_one(monkeypatch, outcome)
+        assert type(found) is type(expected)
+        if isinstance(found, pa.Table):
+            assert pc.sum(found["id"]) == pc.sum(expected["id"])
+            assert found["k"].equals(expected["k"])
+        else:
+            n_errors += 1
+            assert found == expected
+            assert str(path) in found
+        path.write_bytes(data)
+    assert n_errors > 0
