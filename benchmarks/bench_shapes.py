@@ -3,7 +3,7 @@
     python -m benchmarks.bench_shapes                       all shapes and jobs
     python -m benchmarks.bench_shapes --only vectors        the jobs whose name holds this; given twice, both
     python -m benchmarks.bench_shapes --share 0.1           a tenth of the rows
-    python -m benchmarks.bench_shapes --memory              each job once more in a process of its own: peak memory
+    python -m benchmarks.bench_shapes --memory              peak memory instead, each job in a process of its own
 
 Each shape is made from a seed, once, and kept. Its jobs: count the rows of a filter, read them, read some columns of
 all rows, read all. Contenders take turns in one process of one thread; each result is compared with DuckDB's number of
@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.engines import duckdb_with_delta, duckdb_with_iceberg
+from benchmarks.figures import MEMORY, TIMES
 from benchmarks.jobs import Contenders, measure_job
 from benchmarks.machine import report
 from benchmarks.rounds import OURS
@@ -391,14 +392,16 @@ def main() -> None:
             return
         found, behind = {}, []
         for shape, job in ((shape, job) for shape in SHAPES for job in JOBS):
-            name = f"shapes: {shape}, {job}"
+            name = f"{TIMES}{shape}, {job}"
             if not all(word in name for word in options.only):
                 continue
             those = checked(prepared(shape, job))
-            result = measure_job(name, those, options.rounds, dict.fromkeys(set(those) - {OURS}, 1.0))
             if options.memory:
-                for contender, figures in result["contenders"].items():
-                    figures["peak_mb"] = peak(folder, shape, job, contender, options.share)
+                peaks = {one: {"peak_mb": peak(folder, shape, job, one, options.share)} for one in those}
+                print(f"{MEMORY}{shape}, {job}: {peaks}", file=sys.stderr, flush=True)
+                found[f"{MEMORY}{shape}, {job}"] = {"contenders": peaks}
+                continue
+            result = measure_job(name, those, options.rounds, dict.fromkeys(set(those) - {OURS}, 1.0))
             found[name] = result
             behind += [
                 (verdict["ratio"], name, verdict["peer"])

@@ -295,19 +295,27 @@ def changes_on_spark() -> str:
     return "\n".join(lines) + "\n"
 
 
-SHAPES = "shapes: "
-"""The cases of `bench_shapes`: the shape, a comma, and the job."""
+TIMES, MEMORY = "shapes: ", "peak memory: "
+"""The cases of `bench_shapes`: the shape, a comma, and the job follow."""
 
 
 def shapes() -> str:
-    """A table of the shapes: CPU time of ours, and that of each peer as a multiple; what is below 1 is bold."""
+    """A table of the shapes: CPU time of ours, and that of each peer as a multiple; what is below 1 is bold.
+
+    Then the peak memory of all, in MB.
+    """
     cases: dict[str, dict[str, Any]] = json.loads((RESULTS / "tables.json").read_text())
-    peers = ("DuckDB", "PyIceberg", "Polars", "deltalake")
-    lines = [f"| shape | job | CPU ms | {' | '.join(peers)} |", f"|---|---|---:|{'---:|' * len(peers)}"]
+    peers = ("DuckDB", "PyIceberg", "Polars", "deltalake", "PyArrow")
+    lines = [
+        f"| shape | job | CPU ms | {' | '.join(peers)} | MB | {' | '.join(peers)} |",
+        f"|---|---|---:|{'---:|' * (2 * len(peers) + 1)}",
+    ]
     for shape, _, job in sorted(
-        name.removeprefix(SHAPES).rpartition(", ") for name in cases if name.startswith(SHAPES)
+        name.removeprefix(TIMES).rpartition(", ") for name in cases if name.startswith(TIMES)
     ):
-        contenders = cases[f"{SHAPES}{shape}, {job}"]["contenders"]
+        contenders = cases[f"{TIMES}{shape}, {job}"]["contenders"]
+        memory = cases.get(f"{MEMORY}{shape}, {job}", {"contenders": {}})["contenders"]
+        peaks = [f"{memory[one]['peak_mb']:.0f}" if one in memory else "-" for one in (OURS, *peers)]
         ours, cells = contenders[OURS]["cpu"], []
         for peer in peers:
             ratio = contenders[peer]["cpu"] / ours if peer in contenders else None
@@ -315,7 +323,7 @@ def shapes() -> str:
                 "-" if ratio is None else shown(ratio) if float(shown(ratio)) >= 1 else f"**{shown(ratio)}**"
             )
         lines.append(
-            f"| {shape} | {job} | {1000 * ours:.{0 if ours >= 0.01 else 1}f} | {' | '.join(cells)} |"
+            f"| {shape} | {job} | {1000 * ours:.{0 if ours >= 0.01 else 1}f} | {' | '.join([*cells, *peaks])} |"
         )
     return "\n".join(lines) + "\n"
 
