@@ -452,9 +452,10 @@ class Footer:
         Returns:
             the bytes of the footer, and the offset in them and the bytes of each bound, -1 for an unknown one.
         """
-        at = 1 + leaf * footers.CHUNK_WORDS + (_UPPER if upper else _LOWER)
-        before_end, sizes = self.words[:, at : at + 2].T
-        return self._data, len(self._data) - before_end, sizes
+        at = 1 + leaf * footers.CHUNK_WORDS
+        is_known = self.words[:, at + _UPPER] >= 0  # a deprecated lower bound comes without an upper one
+        before_end, sizes = self.words[:, at + (_UPPER if upper else _LOWER) :][:, :2].T
+        return self._data, len(self._data) - before_end, np.where(is_known, sizes, -1)
 
     def nulls(self, leaf: int) -> Integers:
         """Returns the number of nulls of a leaf in each row group, -1 for an unknown one; the status must be 0."""

@@ -76,7 +76,8 @@ static int pf_size_statistics(pf_thrift *from, const int32_t *leaf) {
     return 0;
 }
 
-/* A bound must have the bytes of a value of its type. The lower one is the least value, unless it is said not to be. */
+/* A bound must have the bytes of a value of its type. The lower one is the least value, unless it is said not to be. The
+ * deprecated one may be the least in another order: then no upper bound is given. */
 static int pf_bounds(pf_thrift *from, const int32_t *leaf, int64_t *words) {
     int64_t id = 0, least_id = 0;
     uint64_t n_bytes;
@@ -101,6 +102,7 @@ static int pf_bounds(pf_thrift *from, const int32_t *leaf, int64_t *words) {
         } else if (id == 8 && (kind == PF_TRUE || kind == PF_FALSE)) is_exact = kind == PF_TRUE;
         else if (pf_skip(from, kind, 0)) return PF_BAD_PAGE;
     }
+    if (least_id != 6) words[PF_CHUNK_UPPER] = words[PF_CHUNK_UPPER_BYTES] = -1;
     if (!is_exact) words[PF_CHUNK_LEAST] = words[PF_CHUNK_LEAST_BYTES] = -1;
     return more ? more : status;
 }
