@@ -371,7 +371,8 @@ class Footer:
         found = cls(data, FileLayout(file), file.metadata)
         parts = None if found.status else _parts_of(data)
         if parts is not None and (n_bytes := sum(map(len, parts))) <= _MOST_BYTES:
-            n_known = sum(len(part) for known in _layouts for part in known)
+            known = [*_layouts]  # other threads may add some
+            n_known = sum(len(part) for one in known for part in one)
             if len(_layouts) >= _MOST_LAYOUTS or n_known + n_bytes > _MOST_BYTES:
                 _layouts.clear()
             found.layout.parts = parts

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +163,29 @@ def test_no_more_layouts_are_remembered_than_stated(tmp_path: Path, monkeypatch:
     pq.write_table(wide, tmp_path / "x.parquet")
     assert ParquetReader(PyArrowFileIO(), str(tmp_path / "x.parquet")).n_rows == 1
     assert footers._layouts == before
+
+
+def test_threads_remember_layouts_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(footers, "_layouts", {})
+    monkeypatch.setattr(footers, "_MOST_LAYOUTS", 1000)
+    files = []
+    for n in range(500):
+        pq.write_table(pa.table({f"c{n}": [n]}), sink := io.BytesIO())
+        files.append(sink.getvalue())
+
+    def names(file: bytes) -> list[str]:
+        size = int.from_bytes(file[-8:-4], "little")
+        opened = pq.ParquetFile(pa.BufferReader(file))
+        return list(Footer.of(opened, file[-8 - size : -8]).layout.schema.names)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = [*pool.map(names, files * 4)]
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [[f"c{n}"] for n in range(len(files))] * 4
 
 
 @pytest.mark.parametrize("end", [b"", b"PAR1", b"\xff\xff\xff\x7fPAR1", b"\0\0\0\0PAR1", b"PARF"])
