@@ -389,7 +389,7 @@ class OpenedFile:
             return None
         if self._live is not None and self._live.chosen:
             return None
-        return id(reader.layout), id(self.schema), self.constants
+        return id(reader.layout), id(self.schema), repr(self.constants)  # 0.0 equals -0.0
 
     @property
     def n_bytes(self) -> int:

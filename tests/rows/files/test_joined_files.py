@@ -117,6 +117,24 @@ def test_rows_are_those_of_files_one_by_one(
         assert str(scan.explain()) == one_by_one(monkeypatch, lambda scan=scan: str(scan.explain()))
 
 
+def test_files_of_partitions_that_differ_in_a_sign_are_read_apart(
+    catalog: InMemoryCatalog, tmp_path: Path
+) -> None:
+    """The partition has the value of the column, which the files lack."""
+    schema = pa.schema([("id", pa.int64()), ("d", pa.float64())])
+    table = catalog.create_table("n.t", schema, properties={"format-version": "2"})
+    with table.update_spec() as update:
+        update.add_identity("d")
+    for number in range(N_FILES):
+        table.append(pa.table({"id": [number], "d": [-0.0 if number % 3 else 0.0]}))
+    for path in tmp_path.rglob("*.parquet"):
+        pq.write_table(pq.ParquetFile(path).read(["id"]), path)
+    found = pf.iceberg.scan(table, threads=1).to_arrow().sort_by("id")
+    assert [str(value) for value in found["d"].to_pylist()] == [
+        "-0.0" if number % 3 else "0.0" for number in range(N_FILES)
+    ]
+
+
 @pytest.mark.parametrize("seed", seeds(2))
 def test_a_damaged_file_is_named(
     catalog: InMemoryCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
