@@ -346,8 +346,9 @@ class Fetched:
     """
 
     def __init__(self, io: FileIO, manifests: Sequence[ManifestFile], threads: int = _THREADS) -> None:
-        self._io, self._manifests, self._threads = io, manifests, threads
-        self._parts = self._read()
+        self._parts = _read_ahead(
+            io, manifests, threads
+        )  # ends its threads when this object is not used any more
 
     @classmethod
     def together(
@@ -363,16 +364,18 @@ class Fetched:
         """The bytes of a manifest, None if they are not read ahead. Those before it cannot be taken any more."""
         return next((data for other, data in self._parts if other is manifest), None)
 
-    def _read(self) -> Iterator[tuple[ManifestFile, bytes | None]]:
-        if not self._manifests:
-            return
-        enough = 1 if is_remote(self._manifests[0].path, self._io) else _TOGETHER_BYTES
 
-        def fetch(group: Sequence[ManifestFile]) -> Iterator[list[bytes | None]]:
-            yield read_together(self._io, [(manifest.path, manifest.length) for manifest in group], enough)
+def _read_ahead(
+    io: FileIO, manifests: Sequence[ManifestFile], threads: int
+) -> Iterator[tuple[ManifestFile, bytes | None]]:
+    if not manifests:
+        return
+    enough = 1 if is_remote(manifests[0].path, io) else _TOGETHER_BYTES
 
-        least = _TOGETHER_BYTES // 16
-        groups = [*filled_groups(self._manifests, enough, lambda manifest: max(manifest.length, least))]
-        threads = min(self._threads, len(groups))
-        for group, parts in zip(groups, in_order(groups, fetch, threads, capacity=1), strict=True):
-            yield from zip(group, parts, strict=True)
+    def fetch(group: Sequence[ManifestFile]) -> Iterator[list[bytes | None]]:
+        yield read_together(io, [(manifest.path, manifest.length) for manifest in group], enough)
+
+    groups = [*filled_groups(manifests, enough, lambda manifest: max(manifest.length, _TOGETHER_BYTES // 16))]
+    threads = min(threads, len(groups))
+    for group, parts in zip(groups, in_order(groups, fetch, threads, capacity=1), strict=True):
+        yield from zip(group, parts, strict=True)

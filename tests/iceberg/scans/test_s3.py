@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 from collections.abc import Callable
@@ -178,6 +179,22 @@ def test_manifests_of_data_and_delete_files_are_requested_together(
     plan = iceberg.plan_files(table, row_filter="id >= 1000 and id < 2000")
     assert [task.vector is not None for task in plan.tasks] == [True]
     assert len(iceberg.plan_files(table).tasks) == 3
+
+
+@pytest.mark.parametrize("row_filter", ["id < 1000", "id >= 9000"], ids=["some", "none"])
+def test_a_plan_leaves_no_threads(catalog: SqlCatalog, row_filter: str) -> None:
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    for first in range(0, 3000, 1000):
+        iceberg.append(table, pa.table({"id": range(first, first + 1000)}))
+    iceberg.delete(table, "id in (5, 1005, 2005)")
+    before = {*threading.enumerate()}
+    gc.disable()
+    try:
+        iceberg.plan_files(table, row_filter=row_filter)
+        left = [t.name for t in {*threading.enumerate()} - before if t.name.startswith("puffin_fast")]
+    finally:
+        gc.enable()
+    assert left == []
 
 
 def test_vectors_of_small_data_files_are_read_together(catalog: SqlCatalog, store: Store) -> None:
