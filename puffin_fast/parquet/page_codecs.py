@@ -16,7 +16,7 @@ import lz4.block
 import pyarrow as pa
 import zstandard
 
-from puffin_fast._kernels.inflate import inflate_gzip
+from puffin_fast._io.inflate import inflate_gzip
 from puffin_fast._kernels.parquet import pages, snappy
 
 CODEC_ERRORS = (pa.ArrowException, OSError, zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import random
+import signal
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_fast._kernels import inflate
+from puffin_fast._io import inflate
 from puffin_fast.avro.blocks import SYNC_BYTES, Blocks, as_long
 from puffin_fast.errors import CorruptDataError, LimitExceededError
 from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, PageError
@@ -121,3 +123,20 @@ def test_columns_of_gzip_are_read(library: str, tmp_path: Path) -> None:
     pq.write_table(rows, path, compression="gzip", data_page_size=10_000)
     batches = ParquetReader(PyArrowFileIO(), path).batches(0, ["k", "t"], 7_000, use_threads=False)
     assert pa.Table.from_batches(list(batches)).equals(rows)
+
+
+def test_what_a_handler_raises_meanwhile_is_passed_on() -> None:
+    def stop(number: int, frame: object) -> None:
+        raise ValueError("from outside")
+
+    def inflate_and_wait() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+        inflate.inflate_raw(data, 1 << 28)
+        time.sleep(10)
+
+    data, before = deflated(bytes(1 << 28)), signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(ValueError, match="from outside"):
+            inflate_and_wait()
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from puffin_fast._run.interrupt import suppressed
+
 try:
     import deflate
 except ImportError:
@@ -33,7 +35,6 @@ def inflate_gzip(data: Any, most: int) -> bytearray | None:
 def _whole(decompress: Callable[[Any, int], bytearray] | None, data: Any, most: int) -> bytearray | None:
     if decompress is None or most == 0:
         return None
-    try:
+    with suppressed(deflate.DeflateError, ValueError):
         return decompress(data, most)
-    except (deflate.DeflateError, ValueError):
-        return None
+    return None
