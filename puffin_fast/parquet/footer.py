@@ -79,9 +79,9 @@ _MOST_BYTES = 8 << 20
 _MOST_SELECTIONS = 8
 """Number of selections of columns that a layout remembers."""
 
-_RAW_BYTES, _N_BYTES, _DICTIONARY, _BLOOM, _LOWER, _UPPER, _NULLS = 3, 4, 6, 7, 10, 12, 14
-"""The words of a column chunk that have its bytes, the offset of its dictionary and that of its Bloom filter, its
-bounds and its number of nulls."""
+_N_VALUES, _RAW_BYTES, _N_BYTES, _DICTIONARY, _BLOOM, _LOWER, _UPPER, _NULLS = 2, 3, 4, 6, 7, 10, 12, 14
+"""The words of a column chunk that have its number of values, its bytes, the offset of its dictionary and that of its
+Bloom filter, its bounds and its number of nulls."""
 
 
 class Chunk(NamedTuple):
@@ -272,6 +272,12 @@ class FileLayout:
             found.setdefault(path, []).append(leaf)
         return found
 
+    @cached_property
+    def texts(self) -> frozenset[int]:
+        """The leaves whose values have no fixed width."""
+        every = range(len(self.stored))
+        return frozenset(leaf for leaf in every if self.stored.column(leaf).physical_type == "BYTE_ARRAY")
+
     def leaves_of(self, name: str) -> list[int]:
         """Returns the leaves of a column, or below the path of a field of structs."""
         return self._leaves_below.get(name, [])
@@ -435,9 +441,23 @@ class Footer:
 
     def raw_bytes(self, groups: Sequence[int], leaves: Iterable[int]) -> list[int]:
         """Returns the bytes of some leaves without compression in each of some row groups; the status must be 0."""
-        words = np.array([1 + leaf * footers.CHUNK_WORDS + _RAW_BYTES for leaf in {*leaves}], np.int64)
-        found: list[int] = self.words[np.array(groups)[:, np.newaxis], words].sum(axis=1).tolist()
+        found: list[int] = self._sizes(groups, leaves, _RAW_BYTES).sum(axis=1).tolist()
         return found
+
+    def most_bytes(self, groups: Sequence[int], leaves: Iterable[int]) -> list[int]:
+        """As `raw_bytes`, but the most that texts may have as an array: each row may have the longest value."""
+        texts = self.layout.texts.intersection(leaves)
+        if not texts:
+            return [0] * len(groups)
+        n_values = self._sizes(groups, texts, _N_VALUES)
+        has_dictionary = self._sizes(groups, texts, _DICTIONARY) >= 0
+        most = self._sizes(groups, texts, _RAW_BYTES) * np.where(has_dictionary, n_values, 1)
+        found: list[int] = most.sum(axis=1).tolist()
+        return found
+
+    def _sizes(self, groups: Sequence[int], leaves: Iterable[int], word: int) -> Integers:
+        words = np.array([1 + leaf * footers.CHUNK_WORDS + word for leaf in dict.fromkeys(leaves)], np.int64)
+        return self.words[np.array(groups, np.int64)[:, np.newaxis], words]
 
     @staticmethod
     def chunks(words: Integers, leaf: int) -> Chunks:

@@ -35,24 +35,29 @@ SMALL_ROWS = 1 << 12
 MOST_FILES, MOST_FILE_BYTES = 16, 1 << 20
 """Maxima of files that are read as one, which are open at the same time: their number, and their bytes."""
 
+MOST_TEXT_BYTES = 1 << 29
+"""Maximum bytes of texts, if each row had the longest one of its dictionary: Arrow's offsets end at 2 GiB."""
+
 _MOST_GROUPS, _MOST_ROWS, _MOST_BYTES = 1 << 10, 1 << 16, 4 << 20
 """Maxima of row groups that are read as one: their number, the rows from the first to the last one, and the bytes of
 their columns without compression."""
 
 
 def joined_groups(
-    groups: Sequence[RowGroup], n_bytes: Iterable[int], most_rows: int
+    groups: Sequence[RowGroup], n_bytes: Iterable[int], text_bytes: Iterable[int], most_rows: int
 ) -> Iterator[Sequence[RowGroup]]:
     """Yields row groups that are read as one: each time twice as many at most, as few rows may be wanted.
 
     Args:
         groups: the row groups that are read, in the order of the file.
         n_bytes: the bytes of the columns of each, without compression.
+        text_bytes: the most bytes of their texts.
         most_rows: maximum number of rows from the first to the last one.
     """
     run: list[RowGroup] = []
     most, left, most_rows = 1, _MOST_BYTES, min(most_rows, _MOST_ROWS)
-    for group, size in zip(groups, n_bytes, strict=True):
+    for group, size, texts in zip(groups, n_bytes, text_bytes, strict=True):
+        size = max(size, texts * _MOST_BYTES // MOST_TEXT_BYTES)
         _, first, n_rows = group
         is_small, left = n_rows <= SMALL_ROWS, left - size
         fits = is_small and len(run) < most and left >= 0

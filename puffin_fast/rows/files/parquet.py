@@ -320,8 +320,16 @@ class ParquetReader:
         """Returns the bytes of some columns without compression in each of some row groups; 0 if they are not known."""
         if self._footer.status:
             return [0] * len(groups)
-        leaves = [leaf for name in names for leaf in self._footer.layout.leaves_of(name)]
-        return self._footer.raw_bytes(groups, leaves)
+        return self._footer.raw_bytes(groups, self._leaves_of(names))
+
+    def most_bytes(self, groups: Sequence[int], names: Collection[str]) -> list[int]:
+        """Returns the most bytes that texts of some columns may have as arrays; see `raw_bytes`."""
+        if self._footer.status:
+            return [0] * len(groups)
+        return self._footer.most_bytes(groups, self._leaves_of(names))
+
+    def _leaves_of(self, names: Iterable[str]) -> set[int]:
+        return {leaf for name in names for leaf in self._footer.layout.leaves_of(name)}
 
     def batches(
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool

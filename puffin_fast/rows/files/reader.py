@@ -397,13 +397,19 @@ class OpenedFile:
         assert isinstance(self._reader, ParquetReader)
         return self._reader.n_bytes
 
+    def text_bytes(self, columns: Sequence[str]) -> int:
+        """The most bytes that texts of such a file may have as arrays; `columns` as for `batches`."""
+        assert isinstance(self._reader, ParquetReader)
+        return self._reader.most_bytes([0], self._names_of(columns))[0]
+
     def _runs(self, names: Sequence[str], batch_rows: int) -> Iterable[Sequence[RowGroup]]:
         """The row groups in order; those that are read as one together."""
         groups, reader = self.row_groups, self._reader
         if len(groups) < 2 or self.spans or not isinstance(reader, ParquetReader):
             return zip(groups)
-        n_bytes = reader.raw_bytes([number for number, *_ in groups], names)
-        return joined_groups(groups, n_bytes, batch_rows)
+        numbers = [number for number, *_ in groups]
+        n_bytes, texts = reader.raw_bytes(numbers, names), reader.most_bytes(numbers, names)
+        return joined_groups(groups, n_bytes, texts, batch_rows)
 
     def _joined(
         self, run: Sequence[RowGroup], names: Sequence[str], batch_rows: int, *, use_threads: bool

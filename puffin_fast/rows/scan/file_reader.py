@@ -26,7 +26,7 @@ from puffin_fast.rows.deletes.equality import DeletedKeys, EqualityDeletes, live
 from puffin_fast.rows.deletes.loader import Decode, DeleteLoader, ReadAhead
 from puffin_fast.rows.files.conversion import Cast, stored
 from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
-from puffin_fast.rows.files.joined_groups import MOST_FILE_BYTES, MOST_FILES
+from puffin_fast.rows.files.joined_groups import MOST_FILE_BYTES, MOST_FILES, MOST_TEXT_BYTES
 from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.files.reader import Batch, DataFiles, JoinedFiles, OpenedFile
@@ -269,7 +269,7 @@ class FileReader:
     def _parts(self, splits: Sequence[Split], vectors: ReadAhead | None) -> Iterator[_Part]:
         """Yields the opened splits; small data files that are alike as one, unless the result has metadata of them."""
         run: list[_Part] = []
-        n_bytes, common = 0, None
+        n_bytes, n_texts, common = 0, 0, None
         for split in splits:
             part = self._part(split, vectors)
             if part is None:
@@ -277,14 +277,16 @@ class FileReader:
             opened = part.opened
             alike = None if split.count > 1 or opened.output.metadata else opened.file.alike
             size = 0 if alike is None else opened.file.n_bytes
-            if run and (alike != common or len(run) == MOST_FILES or n_bytes + size > MOST_FILE_BYTES):
+            texts = 0 if alike is None else opened.file.text_bytes(opened.output.columns)
+            is_full = n_bytes + size > MOST_FILE_BYTES or n_texts + texts > MOST_TEXT_BYTES
+            if run and (alike != common or len(run) == MOST_FILES or is_full):
                 yield _together(run)
-                run, n_bytes = [], 0
+                run, n_bytes, n_texts = [], 0, 0
             if alike is None:
                 yield part
             else:
                 run.append(part)
-                n_bytes, common = n_bytes + size, alike
+                n_bytes, n_texts, common = n_bytes + size, n_texts + texts, alike
         if run:
             yield _together(run)
 

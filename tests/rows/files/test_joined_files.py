@@ -135,6 +135,21 @@ def test_files_of_partitions_that_differ_in_a_sign_are_read_apart(
     ]
 
 
+@pytest.mark.parametrize("listed", [False, True], ids=["texts", "lists"])
+def test_long_texts_of_a_dictionary_do_not_make_large_batches(
+    catalog: InMemoryCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
+    most, paths = 1 << 20, [tmp_path / f"{number}.parquet" for number in range(100)]
+    for number, path in enumerate(paths):
+        text = f"{number:03}" + "x" * 4000
+        pq.write_table(pa.table({"id": [number] * 100, "t": [[text] if listed else text] * 100}), path)
+    table = table_of(catalog, paths, partitioned=False)
+    monkeypatch.setattr(file_reader, "MOST_TEXT_BYTES", most)
+    batches = [*pf.iceberg.scan(table, threads=1).to_batches()]
+    assert sum(map(len, batches)) == 100 * len(paths)
+    assert max(batch.get_total_buffer_size() for batch in batches) < 2 * most
+
+
 @pytest.mark.parametrize("seed", seeds(2))
 def test_a_damaged_file_is_named(
     catalog: InMemoryCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -168,7 +168,9 @@ def test_a_first_row_group_is_read_alone(catalog: InMemoryCatalog, tmp_path: Pat
     pq.write_table(rows(random.Random(1)), path, row_group_size=10)
     first = next(iter(pf.iceberg.scan(table_of(catalog, path), threads=1).limit(3)))
     assert first.num_rows == 3
-    runs = joined_groups.joined_groups([(at, 10 * at, 10) for at in range(600)], [100] * 600, 1 << 17)
+    runs = joined_groups.joined_groups(
+        [(at, 10 * at, 10) for at in range(600)], [100] * 600, [0] * 600, 1 << 17
+    )
     assert [len(run) for run in runs] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 89]
 
 
@@ -181,9 +183,11 @@ def test_spans_of_row_groups_that_do_not_follow_one_another() -> None:
 
 def test_runs_are_bounded() -> None:
     groups = [(at, 1000 * at, 1000) for at in range(20)]
-    by_rows = joined_groups.joined_groups(groups, [1] * 20, 3000)
+    by_rows = joined_groups.joined_groups(groups, [1] * 20, [0] * 20, 3000)
     assert [len(run) for run in by_rows] == [1, 2, 3, 3, 3, 3, 3, 2]
-    by_bytes = joined_groups.joined_groups(groups, [3 << 20] * 20, 1 << 17)
+    by_bytes = joined_groups.joined_groups(groups, [3 << 20] * 20, [0] * 20, 1 << 17)
     assert [len(run) for run in by_bytes] == [1] * 20
     large = [(0, 0, 5), (1, 5, SMALL_ROWS + 1), (2, 5000, 5), (3, 5005, 5)]
-    assert [len(run) for run in joined_groups.joined_groups(large, [1] * 4, 1 << 17)] == [1, 1, 2]
+    assert [len(run) for run in joined_groups.joined_groups(large, [1] * 4, [0] * 4, 1 << 17)] == [1, 1, 2]
+    texts = joined_groups.joined_groups(groups, [1] * 20, [joined_groups.MOST_TEXT_BYTES] * 20, 1 << 17)
+    assert [len(run) for run in texts] == [1] * 20
