@@ -152,10 +152,20 @@ OTHER, UNCOMPRESSED, SNAPPY, ZSTD = PF_CODEC_OTHER, PF_CODEC_NONE, PF_CODEC_SNAP
 
 cdef enum:
     PAGE_WORDS = 3  # of a given page
-    CHUNK_WORDS = 8  # of a column chunk of `read_chunks`
     FEW_BYTES = 8  # of a page for each wanted one from which on texts are copied
     MOST_IDLE = 16  # page memories, each with the tables of zstd
     MOST_IDLE_BYTES = 1 << 25  # of their buffers; those of one more are kept if they are small
+
+cdef enum:  # the words of a column chunk of `read_chunks`
+    CHUNK_START
+    CHUNK_BYTES
+    CHUNK_RAW_BYTES
+    CHUNK_STORED
+    CHUNK_WIDTH
+    CHUNK_CONVERSION
+    CHUNK_LEVEL
+    CHUNK_CODEC
+    CHUNK_WORDS
 
 cdef enum:  # the words of a column chunk of `read_joined`
     JOINED_SPAN
@@ -607,6 +617,8 @@ cdef class PageDecoder:
         """Writes the cells of rows of the column chunk; arguments as in `read_pages`.
 
         Args:
+            first: is added to the wanted rows: they are numbered from there. In a column chunk that is read after others,
+                it is negative, because rows and places count those of the others, too.
             total: the number of all cells of the output.
             texts: for the buffers that views refer to.
         """
@@ -652,9 +664,10 @@ cdef class PageDecoder:
         cdef size_t done = 0
         cdef int64_t row
         self.leave()
-        self._chunk.data, self._chunk.stop, self._chunk.n_bytes = data, <size_t>words[1], <size_t>words[1]
-        self._most_bytes, self._codec, self._n_passed = words[2], <int>words[7], 0
-        if not self.set_column(words[3], words[4], words[5], words[6]):
+        self._chunk.data, self._chunk.stop = data, <size_t>words[CHUNK_BYTES]
+        self._chunk.n_bytes = self._chunk.stop
+        self._most_bytes, self._codec, self._n_passed = words[CHUNK_RAW_BYTES], <int>words[CHUNK_CODEC], 0
+        if not self.set_column(words[CHUNK_STORED], words[CHUNK_WIDTH], words[CHUNK_CONVERSION], words[CHUNK_LEVEL]):
             return False
         while done < count:
             row = <int64_t>done if places == NULL else places[done]
@@ -1150,7 +1163,7 @@ def read_chunks(data, chunks, int64_t n_rows, rows, list outs, list levels):
     held, found = [], []
     try:
         for i in range(n):
-            target = output_of(outs[i], count, <size_t>max(of[i * CHUNK_WORDS + 4], 1))
+            target = output_of(outs[i], count, <size_t>max(of[i * CHUNK_WORDS + CHUNK_WIDTH], 1))
             held.append(target)
             cells[i].out = target.data
             if levels[i] is not None:
@@ -1162,7 +1175,7 @@ def read_chunks(data, chunks, int64_t n_rows, rows, list outs, list levels):
             for i in range(n):
                 if is_within(of + i * CHUNK_WORDS, source.size):
                     cells[i].is_read = decoder.read_chunk(
-                        source.data + of[i * CHUNK_WORDS], of + i * CHUNK_WORDS, places, count, &cells[i])
+                        source.data + of[i * CHUNK_WORDS + CHUNK_START], of + i * CHUNK_WORDS, places, count, &cells[i])
         for i in range(n):
             if not cells[i].is_read:
                 found.append(False)
@@ -1179,7 +1192,8 @@ def read_chunks(data, chunks, int64_t n_rows, rows, list outs, list levels):
 
 cdef bint is_within(const int64_t* words, size_t size) noexcept nogil:
     """Whether the bytes of a column chunk of `read_chunks` are among some bytes."""
-    return words[0] >= 0 and words[1] >= 0 and <uint64_t>words[0] <= size and <uint64_t>words[1] <= size - <size_t>words[0]
+    cdef int64_t start = words[CHUNK_START], n_bytes = words[CHUNK_BYTES]
+    return start >= 0 and n_bytes >= 0 and <uint64_t>start <= size and <uint64_t>n_bytes <= size - <size_t>start
 
 
 pf_choose_level()
