@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from puffin_fast._io import is_remote
 from puffin_fast._run.groups import filled_groups
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.interrupt import is_from_outside, suppressed
 from puffin_fast._run.streams import in_order
 from puffin_fast.avro.columns import Records
 from puffin_fast.avro.file import parse_avro, read_avro, read_together
@@ -345,10 +346,15 @@ class Fetched:
     Memory: the bytes of 16 manifests, or of 16 MiB of small ones.
     """
 
-    def __init__(self, io: FileIO, manifests: Sequence[ManifestFile], threads: int = _THREADS) -> None:
-        self._parts = _read_ahead(
-            io, manifests, threads
-        )  # ends its threads when this object is not used any more
+    def __init__(
+        self,
+        io: FileIO,
+        manifests: Sequence[ManifestFile],
+        threads: int = _THREADS,
+        probable: Sequence[ManifestFile] = (),
+    ) -> None:
+        # ends its threads when this object is not used any more
+        self._parts = _read_ahead(io, manifests, threads, {*map(id, probable)})
 
     @classmethod
     def together(
@@ -358,7 +364,7 @@ class Fetched:
         n = len(first) + len(then)
         if not first or not then or n > 2 * _THREADS or not is_remote(first[0].path, io):
             return None
-        return cls(io, [*first, *then], n)
+        return cls(io, [*first, *then], n, then)
 
     def take(self, manifest: ManifestFile) -> bytes | None:
         """The bytes of a manifest, None if they are not read ahead. Those before it cannot be taken any more."""
@@ -366,14 +372,18 @@ class Fetched:
 
 
 def _read_ahead(
-    io: FileIO, manifests: Sequence[ManifestFile], threads: int
+    io: FileIO, manifests: Sequence[ManifestFile], threads: int, probable: Set[int]
 ) -> Iterator[tuple[ManifestFile, bytes | None]]:
+    """Yields manifests with their bytes; None for one of `probable` that cannot be read: it may not be wanted."""
     if not manifests:
         return
     enough = 1 if is_remote(manifests[0].path, io) else _TOGETHER_BYTES
 
     def fetch(group: Sequence[ManifestFile]) -> Iterator[list[bytes | None]]:
-        yield read_together(io, [(manifest.path, manifest.length) for manifest in group], enough)
+        parts: list[bytes | None] = [None] * len(group)
+        with suppressed(PuffinFastError, OSError) if id(group[0]) in probable else nullcontext():
+            parts = read_together(io, [(manifest.path, manifest.length) for manifest in group], enough)
+        yield parts
 
     groups = [*filled_groups(manifests, enough, lambda manifest: max(manifest.length, _TOGETHER_BYTES // 16))]
     threads = min(threads, len(groups))

@@ -6,6 +6,7 @@ import gc
 import itertools
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,9 @@ from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
+from puffin_fast.iceberg.manifest import DATA, DELETES, manifests_of, read_manifest
 from puffin_fast.iceberg.manifest import reader as manifest_reader
+from puffin_fast.iceberg.manifest.reader import Fetched
 from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.puffin import vectors as files
 from puffin_fast.rows.files import parquet
@@ -195,6 +198,29 @@ def test_a_plan_leaves_no_threads(catalog: SqlCatalog, row_filter: str) -> None:
     finally:
         gc.enable()
     assert left == []
+
+
+def test_a_manifest_of_deletes_that_cannot_be_read_is_no_error_until_it_is_wanted(
+    catalog: SqlCatalog,
+) -> None:
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    iceberg.append(table, pa.table({"id": range(1000)}))
+    iceberg.delete(table, "id in (5, 7)")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    every = manifests_of(table.io, snapshot)
+    first, then = ([one for one in every if one.content == content] for content in (DATA, DELETES))
+    lost = replace(then[0], path=then[0].path + ".lost")
+    fetched = Fetched.together(table.io, first, [lost, *then])
+    assert fetched is not None
+    assert fetched.take(first[0])
+    assert fetched.take(then[0])
+    fetched = Fetched.together(table.io, first, [lost, *then])
+    assert fetched is not None
+    assert fetched.take(lost) is None
+    assert fetched.take(then[0])
+    with pytest.raises(NotFoundError):
+        read_manifest(table.io, lost)
 
 
 def test_vectors_of_small_data_files_are_read_together(catalog: SqlCatalog, store: Store) -> None:
