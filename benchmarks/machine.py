@@ -37,7 +37,7 @@ def machine() -> dict[str, Any]:
 SIMD = ("avx2", "avx512_vbmi2")
 """Flags of processors that the kernels have paths of their own for."""
 
-VERSIONS = ("puffin-fast", "numpy", "pyarrow", "pyroaring", "zlib-ng", "isal", "msgspec")
+VERSIONS = ("puffin-fast", "numpy", "pyarrow", "pyroaring", "zlib-ng", "isal", "deflate", "msgspec")
 
 
 def _installed(names: Iterable[str]) -> list[str]:
