@@ -15,17 +15,20 @@ from puffin_fast import PositionBitmap, PuffinReader, delta
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError
 from puffin_fast.puffin.vectors import write_vectors
 
+N_ROWS = 100_000
+"""So many that the end of the file, which is read first, does not have all of it."""
+
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    path, rows = tmp_path / "t", pa.table({"id": range(1000)})
+    path, rows = tmp_path / "t", pa.table({"id": range(N_ROWS)})
     delta.create_table(path, rows.schema)
     delta.append(path, rows)
     return path
 
 
 def test_a_scan_without_a_free_descriptor_says_so(table: Path) -> None:
-    assert delta.scan(table).to_arrow().num_rows == 1000  # modules are imported, which takes descriptors, too
+    assert delta.scan(table).to_arrow().num_rows == N_ROWS  # imports take descriptors, too
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     held: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))

@@ -250,13 +250,13 @@ def test_rows_are_read_once_to_find_copies_and_not_at_all_if_row_ids_follow_from
     found = iceberg.changes(table, start, net=True)
     (commit,) = found.plan
     opened: Counter[str] = Counter()
-    real = FileReader.read
+    real = FileReader._part
 
-    def read(self: FileReader, split: Split, *given: Any) -> Any:
+    def part(self: FileReader, split: Split, *given: Any) -> Any:
         opened.update([split.task.data.file_path])
         return real(self, split, *given)
 
-    monkeypatch.setattr(FileReader, "read", read)
+    monkeypatch.setattr(FileReader, "_part", part)
     if not is_held:
         monkeypatch.setattr(copies, "HELD_BYTES", 0)
     reader = found.change_reader()
