@@ -4,6 +4,7 @@
     python -m benchmarks.bench_shapes --only vectors        the jobs whose name holds this; given twice, both
     python -m benchmarks.bench_shapes --share 0.1           a tenth of the rows
     python -m benchmarks.bench_shapes --memory              peak memory instead, each job in a process of its own
+                                                            (results/memory.json)
 
 Each shape is made from a seed, once, and kept. Its jobs: count the rows of a filter, read them, read some columns of
 all rows, read all. Contenders take turns in one process of one thread; each result is compared with DuckDB's number of

@@ -299,33 +299,40 @@ TIMES, MEMORY = "shapes: ", "peak memory: "
 """The cases of `bench_shapes`: the shape, a comma, and the job follow."""
 
 
-def shapes() -> str:
-    """A table of the shapes: CPU time of ours, and that of each peer as a multiple; what is below 1 is bold.
+PEERS = ("DuckDB", "PyIceberg", "Polars", "deltalake", "PyArrow")
+"""Who is compared in them."""
 
-    Then the peak memory of all, in MB.
-    """
-    cases: dict[str, dict[str, Any]] = json.loads((RESULTS / "tables.json").read_text())
-    peers = ("DuckDB", "PyIceberg", "Polars", "deltalake", "PyArrow")
-    lines = [
-        f"| shape | job | CPU ms | {' | '.join(peers)} | MB | {' | '.join(peers)} |",
-        f"|---|---|---:|{'---:|' * (2 * len(peers) + 1)}",
-    ]
-    for shape, _, job in sorted(
-        name.removeprefix(TIMES).rpartition(", ") for name in cases if name.startswith(TIMES)
-    ):
-        contenders = cases[f"{TIMES}{shape}, {job}"]["contenders"]
-        memory = cases.get(f"{MEMORY}{shape}, {job}", {"contenders": {}})["contenders"]
-        peaks = [f"{memory[one]['peak_mb']:.0f}" if one in memory else "-" for one in (OURS, *peers)]
+
+def shapes() -> str:
+    """A table of the shapes: CPU time of ours, and that of each peer as a multiple; what is below 1 is bold."""
+    lines = [f"| shape | job | CPU ms | {' | '.join(PEERS)} |", f"|---|---|---:|{'---:|' * len(PEERS)}"]
+    for shape, job, contenders in _shapes("tables.json", TIMES):
         ours, cells = contenders[OURS]["cpu"], []
-        for peer in peers:
+        for peer in PEERS:
             ratio = contenders[peer]["cpu"] / ours if peer in contenders else None
             cells.append(
                 "-" if ratio is None else shown(ratio) if float(shown(ratio)) >= 1 else f"**{shown(ratio)}**"
             )
         lines.append(
-            f"| {shape} | {job} | {1000 * ours:.{0 if ours >= 0.01 else 1}f} | {' | '.join([*cells, *peaks])} |"
+            f"| {shape} | {job} | {1000 * ours:.{0 if ours >= 0.01 else 1}f} | {' | '.join(cells)} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def shapes_memory() -> str:
+    """A table of shapes with the peak memory of each contender, in MB."""
+    lines = [f"| shape | job | MB | {' | '.join(PEERS)} |", f"|---|---|---:|{'---:|' * len(PEERS)}"]
+    for shape, job, contenders in _shapes("memory.json", MEMORY):
+        peaks = (f"{contenders[one]['peak_mb']:.0f}" if one in contenders else "-" for one in (OURS, *PEERS))
+        lines.append(f"| {shape} | {job} | {' | '.join(peaks)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _shapes(file: str, kind: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """The cases of a kind: the shape, the job and the contenders."""
+    cases: dict[str, dict[str, Any]] = json.loads((RESULTS / file).read_text())
+    names = sorted(name.removeprefix(kind).rpartition(", ") for name in cases if name.startswith(kind))
+    return [(shape, job, cases[f"{kind}{shape}, {job}"]["contenders"]) for shape, _, job in names]
 
 
 FLOORS = {

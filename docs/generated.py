@@ -19,6 +19,7 @@ PART = re.compile(r"(?<=<!-- begin )([a-z-]+)( -->\n).*?(?=<!-- end -->)", re.DO
 PARTS: dict[str, Callable[[], str]] = {
     **{f"figures-{name}": partial(figures.table, name) for name in figures.TABLES},
     "figures-shapes": figures.shapes,
+    "figures-shapes-memory": figures.shapes_memory,
     "figures-floors": figures.floors,
     "figures-object-store": figures.object_store,
     "figures-changes-on-spark": figures.changes_on_spark,
