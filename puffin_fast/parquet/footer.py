@@ -428,10 +428,9 @@ class Footer:
         ]
         return sum(found.tolist() if leaves is None else [found[leaf] for leaf in {*leaves}])
 
-    def chunk_words(self, group: int) -> npt.NDArray[np.int64]:
+    def chunk_words(self, group: int) -> Integers:
         """Returns the words of `footers.read_groups` of the column chunks of a row group; the status must be 0."""
-        words = np.frombuffer(self._words, np.int64)[group * self._step + 1 : (group + 1) * self._step]
-        return words.reshape(-1, footers.CHUNK_WORDS)
+        return self.words[group, 1:].reshape(-1, footers.CHUNK_WORDS)
 
     @cached_property
     def words(self) -> Integers:
