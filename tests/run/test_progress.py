@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 SET_UP = """
 import os, sys
@@ -121,6 +124,58 @@ def test_nothing_is_shown_in_a_pipe(tmp_path: Path) -> None:
     code = SET_UP + "list(progress(range(5), 'adding numbers'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=tmp_path, check=True)
     assert done.stdout == done.stderr == b""
+
+
+def test_an_item_that_takes_long_shows_its_rows_before_it_ends(tmp_path: Path) -> None:
+    code = """
+    module.REFRESH_S = 0.001
+    def work(n):
+        module.count_rows(read=n, written=7)
+        for _ in range(10**7):  # until the display shows it
+            with module._lock:
+                if module._display is not None and module._display._tasks:
+                    return n
+    print(list(on_threads(work, [1234], 1, label="one long item")))
+    """
+    printed, shown = run_on_terminal(code, tmp_path)
+    assert printed == "[1234]\n"
+    assert "one long item" in shown
+    assert "0/1 1,234 rows read, 7 rows written" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+
+
+def test_a_display_that_fails_is_no_error_of_the_job(tmp_path: Path) -> None:
+    code = """
+    import warnings
+    warnings.simplefilter("error")
+    class Closed:
+        encoding = "utf-8"
+        def isatty(self): return True
+        def write(self, text): raise BrokenPipeError("closed")
+        def flush(self): raise BrokenPipeError("closed")
+    for refused in (None, "rich.progress"):
+        sys.stderr, sys.modules["rich.progress"] = Closed(), sys.modules.get("rich.progress")
+        if refused:
+            sys.modules[refused] = None
+        print(sum(progress(range(5), "adding numbers")), module._display, module._bars)
+    sys.stderr = sys.__stderr__
+    """
+    assert run_on_terminal(code, tmp_path)[0] == "10 None []\n" * 2
+
+
+def test_a_notebook_without_widgets_shows_a_line_of_text() -> None:
+    code = """
+    import contextlib, io, sys, warnings
+    from puffin_fast._run import progress as module
+    sys.modules["ipywidgets"], module.DELAY_S = None, -1
+    warnings.simplefilter("error")
+    with contextlib.redirect_stderr(io.StringIO()) as shown:
+        print(sum(module.progress(range(5), "adding numbers")), shown.getvalue().split("\\r"))
+    """
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(textwrap.dedent(code))])
+    NotebookClient(book, timeout=120, kernel_name="python3").execute()
+    (out,) = book.cells[0].outputs
+    line = "adding numbers 5/5 0:00:00"
+    assert out["text"] == f"10 {['', line, ' ' * len(line), '']}\n"
 
 
 def test_the_verbs_of_a_table_say_what_they_do(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from puffin_fast._io import open_sink
+from puffin_fast._run.progress import count_rows
 from puffin_fast._text import without_values
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.delta.dml.file_statistics import statistics_of
@@ -221,6 +222,7 @@ class DataFileWriter:
         self.created.append(path)
         self.written.append(path)
         sink.write_file(data)
+        count_rows(written=rows.num_rows)
         stats = statistics_of(rows, base.configuration, base.root)
         return DataFile(encoded_path(path), partition, data.size, stats)
 

@@ -35,6 +35,7 @@ from puffin_fast._io.location import is_of_storage
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._run.progress import count_rows
 from puffin_fast._run.streams import in_order
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
@@ -237,6 +238,7 @@ class DataFileWriter:
                 batches = part if self._stored is None else [batch.select(self._stored) for batch in part]
                 batches = [renamed(batch, self._arrow_schema) for batch in batches]
                 writer.write(pa.Table.from_batches(batches, self._arrow_schema))
+                count_rows(written=sum(batch.num_rows for batch in batches))
         metrics = bounds.metrics(writer.result())
         record: Any = () if file.partition is None else file.partition.partition
         return ManifestEntry(
