@@ -1,6 +1,7 @@
 """Delta tables: creates tables, reads the log and the live rows, appends, and changes rows by deletion vectors.
 
-A table is a path, a URI or deltalake's `DeltaTable`. Needs the extra ``delta``.
+A table is a path, a URI or deltalake's `DeltaTable`, of which the location and the storage options are used: functions
+that read return the newest version, or the one that they are given. Needs the extra ``delta``.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ def vectors(dataset: Any) -> pa.Table:
     A shallow clone or branch refers to deletion files of the dataset that it was made of; they are read there.
 
     Args:
-        dataset: a dataset of pylance, or its URI; files are read from the local filesystem or by their URI.
+        dataset: a dataset of pylance, at its version, or its URI; files are read from the local filesystem or by their
+            URI.
 
     Returns:
         A row for each fragment with deletions: ``fragment``, ``blob`` (`deletion-vector-v1`, as the functions of
@@ -143,7 +144,7 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
     """Deletes rows by fragment and offset, in one commit of pylance.
 
     Args:
-        dataset: a dataset of pylance, or its URI.
+        dataset: a dataset of pylance at its newest version, or its URI.
         deletes: maps fragment ids to offsets: a `PositionBitmap`, or an argument of `PositionBitmap.from_positions`.
         dry_run: check the fragments and offsets, write nothing.
 
@@ -156,8 +157,8 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
         UnsupportedError: the version of the dataset is detached, or pylance cannot read the dataset.
         InvalidInputError: `deletes` does not map numbers, an offset is not less than the row count of its fragment, or
             the permission to write is missing.
-        ConflictError: another commit changed a fragment; the dataset is unchanged. The written deletion file remains
-            until pylance's cleanup.
+        ConflictError: the dataset is not at its newest version, or another commit changed a fragment at the same time;
+            it is unchanged. In the latter case, the written deletion file remains until pylance's cleanup.
 
     Examples:
         >>> dataset = pf.lance.delete_positions(dataset, {0: [0, 7]})
@@ -178,6 +179,13 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
         raise CorruptDataError("fragments", path=str(dataset.uri), expected="each id once", found=numbers)
     if dataset.version >= _DETACHED:
         raise UnsupportedError(f"{dataset.uri}: version {dataset.version} is detached")
+    with errors_of_pylance(dataset.uri):
+        newest = dataset.latest_version
+    if newest != dataset.version:
+        raise ConflictError(
+            f"{dataset.uri}: version {dataset.version} is outdated: expected the newest, {newest}: open the dataset "
+            "without a version"
+        )
     updated, removed = [], []
     for number, offsets in deletes.items():
         if not isinstance(number, int | np.integer):

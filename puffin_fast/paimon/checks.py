@@ -11,9 +11,9 @@ from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.paimon.data_files import LiveFile, live_data_files
-from puffin_fast.paimon.index_manifest import VectorsFile
+from puffin_fast.paimon.index_manifest import VectorsFile, read_record
 from puffin_fast.paimon.snapshots import TableFiles
-from puffin_fast.paimon.stored_vectors import read_record, vectors_files
+from puffin_fast.paimon.stored_vectors import vectors_files
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.puffin.finding import DANGLING, MISMATCH, Finding, kind_of
 from puffin_fast.rows.files.files import reading

@@ -7,7 +7,9 @@ than 400 lines, so that a new version of pypaimon requires changes in this file 
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,9 +39,8 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 from puffin_fast.limits import check_metadata_size
-from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, live_files
+from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, live_files, read_record
 from puffin_fast.paimon.snapshot_files import SnapshotFiles, SnapshotRefusedError
-from puffin_fast.paimon.stored_vectors import read_record
 
 KNOWN_VERSIONS = ("2.1",)
 
@@ -47,8 +48,7 @@ Group = tuple[bytes, int]
 """Partition, in the bytes by which Java compares it, and bucket: what an index file belongs to."""
 
 _ADD, _DELETE = 0, 1
-_OLD_STATES = (
-    "incremental-between-timestamp",
+_OF_A_SNAPSHOT = (
     "scan.snapshot-id",
     "scan.tag-name",
     "scan.timestamp",
@@ -56,6 +56,10 @@ _OLD_STATES = (
     "scan.version",
     "scan.watermark",
 )
+"""The options that open a table at one of its snapshots."""
+_OF_A_RANGE = ("incremental-between-timestamp", "scan.creation-time-millis", "scan.file-creation-time-millis")
+"""The options that select data files by the time at which they were added."""
+_NOT_THERE = re.compile(r"doesn't exist|^No snapshot found|^Cannot find")
 
 
 def _part(module: str, name: str) -> Any:
@@ -197,6 +201,53 @@ class StoredVector:
     positions: PositionBitmap
 
 
+def _given(table: Any, options: Sequence[str]) -> str:
+    given = table.options.options.to_map()
+    return ", ".join(f"{name} = {given[name]}" for name in options if given.get(name) is not None)
+
+
+def opened_with(table: Any) -> str:
+    """The scan options with which pypaimon opened a table at an older state; an empty text if it is at the newest."""
+    is_empty = getattr(table, "_read_snapshot", table) is None  # pinned while it had no snapshot
+    return _given(table, _OF_A_SNAPSHOT + _OF_A_RANGE) or "no snapshot" * is_empty
+
+
+def opened_snapshot(table: Any) -> tuple[dict[str, Any], str] | None:
+    """The document of the snapshot at which pypaimon opened a table, and where it is from; None at the newest.
+
+    A tag has its own document: its snapshot may be expired.
+
+    Raises:
+        NotFoundError: there is no such tag or snapshot.
+        InvalidInputError: a value of a scan option is invalid, or there are several.
+        UnsupportedError: a scan option selects no single snapshot.
+        CorruptDataError: the document is damaged.
+    """
+    path = str(table.table_path)
+    if ranges := _given(table, _OF_A_RANGE):
+        raise UnsupportedError(
+            f"{path}: opened with {ranges}, which selects no single snapshot: give snapshot_id, or open it without"
+        )
+    if not (state := opened_with(table)):
+        return None
+    travel, to_json = (
+        _part("snapshot.time_travel_util", "TimeTravelUtil"),
+        _part("common.json_util", "JSON").to_json,
+    )
+    where = f"{path}, opened with {state}"
+    with _parsing("snapshot of a Paimon table", where), errors_of(path):
+        try:
+            snapshot = travel.resolve_snapshot(table)
+        except json.JSONDecodeError:
+            raise
+        except ValueError as error:
+            kind = NotFoundError if _NOT_THERE.search(str(error)) else InvalidInputError
+            raise kind(f"{where}: {error}") from error
+        if snapshot is None:
+            raise NotFoundError(f"{where}: no snapshot of a Paimon table")
+        return json.loads(to_json(snapshot)), where
+
+
 class WorkingTable:
     """A table to which vectors may be written.
 
@@ -239,6 +290,7 @@ class WorkingTable:
         return str(self._table.options.options.to_map().get(name, "")).lower()
 
     def _check(self) -> None:
+        state = opened_with(self._table)
         reasons = {
             "a primary-key table: compaction owns its deletion vectors": self._table.is_primary_key_table,
             "deletion vectors are not enabled: set 'deletion-vectors.enabled' = 'true'": self._option(
@@ -249,9 +301,7 @@ class WorkingTable:
                 "data-evolution.enabled"
             )
             == "true",
-            "it is opened at an older state: open it without scan options": any(
-                map(self._option, _OLD_STATES)
-            ),
+            f"it is opened at an older state ({state}): open it without scan options": state,
         }
         for reason, holds in reasons.items():
             if holds:

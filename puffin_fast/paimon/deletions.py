@@ -75,7 +75,8 @@ def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResul
         NotFoundError: the table, a column or a data file does not exist.
         InvalidInputError: the filter cannot be parsed or does not fit its columns, or the permission to write is
         missing.
-        UnsupportedError: a primary-key table, a table without deletion vectors, or an unknown method of a predicate.
+        UnsupportedError: a primary-key table, a table without deletion vectors, one that pypaimon opened at an older
+            state, or an unknown method of a predicate.
         CorruptDataError: a file is damaged.
         ConflictError: another commit changed the same data files or vectors; the table is unchanged.
         CommitUnknownError: it is unknown whether the commit happened; no file was removed.

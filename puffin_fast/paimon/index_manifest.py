@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from puffin_fast._io import Source
 from puffin_fast.avro.file import parse_avro
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 
@@ -33,6 +34,8 @@ _VECTORS_INDEX = "DELETION_VECTORS"
 _MANIFEST_VERSION = 1
 _ADD, _DELETE = 0, 1
 _BUCKETS = range(-(2**31), 2**31)
+_HEAD_BYTES = 8
+_FRAME_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,3 +195,30 @@ def _check_once(live: dict[str, VectorsFile], path: str) -> None:
                     f"vectors of data file {one.file_name}", path=path, expected=1, found="2 or more"
                 )
             known.add(key)
+
+
+def read_record(source: Source, offset: int, length: int, path: str) -> bytes:
+    """Reads a whole record of an index file.
+
+    Args:
+        offset, length: its range in the index manifest; the length may exclude the length field and the checksum.
+        path: the path of the file, for errors.
+
+    Raises:
+        CorruptDataError: the range is not a record.
+    """
+    if offset < 0 or length < 0:
+        raise CorruptDataError(
+            "range of a deletion vector", path=path, expected="0 or more", found=(offset, length)
+        )
+    head = source.read_at(offset, _HEAD_BYTES)
+    declared = int.from_bytes(head[:4], "big") + _FRAME_BYTES
+    if declared not in (length, length + _FRAME_BYTES):
+        raise CorruptDataError(
+            "length of a deletion vector",
+            path=path,
+            offset=offset,
+            expected=f"{length} (index manifest)",
+            found=declared,
+        )
+    return source.read_at(offset, declared)

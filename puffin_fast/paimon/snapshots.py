@@ -16,6 +16,7 @@ from puffin_fast._io.location import folder_of
 from puffin_fast._io.table_formats import other_format
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError, NotFoundError
 from puffin_fast.limits import check_metadata_size
+from puffin_fast.paimon.compat import opened_snapshot
 
 _SNAPSHOT = re.compile(r"snapshot-(\d+)", re.ASCII)
 
@@ -28,11 +29,13 @@ class TableFiles:
         root: the table's folder.
         snapshots: the folder of the snapshots.
         filesystem: the filesystem of both folders; None: it follows from their URIs.
+        table: the table of pypaimon; None: it is given by its folder.
     """
 
     root: str
     snapshots: str
     filesystem: Any
+    table: Any = None
 
     @classmethod
     def of(cls, table: Any, filesystem: Any) -> TableFiles:
@@ -56,7 +59,7 @@ class TableFiles:
         if filesystem is None and isinstance(own, pyarrow.fs.FileSystem):
             filesystem = own
         root = str(table.table_path).rstrip("/")
-        return cls(root, str(table.snapshot_manager().snapshot_dir), filesystem)
+        return cls(root, str(table.snapshot_manager().snapshot_dir), filesystem, table)
 
     def numbers(self) -> list[int]:
         """The numbers of the snapshots, ascending.
@@ -72,12 +75,17 @@ class TableFiles:
         return sorted(known)
 
     def snapshot(self, number: int | None = None) -> tuple[dict[str, Any], str]:
-        """A snapshot and the path of its file, which errors name; the newest if no number is given.
+        """A snapshot and the path of its file, which errors name.
+
+        Without a number, it is the one at which pypaimon opened the table, or the newest.
 
         Raises:
             NotFoundError: there is no such snapshot.
             CorruptDataError: it is not a JSON object.
+            InvalidInputError, UnsupportedError: pypaimon opened the table with scan options that select no snapshot.
         """
+        if number is None and self.table is not None and (opened := opened_snapshot(self.table)) is not None:
+            return opened
         known = self.numbers()
         if number is not None and number not in known:
             raise NotFoundError(
@@ -96,7 +104,7 @@ class TableFiles:
         number = snapshot.get("schemaId")
         if not isinstance(number, int):
             raise CorruptDataError("schemaId of a snapshot", path=path, expected="a number", found=number)
-        file = f"{self.root}/schema/schema-{number}"
+        file = f"{self.snapshots.removesuffix('/snapshot')}/schema/schema-{number}"  # those of its branch
         schema = self._document(file, "schema of a Paimon table")
         fields = schema.get("fields")
         if not isinstance(fields, list) or not all(

@@ -14,11 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from puffin_fast._io import Source, open_source
+from puffin_fast._io import open_source
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
-from puffin_fast.errors import CorruptDataError
-from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, live_files
+from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, live_files, read_record
 from puffin_fast.paimon.snapshots import TableFiles
 
 VECTORS = pa.schema(
@@ -34,16 +33,14 @@ VECTORS = pa.schema(
 )
 """The schema of the result of `vectors`."""
 
-_HEAD_BYTES = 8
-_FRAME_BYTES = 8
-
 
 def vectors(table: Any, *, snapshot_id: int | None = None, filesystem: Any = None) -> pa.Table:
     """Reads and checks all deletion vectors of a snapshot, of version 1 and 2.
 
     Args:
         table: the table's folder, a path or a URI; or a table of pypaimon; snapshots are those of its branch.
-        snapshot_id: the number of the snapshot; the newest by default.
+        snapshot_id: the number of the snapshot; by default the one at which pypaimon opened the table (its tag,
+            snapshot, version, watermark or time), or the newest.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path; by default that of pypaimon's table.
 
     Returns:
@@ -54,8 +51,9 @@ def vectors(table: Any, *, snapshot_id: int | None = None, filesystem: Any = Non
     Raises:
         NotFoundError: the table, the snapshot or a file does not exist.
         CorruptDataError: a file does not agree with the metadata.
-        UnsupportedError: the version of the index manifest is unknown.
-        InvalidInputError: the table is neither a path nor a table of pypaimon.
+        UnsupportedError: the version of the index manifest is unknown, or pypaimon opened the table for a range of
+            snapshots.
+        InvalidInputError: the table is neither a path nor a table of pypaimon, or its scan options are invalid.
 
     Examples:
         >>> result = pf.paimon.delete(table, "id < 10")
@@ -92,30 +90,3 @@ def _vectors_of(file: VectorsFile, files: TableFiles) -> Iterator[tuple[Any, ...
             version = codec.version_of(record)
             blob = record if version == 2 else iceberg.encode(bitmap)
             yield file.partition, file.bucket, one.file_name, blob, len(bitmap), version, file.name
-
-
-def read_record(source: Source, offset: int, length: int, path: str) -> bytes:
-    """Reads a whole record of an index file.
-
-    Args:
-        offset, length: its range in the index manifest; the length may exclude the length field and the checksum.
-        path: the path of the file, for errors.
-
-    Raises:
-        CorruptDataError: the range is not a record.
-    """
-    if offset < 0 or length < 0:
-        raise CorruptDataError(
-            "range of a deletion vector", path=path, expected="0 or more", found=(offset, length)
-        )
-    head = source.read_at(offset, _HEAD_BYTES)
-    declared = int.from_bytes(head[:4], "big") + _FRAME_BYTES
-    if declared not in (length, length + _FRAME_BYTES):
-        raise CorruptDataError(
-            "length of a deletion vector",
-            path=path,
-            offset=offset,
-            expected=f"{length} (index manifest)",
-            found=declared,
-        )
-    return source.read_at(offset, declared)

@@ -71,6 +71,31 @@ def test_clones_and_branches_are_read_and_changed(how: str, dataset: Any, tmp_pa
     assert ours.vectors(require_module("lance").dataset(dataset.uri)) == before
 
 
+def test_an_older_version_has_its_vectors_and_is_not_written(dataset: Any) -> None:
+    """Neither a version, nor a tag, nor the version of a branch."""
+    before, version = ours.vectors(dataset), dataset.version
+    dataset.tags.create("first", version)
+    newest = ours.delete_positions(dataset, {0: [1, 2]})
+    lance = require_module("lance")
+    more = newest.create_branch("more")
+    ours.delete_positions(more, {1: [3]})
+    for opened in (
+        dataset,
+        lance.dataset(dataset.uri, version=version),
+        lance.dataset(dataset.uri, version="first"),
+        newest.checkout_version("first"),
+    ):
+        assert ours.vectors(opened) == before
+        assert not ours.verify(opened)
+        with pytest.raises(errors.ConflictError, match=f"version {version} is outdated.*{newest.version}"):
+            ours.delete_positions(
+                opened, {1: [5]}
+            )  # another fragment: Lance would put it on the newest version
+    with pytest.raises(errors.ConflictError, match="outdated"):
+        ours.delete_positions(more, {0: [5]})
+    assert ours.vectors(lance.dataset(dataset.uri)) == ours.vectors(newest) != before
+
+
 def test_the_store_of_a_dataset_is_kept() -> None:
     lance = require_module("lance", "pip install 'puffin-fast[lance]'")
     dataset = lance.write_dataset(pa.table({"id": range(10)}), "memory://rows")

@@ -321,6 +321,92 @@ def test_vectors_are_those_of_a_path_or_of_a_table(catalog: Any, warehouse: Path
         paimon.vectors(catalog)
 
 
+JOBS_ON_TABLES: tuple[Callable[[Any], object], ...] = (
+    lambda table: paimon.delete(table, "id = 1"),
+    lambda table: paimon.delete_positions(table, {}),
+    paimon.convert_vectors,
+)
+
+
+def test_a_table_at_an_older_state_has_its_vectors_and_is_not_written(
+    catalog: Any, warehouse: Path, accelerated: None
+) -> None:
+    table = catalog.get_table("d.app_v2")
+    snapshots = {n: table.snapshot_manager().get_snapshot_by_id(n) for n in (2, 3, 4)}
+    expected = {n: paimon.vectors(warehouse / "d.db" / "app_v2", snapshot_id=n) for n in snapshots}
+    assert [one.num_rows for one in expected.values()] == [0, 2, 2]
+    assert expected[3] != expected[4]
+    table.tag_manager().create_tag(snapshots[3], "three")
+    time = str(snapshots[2].time_millis)
+    states = [
+        (table.copy(options), number)
+        for options, number in [
+            ({"scan.tag-name": "three"}, 3),
+            ({"scan.version": "three"}, 3),
+            ({"scan.version": "3"}, 3),
+            ({"scan.snapshot-id": "2"}, 2),
+            ({"scan.timestamp-millis": time}, 2),
+            ({"scan.snapshot-id": "4"}, 4),
+        ]
+    ]
+    (warehouse / "d.db" / "app_v2" / "snapshot" / "snapshot-3").rename(
+        warehouse / "aside"
+    )  # the tag keeps it
+    states += [(table.copy({"scan.tag-name": "three"}), 3), (table._copy_with_snapshot(snapshots[3]), 3)]
+    (warehouse / "aside").rename(warehouse / "d.db" / "app_v2" / "snapshot" / "snapshot-3")
+    for opened, number in states:
+        before = state(warehouse)
+        assert paimon.vectors(opened) == expected[number], opened.options.options
+        assert paimon.vectors(opened, snapshot_id=4) == expected[4]
+        assert not paimon.verify(opened)
+        live = {row["file_name"]: row["cardinality"] for row in expected[number].to_pylist()}
+        assert len(ids(opened)) == 300 - sum(live.values())
+        for job in JOBS_ON_TABLES:
+            with pytest.raises(errors.UnsupportedError, match=r"older state \(scan\..* open it without"):
+                job(opened)
+        assert state(warehouse) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "named"),
+    [
+        ({"scan.tag-name": "none"}, errors.NotFoundError, "'none' doesn't exist"),
+        ({"scan.snapshot-id": "9"}, errors.NotFoundError, "'9' doesn't exist"),
+        ({"scan.timestamp-millis": "5"}, errors.NotFoundError, "earlier than or equal to 5"),
+        ({"scan.version": "none"}, errors.NotFoundError, "version for none"),
+        ({"scan.timestamp": "noon"}, errors.InvalidInputError, "noon"),
+        ({"scan.tag-name": "a", "scan.snapshot-id": "2"}, errors.InvalidInputError, "Only one"),
+        ({"incremental-between-timestamp": "1,2"}, errors.UnsupportedError, "no single snapshot"),
+        ({"scan.file-creation-time-millis": "1"}, errors.UnsupportedError, "no single snapshot"),
+    ],
+)
+def test_scan_options_without_a_snapshot_are_refused(
+    options: dict[str, str], error: type[Exception], named: str, catalog: Any
+) -> None:
+    table = catalog.get_table("d.app_v2").copy(options)
+    for job in JOBS_ON_TABLES:
+        with pytest.raises(errors.UnsupportedError, match="older state"):
+            job(table)
+    for job in (paimon.vectors, paimon.verify):
+        with pytest.raises(error, match=f"opened with {min(options)}.*{named}"):
+            job(table)
+
+
+@pytest.mark.parametrize("how", ["name", "option"])
+def test_a_branch_is_read_and_written_and_no_other(how: str, catalog: Any, accelerated: None) -> None:
+    table = catalog.get_table("d.app_v2")
+    before = paimon.vectors(table)
+    table.tag_manager().create_tag(table.snapshot_manager().get_snapshot_by_id(3), "three")
+    table.branch_manager().create_branch("b", "three")
+    branch = catalog.get_table("d.app_v2$branch_b") if how == "name" else table.copy({"branch": "b"})
+    assert paimon.vectors(branch) == paimon.vectors(table, snapshot_id=3)
+    live = ids(branch)
+    assert paimon.delete(branch, "id = 11 OR id = 12").rows_deleted == 2
+    assert ids(branch) == [i for i in live if i not in (11, 12)]
+    assert not paimon.verify(branch)
+    assert paimon.vectors(table) == before
+
+
 # Conversion --------------------------------------------------------------------------------------------------
 
 
@@ -373,9 +459,6 @@ def test_tables_and_positions_that_cannot_be_are_refused(catalog: Any, warehouse
     (name, *_) = paimon.vectors(table.table_path)["file_name"].to_pylist()
     with pytest.raises(errors.UnsupportedError, match="not enabled"):
         paimon.delete(plain, "id = 1")
-    for option in ("scan.snapshot-id", "scan.watermark", "incremental-between-timestamp"):
-        with pytest.raises(errors.UnsupportedError, match="older state"):
-            paimon.delete(table.copy({option: "2"}), "id = 1")
     with pytest.raises(errors.InvalidInputError, match=r"positions below 150 .* found 100000"):
         paimon.delete_positions(table, {name: [100_000]})
     with pytest.raises(errors.NotFoundError, match="data-none"):
