@@ -7,17 +7,25 @@ import logging
 import math
 import shutil
 import time
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import delta
-from puffin_fast.delta.log.checkpoint import _plain
-from puffin_fast.errors import NotFoundError
+from puffin_fast.delta.log.checkpoint import _drop_nulls, _plain
+from puffin_fast.delta.log.head import load_head
+from puffin_fast.delta.log.segment import LogListing
+from puffin_fast.delta.log.snapshot import load_snapshot
+from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.errors import ConflictError, NotFoundError
 from tests.delta.engines import ids_of_deltalake, ids_of_duckdb
 
 if TYPE_CHECKING:
@@ -105,7 +113,6 @@ def test_deltalake_writes_the_same_actions(tmp_path: Path) -> None:
     shutil.copytree(table, other)
     deltalake.DeltaTable(other).create_checkpoint()
     from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
-    from puffin_fast.delta.log.storage import storage_of
 
     assert write_checkpoint(storage_of(table), 8)
     assert not write_checkpoint(storage_of(table), 8)
@@ -238,3 +245,184 @@ def test_parsed_statistics_that_json_has_no_numbers_for_are_left_out() -> None:
     values = {"a": math.inf, "b": -math.inf, "c": math.nan, "d": 1.5, "e": rounded, "f": exact, "g": None}
     found = json.loads(_plain({"path": "p", "stats_parsed": {"numRecords": 1, "minValues": values}})["stats"])
     assert found == {"numRecords": 1, "minValues": {"d": 1.5, "f": 12.34}}
+
+
+# A checkpoint that another writer replaces -------------------------------------------------------------------------
+
+
+def lines(actions: pa.Table) -> str:
+    """The actions of a checkpoint as JSON."""
+    found = [
+        {kind: action for kind, action in row.items() if action is not None}
+        for row in actions.to_pylist(maps_as_pydicts="strict")
+    ]
+    return "".join(f"{json.dumps(_drop_nulls(row))}\n" for row in found)
+
+
+def in_parts(folder: Path, whole: pa.Table, *, n: int, order: int = 1) -> None:
+    """A checkpoint of several parts; -1: in the opposite order."""
+    turned = whole.take(pa.array(range(whole.num_rows)[::order]))
+    for at in range(n):
+        start, stop = (turned.num_rows * end // n for end in (at, at + 1))
+        part = turned.slice(start, stop - start)
+        pq.write_table(part, folder / f"{8:020d}.checkpoint.{at + 1:010d}.{n:010d}.parquet")
+
+
+def with_sidecars(
+    folder: Path, whole: pa.Table, *, ending: str, order: int = 1, number: int = 1, inline: bool = False
+) -> None:
+    """A v2 checkpoint whose file actions are in two sidecars of the same names."""
+    is_file = pc.or_(whole["add"].is_valid(), whole["remove"].is_valid())
+    rest, files = whole.filter(pc.invert(is_file)), whole.filter(is_file)
+    files = files.take(pa.array(range(files.num_rows)[::order]))
+    names = [] if inline else [f"{at:08d}-0000-0000-0000-{number:012d}.parquet" for at in range(2)]
+    (folder / "_sidecars").mkdir(exist_ok=True)
+    for at, name in enumerate(names):
+        pq.write_table(files.slice(at * 3, 3 if at == 0 else None), folder / "_sidecars" / name)
+    sidecars = [
+        {
+            "sidecar": {
+                "path": name,
+                "sizeInBytes": (folder / "_sidecars" / name).stat().st_size,
+                "modificationTime": 1,
+            }
+        }
+        for name in names
+    ]
+    extra = map(pa.Table.from_pylist, ([{"checkpointMetadata": {"version": 8}}], sidecars))
+    tables = [*extra, files if inline else files.slice(0, 0), rest]
+    top = pa.concat_tables(tables, promote_options="default")
+    path = folder / f"{8:020d}.checkpoint.{number:08d}-0000-0000-0000-000000000000.{ending}"
+    if ending == "json":
+        path.write_text(lines(top))
+    else:
+        pq.write_table(top, path)
+
+
+def classic(folder: Path, whole: pa.Table, *, order: int = 1, **options: Any) -> None:
+    turned = whole.take(pa.array(range(whole.num_rows)[::order]))
+    pq.write_table(turned, folder / f"{8:020d}.checkpoint.parquet", **options)
+
+
+def removed(folder: Path, whole: pa.Table) -> None:
+    """No checkpoint: the commits are still there."""
+
+
+def by_deltalake(folder: Path, whole: pa.Table) -> None:
+    deltalake.DeltaTable(folder.parent).create_checkpoint()
+
+
+BEFORE = {
+    "one file": classic,
+    "parts": partial(in_parts, n=3),
+    "v2 in JSON": partial(with_sidecars, ending="json"),
+    "v2 in Parquet": partial(with_sidecars, ending="parquet"),
+    "v2 without sidecars": partial(with_sidecars, ending="parquet", inline=True),
+}
+AFTER = {
+    "other order": partial(classic, order=-1),
+    "row groups of one row": partial(classic, order=-1, row_group_size=1),
+    "parts in other order": partial(in_parts, n=3, order=-1),
+    "more parts": partial(in_parts, n=4),
+    "sidecars of the same names": partial(with_sidecars, ending="parquet", order=-1),
+    "JSON and sidecars of the same names": partial(with_sidecars, ending="json", order=-1),
+    "sidecars of other names": partial(with_sidecars, ending="json", order=-1, number=2),
+    "deltalake's": by_deltalake,
+    "none": removed,
+}
+
+
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """A table of 8 versions, whose checkpoint has adds with and without vectors, and removes; the checkpoint."""
+    table = tmp_path_factory.mktemp("eight") / "t"
+    delta.create_table(table, pa.schema([("id", pa.int64())]), properties={"delta.checkpointInterval": "8"})
+    for first in range(0, 60, 10):
+        delta.append(table, pa.table({"id": range(first, first + 10)}))
+    delta.delete(table, "id % 10 = 3")
+    delta.overwrite(table, pa.table({"id": range(50, 60)}), "id >= 50")
+    (path,) = log(table, ".checkpoint.parquet")
+    whole = pq.read_table(path)
+    path.unlink()
+    return table, whole
+
+
+def of_form(eight: tuple[Path, pa.Table], folder: Path, form: Callable[[Path, pa.Table], None]) -> Path:
+    shutil.copytree(eight[0], folder)
+    form(folder / "_delta_log", eight[1])
+    return folder
+
+
+def replace_checkpoint(table: Path, whole: pa.Table, form: Callable[[Path, pa.Table], None]) -> None:
+    for path in (*log(table, ".checkpoint.*"), table / "_delta_log" / "_last_checkpoint"):
+        path.unlink(missing_ok=True)
+    form(table / "_delta_log", whole)
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("before", BEFORE)
+def test_actions_are_those_that_were_read_after_the_checkpoint_is_replaced(
+    before: str, after: str, eight: tuple[Path, pa.Table], tmp_path: Path
+) -> None:
+    table = of_form(eight, tmp_path / "t", BEFORE[before])
+    known = delta.snapshot(table)
+    assert known.segment is not None
+    assert known.segment.checkpoint == 8
+    paths, expected = known.files["path"].to_pylist(), state(table)
+    replace_checkpoint(table, eight[1], AFTER[after])
+    adds = known.adds(range(len(paths)))
+    assert [add["path"] for add in adds] == paths
+    for found, name in ((adds, "adds"), (known.tombstones(0), "removes")):
+        key = lambda action: (action["path"], json.dumps(action.get("deletionVector")))  # noqa: E731
+        assert sorted(map(key, found)) == [key(action) for action in expected[name]]
+        assert {action["size"] for action in found} == {action["size"] for action in expected[name]}
+
+
+@pytest.mark.parametrize("after", AFTER)
+def test_a_commit_changes_the_files_that_it_means_after_the_checkpoint_is_replaced(
+    after: str, eight: tuple[Path, pa.Table], tmp_path: Path
+) -> None:
+    table = of_form(eight, tmp_path / "t", classic)
+    before = set(delta.scan(table).to_arrow()["id"].to_pylist())
+    with delta.transaction(table) as transaction:
+        transaction.append(pa.table({"id": [1000]}))  # reads the version
+        replace_checkpoint(table, eight[1], AFTER[after])
+        transaction.delete("id < 10 or id = 22")
+        transaction.update("id = 35", {"id": 735})
+        transaction.delete_keys([41, 51], "id")
+    expected = before - {*range(10), 22, 35, 41, 51} | {735, 1000}
+    found = sorted(delta.scan(table).to_arrow()["id"].to_pylist())
+    assert found == sorted(expected) == ids_of_deltalake(table)
+    assert not list(delta.verify(table))
+
+
+def test_a_checkpoint_without_a_file_that_was_live_is_a_conflict(
+    eight: tuple[Path, pa.Table], tmp_path: Path
+) -> None:
+    table = of_form(eight, tmp_path / "t", classic)
+    known = delta.snapshot(table)
+    replace_checkpoint(table, eight[1].filter(eight[1]["add"].is_null()), classic)
+    with pytest.raises(
+        ConflictError, match=r"checkpoint of version 8 was replaced.*expected the add of .*found none"
+    ):
+        known.adds([0])
+    for path in log(table, ".json"):
+        path.unlink()
+    replace_checkpoint(table, eight[1], removed)
+    with pytest.raises(ConflictError, match="version 8 was removed after it had been read"):
+        known.adds([0])
+
+
+@pytest.mark.parametrize("load", [load_snapshot, load_head])
+def test_a_version_is_loaded_from_the_checkpoint_that_replaced_the_one_of_the_listing(
+    load: Callable[..., Any], eight: tuple[Path, pa.Table], tmp_path: Path
+) -> None:
+    table = of_form(eight, tmp_path / "t", BEFORE["v2 in JSON"])
+    segment = LogListing.of(storage_of(table)).segment()
+    for path in log(table, ".json"):
+        path.unlink()
+    replace_checkpoint(table, eight[1], AFTER["sidecars of other names"])
+    assert load(storage_of(table), segment).metadata == delta.snapshot(table).metadata
+    replace_checkpoint(table, eight[1], removed)
+    with pytest.raises(NotFoundError, match="no Delta table"):
+        load(storage_of(table), segment)

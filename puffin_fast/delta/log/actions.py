@@ -1,7 +1,8 @@
 """Reads the actions of the log: Arrow columns with a row for each `add` and `remove`, dictionaries for the others.
 
 The columns `source` and `row` say where the action of a row is. When a commit writes an action again, the action is
-read from there with all its fields, also those that this package does not know.
+read from there with all its fields, also those that this package does not know. Commits stay in memory. A checkpoint is
+opened again, and another writer may have replaced it by then, with other rows: the key of the action decides.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.delta.log.action_types import ACTIONS, Actions, FileChanges, Schema, check, number, parse
 from puffin_fast.delta.log.json_rows import KernelColumns, read_rows
 from puffin_fast.delta.log.protocol import MAPPING_MODE, PHYSICAL_NAME
+from puffin_fast.delta.log.storage import decoded_path
 from puffin_fast.errors import CorruptDataError
 
 VECTOR = pa.struct(
@@ -48,7 +50,10 @@ COLUMNS = {
 }
 """The fields of an `add` that become columns, in addition to those of partition values."""
 
+_SEPARATOR = "\x1f"
 REMOVE_COLUMNS = {"path": pa.string(), "deletionTimestamp": pa.int64(), "deletionVector": VECTOR}
+KEY_COLUMNS = ("path", "deletionVector")
+"""The fields of the key of a file (protocol, "Action Reconciliation")."""
 RARE_ACTIONS = tuple(name for name in ACTIONS if name not in ("add", "remove"))
 """The actions that are read as dictionaries."""
 
@@ -67,8 +72,12 @@ def partition_column(name: str) -> str:
 class Source(Protocol):
     """A part of the log that actions were read from."""
 
-    def actions(self, kind: str, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Returns the complete actions of some rows, which are `add` or `remove` actions."""
+    def actions(self, kind: str, wanted: pa.Table) -> list[dict[str, Any] | None]:
+        """Returns complete `add` or `remove` actions; None for one that is not there any more.
+
+        Args:
+            wanted: the columns of the actions that were read from here, with their keys and places.
+        """
 
 
 @dataclass(frozen=True)
@@ -162,8 +171,8 @@ class _Lines:
         found: dict[str, Any] = parse(self[at], line, self.counts[number][1], kind)
         return found
 
-    def actions(self, kind: str, rows: Sequence[int]) -> list[dict[str, Any]]:
-        return [self.load(row)[kind] for row in rows]
+    def actions(self, kind: str, wanted: pa.Table) -> list[dict[str, Any] | None]:
+        return [self.load(row)[kind] for row in wanted["row"].to_pylist()]
 
 
 _BLANK = re.compile(r"[ \t\r\n\f\v]*")
@@ -367,6 +376,27 @@ def _n_actions(parsed: pa.Table, names: Sequence[str]) -> npt.NDArray[np.uint8]:
         if parsed[name].null_count < parsed.num_rows:
             found += flags_of(parsed[name].combine_chunks().is_valid())
     return found
+
+
+def keys_of(actions: pa.Table) -> pa.Array:
+    """Returns the keys of files: the decoded path and the unique id of the vector."""
+    paths = actions["path"].combine_chunks()
+    encoded = np.flatnonzero(pc.match_substring(paths, "%").to_numpy(zero_copy_only=False))
+    if len(encoded):
+        mask = np.zeros(len(paths), np.bool_)
+        mask[encoded] = True
+        decoded = [decoded_path(path) for path in paths.take(pa.array(encoded)).to_pylist()]
+        paths = pc.replace_with_mask(paths, pa.array(mask), pa.array(decoded, pa.string()))
+    vectors = actions["deletionVector"].combine_chunks()
+    kind, name, offset = (vectors.field(at) for at in range(3))
+    ids = pc.binary_join_element_wise(
+        pc.fill_null(kind, ""),
+        pc.fill_null(name, ""),
+        pc.fill_null(pc.binary_join_element_wise("@", offset.cast(pa.string()), ""), ""),
+        "",
+    )
+    ids = pc.if_else(vectors.is_valid(), ids, "")
+    return pc.binary_join_element_wise(paths, ids, _SEPARATOR)
 
 
 def check_paths(table: pa.Table, counts: Sequence[tuple[int, str, int]]) -> None:

@@ -16,14 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.delta.log.action_types import Actions, check
 from puffin_fast.delta.log.actions import (
     COLUMNS,
+    KEY_COLUMNS,
     RARE_ACTIONS,
     REMOVE_COLUMNS,
     FileActions,
     Source,
     check_paths,
+    keys_of,
     not_empty,
     partition_column,
     physical_partition_columns,
@@ -31,7 +34,7 @@ from puffin_fast.delta.log.actions import (
 )
 from puffin_fast.delta.log.decoded_size import check_decoded
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.errors import CorruptDataError, LimitExceededError
+from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError
 from puffin_fast.limits import most_inflated
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.rows.files.files import reading
@@ -42,28 +45,50 @@ _LEAST_DECODED = 64 << 20
 
 
 class _Parquet:
-    """Actions in the rows of a Parquet file; complete actions are read by row groups."""
+    """Actions in the rows of a Parquet file; complete actions are read by row groups.
+
+    Another writer may have replaced the file since it was read, so a row counts only if it still has the key of the
+    action.
+    """
 
     def __init__(self, storage: TableStorage, path: str) -> None:
         self._storage, self._path = storage, path
 
-    def actions(self, kind: str, rows: Sequence[int]) -> list[dict[str, Any]]:
-        found: dict[int, dict[str, Any]] = {}
-        data, where = self._storage.read(self._path), f"{self._storage.root}/{self._path}"
+    def actions(self, kind: str, wanted: pa.Table) -> list[dict[str, Any] | None]:
+        found: list[dict[str, Any] | None] = [None] * wanted.num_rows
+        rows, keys = wanted["row"].to_numpy(), keys_of(wanted)
+        try:
+            data, where = self._storage.read(self._path), f"{self._storage.root}/{self._path}"
+        except NotFoundError:
+            return found
         with reading(where), ArrowFile(pa.BufferReader(data), where) as file:
+            if file.schema_arrow.get_field_index(kind) < 0:
+                return found
             check_decoded(file, data, [kind], _limit(data), where)
             first = 0
             for group in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(group).num_rows
-                own = [row for row in rows if first <= row < first + n_rows]
-                if own:
-                    column = file.read_row_group(group, columns=[kind])[kind].combine_chunks()
-                    values = column.take(pa.array([row - first for row in own])).to_pylist(
-                        maps_as_pydicts="strict"
-                    )
-                    found.update(zip(own, map(_plain, values), strict=True))
+                own = np.flatnonzero((first <= rows) & (rows < first + n_rows))
+                if len(own):
+                    table = file.read_row_group(group, columns=[kind]).take(pa.array(rows[own] - first))
+                    for at, action in _with_keys(table, kind, keys.take(pa.array(own)), where):
+                        found[own[at]] = action
                 first += n_rows
-        return [found[row] for row in rows]
+        return found
+
+
+def _with_keys(
+    table: pa.Table, kind: str, keys: pa.Array, where: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the actions of rows that have these keys, with the numbers of the rows."""
+    actions, rows = _struct(table, kind, where)
+    named = pa.table({name: _field(actions, name, REMOVE_COLUMNS[name], where) for name in KEY_COLUMNS})
+    same = pc.fill_null(pc.equal(keys_of(named), keys.take(pa.array(rows))), False)
+    assert actions is not None
+    for row, action in zip(
+        rows[flags_of(same)].tolist(), actions.filter(same).to_pylist(maps_as_pydicts="strict"), strict=True
+    ):
+        yield row, _plain(action)
 
 
 def _plain(action: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.log.actions import read_file_changes
 from puffin_fast.delta.log.checkpoint import read_rare_actions
 from puffin_fast.delta.log.protocol import Protocol, check_readable
-from puffin_fast.delta.log.segment import LogSegment, commit_path
+from puffin_fast.delta.log.segment import LogSegment, commit_path, load_segment
 from puffin_fast.delta.log.snapshot import LOG_READERS, Snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import CorruptDataError
@@ -29,6 +29,10 @@ def load_head(storage: TableStorage, segment: LogSegment) -> Snapshot:
     Raises:
         As `load_snapshot`.
     """
+    return load_segment(_load, storage, segment)
+
+
+def _load(storage: TableStorage, segment: LogSegment) -> Snapshot:
     paths = [commit_path(at) for at in segment.commits]
     contents = list(on_threads(storage.read, paths, None if storage.is_local else LOG_READERS))
     found: dict[str, dict[str, Any]] = {}

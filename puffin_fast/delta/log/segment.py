@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from puffin_fast._io.table_formats import other_format
 from puffin_fast.delta.log.storage import LOG_FOLDER, TableStorage
@@ -76,6 +77,28 @@ class LogSegment:
     checkpoint: int
     checkpoint_files: tuple[str, ...]
     commits: tuple[int, ...]
+
+
+Loaded = TypeVar("Loaded")
+
+
+def load_segment(
+    load: Callable[[TableStorage, LogSegment], Loaded], storage: TableStorage, segment: LogSegment
+) -> Loaded:
+    """Loads a version from its files; from those of a new listing if one of them is missing.
+
+    Another writer may have replaced a checkpoint since the listing: a v2 checkpoint has another name then.
+
+    Raises:
+        NotFoundError: a file is missing, or the log no longer has the version.
+    """
+    try:
+        return load(storage, segment)
+    except NotFoundError:
+        again = LogListing.of(storage).segment(segment.version)
+        if again == segment:
+            raise
+        return load(storage, again)
 
 
 @dataclass(frozen=True)

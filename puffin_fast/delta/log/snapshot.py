@@ -26,18 +26,18 @@ from puffin_fast.delta.log.action_types import Actions, CommitTime, check, parse
 from puffin_fast.delta.log.actions import (
     FileActions,
     Source,
+    keys_of,
     physical_partition_columns,
     read_commits,
     schema_of,
 )
 from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.protocol import Protocol, check_readable
-from puffin_fast.delta.log.segment import LogListing, LogSegment, commit_path
-from puffin_fast.delta.log.storage import TableStorage, decoded_path, storage_of
+from puffin_fast.delta.log.segment import LogListing, LogSegment, commit_path, load_segment
+from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
-from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
+from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError, NotFoundError
 
-_SEPARATOR = "\x1f"
 _SPELLED = "^/|[%:]"
 """Matches paths that differ from the location relative to the table: encoded or absolute ones."""
 LOG_READERS = 16
@@ -186,14 +186,42 @@ class Snapshot:
 
     def _actions(self, kind: str, actions: pa.Table) -> list[dict[str, Any]]:
         """Reads actions whole, by their places."""
-        sources, places = (actions[name].to_numpy() for name in ("source", "row"))
-        found: list[dict[str, Any]] = [{} for _ in places]
+        sources = actions["source"].to_numpy()
+        found: list[dict[str, Any] | None] = [None] * len(sources)
         for source in np.unique(sources).tolist():
-            own = np.flatnonzero(sources == source).tolist()
-            whole = self._sources[source].actions(kind, places[own].tolist())
-            for at, action in zip(own, whole, strict=True):
+            own = np.flatnonzero(sources == source)
+            whole = self._sources[source].actions(kind, actions.take(pa.array(own)))
+            for at, action in zip(own.tolist(), whole, strict=True):
                 found[at] = action
-        return found
+        moved = [at for at, action in enumerate(found) if action is None]
+        if moved:
+            anew = self._read_anew(kind, actions.take(pa.array(moved)))
+            for at, action in zip(moved, anew, strict=True):
+                found[at] = action
+        return [action for action in found if action is not None]
+
+    def _read_anew(self, kind: str, actions: pa.Table) -> list[dict[str, Any]]:
+        """Reads actions of the checkpoint by their keys, after another writer has replaced or removed the checkpoint.
+
+        Raises:
+            ConflictError: the log no longer has one of them.
+        """
+        assert self.segment is not None
+        version = self.segment.checkpoint
+        try:
+            base = load_snapshot(self.storage, LogListing.of(self.storage).segment(version))
+        except NotFoundError as error:
+            raise ConflictError(f"version {version} was removed after it had been read: {error}") from error
+        known = base.files if kind == "add" else base._removes
+        assert known is not None
+        places = pc.index_in(keys_of(actions), value_set=keys_of(known))
+        if places.null_count:
+            path = actions["path"].filter(places.is_null())[0].as_py()
+            raise ConflictError(
+                f"{self.root}: the checkpoint of version {version} was replaced after it had been read; expected the "
+                f"{kind} of {path} with the same deletion vector, found none"
+            )
+        return base._actions(kind, known.take(places))
 
     def then(self, actions: Sequence[Mapping[str, Any]]) -> Snapshot:
         """Returns what a commit of actions on files would make of this version; its number stays.
@@ -261,6 +289,10 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
     Raises:
         As `snapshot` does.
     """
+    return load_segment(_load, storage, segment)
+
+
+def _load(storage: TableStorage, segment: LogSegment) -> Snapshot:
     base: FileActions | None = None
     if segment.checkpoint_files:
         base = read_checkpoint(storage, segment.checkpoint_files, segment.checkpoint)
@@ -331,27 +363,6 @@ def _vector_text(vector: Mapping[str, Any] | None) -> str:
     if vector is None:
         return "no deletion vector"
     return f"deletion vector {vector['storageType']} {vector['pathOrInlineDv']} at offset {vector['offset']}"
-
-
-def keys_of(actions: pa.Table) -> pa.Array:
-    """Returns the keys of files: the decoded path and the unique id of the vector."""
-    paths = actions["path"].combine_chunks()
-    encoded = np.flatnonzero(pc.match_substring(paths, "%").to_numpy(zero_copy_only=False))
-    if len(encoded):
-        mask = np.zeros(len(paths), np.bool_)
-        mask[encoded] = True
-        decoded = [decoded_path(path) for path in paths.take(pa.array(encoded)).to_pylist()]
-        paths = pc.replace_with_mask(paths, pa.array(mask), pa.array(decoded, pa.string()))
-    vectors = actions["deletionVector"].combine_chunks()
-    kind, name, offset = (vectors.field(at) for at in range(3))
-    ids = pc.binary_join_element_wise(
-        pc.fill_null(kind, ""),
-        pc.fill_null(name, ""),
-        pc.fill_null(pc.binary_join_element_wise("@", offset.cast(pa.string()), ""), ""),
-        "",
-    )
-    ids = pc.if_else(vectors.is_valid(), ids, "")
-    return pc.binary_join_element_wise(paths, ids, _SEPARATOR)
 
 
 def _live(base: FileActions | None, tail: FileActions) -> tuple[pa.Table, bool]:
