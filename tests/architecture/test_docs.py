@@ -12,6 +12,7 @@ import pytest
 from docs.generated import generate
 from tests.architecture.examples import run_examples
 from tests.architecture.pages import MODULES, ROOT, blocks, run_blocks
+from tests.kit.cases import each
 
 NAVIGATION = [
     ROOT / "docs" / name
@@ -49,7 +50,7 @@ def test_python_blocks_run(
     run_blocks(document)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each("document", DOCUMENTS, ids=lambda path: path.name)
 def test_lines_of_code_fit_the_column_of_the_site(document: Path) -> None:
     code = re.findall(r"^```(?:python|sh)\n(.*?)^```", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     assert [line for line in "".join(code).splitlines() if len(line) > 79] == []
@@ -102,13 +103,13 @@ def test_the_reference_shows_functions_not_packages_of_their_name() -> None:
                 importlib.import_module(resolved(name))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each("document", DOCUMENTS, ids=lambda path: path.name)
 def test_documents_name_files_that_exist(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
         assert (document.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each("document", DOCUMENTS, ids=lambda path: path.name)
 def test_documents_name_targets_that_exist(document: Path) -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"`make ([a-z0-9-]+)", document.read_text())) <= targets

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from functools import cache
 
-import pytest
-
 from tests.architecture.engines import MATRIX, ROOT
+from tests.kit.cases import each
 
 
 @cache
@@ -16,7 +15,7 @@ def functions(path: str) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
-@pytest.mark.parametrize("cell", sorted({cell for row in MATRIX for cell in row[2:] if cell != "-"}))
+@each("cell", sorted({cell for row in MATRIX for cell in row[2:] if cell != "-"}))
 def test_each_cell_is_shown_by_a_test(cell: str) -> None:
     path, _, name = cell.rpartition(" ")[2].partition("::")
     assert name in functions(path)

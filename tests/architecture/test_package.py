@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import puffin_fast as pf
+from tests.kit.cases import each
 
 HEAVY = {"pyspark", "pyiceberg", "pandas", "datasketches", "duckdb", "polars", "click", "rich", "fsspec"}
 
@@ -42,7 +43,7 @@ def test_versions_agree() -> None:
     assert pf.__version__ == importlib.metadata.version("puffin-fast")
 
 
-@pytest.mark.parametrize("name", pf.__all__)
+@each("name", pf.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(pf, name) is not None
     assert name in dir(pf)

@@ -15,6 +15,7 @@ from puffin_fast import arrow, dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 from tests.conftest import readable, require_module
+from tests.kit.cases import each
 
 LISTS = [
     [],
@@ -282,7 +283,7 @@ def test_a_null_blob_is_refused_by_its_row() -> None:
                 call(made)
 
 
-@pytest.mark.parametrize("name", strategies.MALFORMED_BLOBS)
+@each("name", strategies.MALFORMED_BLOBS)
 def test_a_malformed_blob_is_refused_by_its_row(name: str) -> None:
     values = [*BLOBS[:4], strategies.MALFORMED_BLOBS[name](), *BLOBS[4:]]
     for call in (arrow.decode, arrow.cardinality):
@@ -291,7 +292,7 @@ def test_a_malformed_blob_is_refused_by_its_row(name: str) -> None:
                 call(made)
 
 
-@pytest.mark.parametrize("name", strategies.ACCEPTED_BLOBS)
+@each("name", strategies.ACCEPTED_BLOBS)
 def test_non_canonical_blobs_are_read(name: str) -> None:
     data, held = strategies.ACCEPTED_BLOBS[name]
     assert plain(arrow.decode(blobs([data, data]))) == [held, held]

@@ -17,6 +17,7 @@ from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 from tests.conftest import readable
 from tests.kernel.bank import croaring
+from tests.kit.cases import each
 
 INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
 
@@ -37,16 +38,16 @@ def test_bytes_are_croarings(positions: strategies.Positions) -> None:
     assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
 
 
-@pytest.mark.parametrize("cardinality", [*strategies.EDGES, 4094, 8192, 32768, 65534])
-@pytest.mark.parametrize("step", [1, 2, 3, 16])
+@each("cardinality", [*strategies.EDGES, 4094, 8192, 32768, 65534])
+@each("step", [1, 2, 3, 16])
 def test_bytes_are_croarings_at_the_edges(cardinality: int, step: int) -> None:
     for start in (0, 1, 65535, 65536, (1 << 32) - 1, (1 << 32) - 30_000):
         positions = start + step * np.arange(cardinality, dtype=np.uint64)
         assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
 
 
-@pytest.mark.parametrize("cardinality", [4094, 4095, 4096, 4097, 4098, 8190, 8192, 8194])
-@pytest.mark.parametrize("n_runs", [1, 2, 1023, 1024, 1025, 2046, 2047, 2048])
+@each("cardinality", [4094, 4095, 4096, 4097, 4098, 8190, 8192, 8194])
+@each("n_runs", [1, 2, 1023, 1024, 1025, 2046, 2047, 2048])
 def test_of_two_containers_of_one_size_croarings_choice_is_written(cardinality: int, n_runs: int) -> None:
     lengths = np.full(n_runs, cardinality // n_runs)
     lengths[: cardinality % n_runs] += 1
@@ -64,8 +65,8 @@ def test_random_densities_agree_with_croaring(density: float) -> None:
         assert PositionBitmap.from_positions(order).to_bytes() == expected
 
 
-@pytest.mark.parametrize("spread", [1 << 16, 1 << 20, 1 << 24, 1 << 32, 1 << 40, oracle.MAX_POSITION])
-@pytest.mark.parametrize("n", [1, 2, 100, 5_000, 200_000])
+@each("spread", [1 << 16, 1 << 20, 1 << 24, 1 << 32, 1 << 40, oracle.MAX_POSITION])
+@each("n", [1, 2, 100, 5_000, 200_000])
 def test_unsorted_input_agrees_with_croaring(n: int, spread: int) -> None:
     positions = np.random.default_rng(n).integers(0, spread, n, dtype=np.uint64, endpoint=True)
     assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
@@ -79,8 +80,8 @@ def test_unsorted_input_of_the_sizes_at_which_the_sort_changes_agrees_with_croar
         assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
 
 
-@pytest.mark.parametrize("n", [2, 24, 25, 600, 5_000, 70_000])
-@pytest.mark.parametrize("wrong", [oracle.MAX_POSITION + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+@each("n", [2, 24, 25, 600, 5_000, 70_000])
+@each("wrong", [oracle.MAX_POSITION + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
 def test_a_position_out_of_range_among_unsorted_ones_is_refused(n: int, wrong: int) -> None:
     for spread in (1_000, 1 << 31, oracle.MAX_POSITION):
         positions = np.random.default_rng(n).integers(0, spread, n, dtype=np.uint64)
@@ -216,7 +217,7 @@ def test_byte_swapped_input_is_refused_or_right() -> None:
     assert found.to_numpy().tolist() == [1, 2, 70_000]
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         [-1],
@@ -274,9 +275,9 @@ def test_invalid_positions_are_refused(value: Any) -> None:
     assert str(caught.value)
 
 
-@pytest.mark.parametrize("at", [0, 1, 7, 8, 15, 16, 31, 32, 33, 4_095, 65_535, 65_536, 99_999])
-@pytest.mark.parametrize("bad", [-1, -(1 << 63), oracle.MAX_POSITION + 1, (1 << 63) - 1])
-@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+@each("at", [0, 1, 7, 8, 15, 16, 31, 32, 33, 4_095, 65_535, 65_536, 99_999])
+@each("bad", [-1, -(1 << 63), oracle.MAX_POSITION + 1, (1 << 63) - 1])
+@each("order", ["sorted", "shuffled"])
 def test_one_invalid_position_is_found_at_any_index(at: int, bad: int, order: str) -> None:
     positions = np.arange(100_000, dtype=np.int64)
     if order == "shuffled":

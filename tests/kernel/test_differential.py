@@ -16,6 +16,7 @@ from puffin_fast import dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 from tests.java import GOLDEN, Java, Verdict, positions_of
+from tests.kit.cases import each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,13 +109,13 @@ def test_mutated_bytes_get_pyroarings_verdict_or_a_reason(data: bytes) -> None:
     agree(data, croaring(data), STRICTER_THAN_CROARING)
 
 
-@pytest.mark.parametrize("name", strategies.MALFORMED)
+@each("name", strategies.MALFORMED)
 def test_malformed_bytes_get_pyroarings_verdict_or_a_reason(name: str) -> None:
     data = strategies.MALFORMED[name]()
     agree(data, croaring(data), STRICTER_THAN_CROARING)
 
 
-@pytest.mark.parametrize("name", strategies.ACCEPTED)
+@each("name", strategies.ACCEPTED)
 def test_unusual_bytes_are_read_as_pyroaring_reads_them(name: str) -> None:
     data, _ = strategies.ACCEPTED[name]
     agree(data, croaring(data), {})

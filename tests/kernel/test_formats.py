@@ -18,6 +18,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import _frame
 from puffin_fast.dv.conversion import FORMATS
 from tests import malformed_formats, oracle, oracle_formats, strategies
+from tests.kit.cases import each
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REFERENCE = bytes.fromhex(
@@ -62,7 +63,7 @@ def delta_vectors() -> list[tuple[str, dict[str, Any], list[int]]]:
     return found
 
 
-@pytest.mark.parametrize(("table", "descriptor", "deleted"), delta_vectors())
+@each(("table", "descriptor", "deleted"), delta_vectors())
 def test_vectors_that_delta_spark_wrote_are_read(
     table: str, descriptor: dict[str, Any], deleted: list[int]
 ) -> None:
@@ -89,7 +90,7 @@ def paimon_vectors() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize(("table", "file"), paimon_vectors())
+@each(("table", "file"), paimon_vectors())
 def test_vectors_that_paimon_wrote_are_read(table: str, file: dict[str, Any]) -> None:
     if "index_file" not in file:
         assert not file["deleted"]

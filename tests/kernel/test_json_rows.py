@@ -13,6 +13,7 @@ from puffin_fast._kernels.json import rows as kernel
 from puffin_fast.delta.log import json_rows as rows
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.targets import JSON_COLUMNS, json_rows
+from tests.kit.cases import each
 
 COLUMNS = rows.KernelColumns.of(JSON_COLUMNS)
 
@@ -80,7 +81,7 @@ def test_damaged_lines_are_read_as_pyarrow_reads_them(seed: bytes) -> None:
             json_rows(seed[:at] + bytes([byte]) + seed[at + 1 :])
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         b"",

@@ -34,6 +34,7 @@ from puffin_fast.key_index import (
 from puffin_fast.key_index.canonical import HASH_BITS
 from puffin_fast.key_index.making import widened
 from tests import key_index_oracle
+from tests.kit.cases import each
 from tests.memory import MIB, peak_growth
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "key_index"
@@ -249,9 +250,9 @@ def test_a_merge_of_hashes_finds_every_row() -> None:
     assert lookup(merged, [every.slice(3005, 1)]).tolist() == [3005]
 
 
-@pytest.mark.parametrize("sizes", [(20_000, 300, 5), (700, 9000), (4000, 4000, 4000), (5, 3000, 0, 90_000)])
-@pytest.mark.parametrize("kind", ["int", "wide", "text"])
-@pytest.mark.parametrize("drops", [False, True])
+@each("sizes", [(20_000, 300, 5), (700, 9000), (4000, 4000, 4000), (5, 3000, 0, 90_000)])
+@each("kind", ["int", "wide", "text"])
+@each("drops", [False, True])
 def test_a_merge_in_pieces_is_the_segment_of_the_files_that_are_kept(
     monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], kind: str, drops: bool
 ) -> None:

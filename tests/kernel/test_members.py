@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_fast._kernels.rows.members import Members, SparseMembers, members_of
+from tests.kit.cases import each
 
 LOW, HIGH = -(2**63), 2**63 - 1
 AROUND = (-2000, -65, -64, -1, 0, 1, 63, 64, 65, 2000)
@@ -59,8 +60,8 @@ def test_members_of_any_range_are_those_of_a_set(numbers: list[int], asked: list
         assert found.view(np.uint8).tolist() == [int(number in {*numbers}) for number in rows.tolist()]
 
 
-@pytest.mark.parametrize("step", [1, 31, 33, 1 << 20, 1 << 32, (1 << 46) + 1])
-@pytest.mark.parametrize("n", [1, 2, 3, 64, 5000, 100_000])
+@each("step", [1, 31, 33, 1 << 20, 1 << 32, (1 << 46) + 1])
+@each("n", [1, 2, 3, 64, 5000, 100_000])
 def test_many_members_are_found_among_their_neighbours(n: int, step: int) -> None:
     numbers = np.arange(n) * step - 7
     made, rows = members_of(numbers), np.concatenate([numbers - 1, numbers, numbers + 1])

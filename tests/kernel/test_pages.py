@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from puffin_fast._kernels.parquet import pages
+from tests.kit.cases import each
 
 Codes = npt.NDArray[np.uint32]
 Rows = npt.NDArray[np.int32]
@@ -84,7 +85,7 @@ def decoded(
     assert validity is None
 
 
-@pytest.mark.parametrize("bits", range(33))
+@each("bits", range(33))
 def test_codes_and_entries_are_those_that_were_encoded(bits: int) -> None:
     rng = np.random.default_rng(bits)
     n_entries = 1 << min(bits, 12)
@@ -103,7 +104,7 @@ def test_codes_and_entries_are_those_that_were_encoded(bits: int) -> None:
                 assert np.array_equal(cells.reshape(n, width), entries.reshape(-1, width)[expected])
 
 
-@pytest.mark.parametrize("bits", range(1, 33))
+@each("bits", range(1, 33))
 def test_the_highest_bit_of_a_code_is_read(bits: int) -> None:
     codes = np.zeros(N, np.uint32)
     codes[N // 2] = 1 << (bits - 1)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from puffin_fast import errors
 from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
+from tests.kit.cases import each
 
 N_ROWS = (0, 1, 7, 8, 9, 63, 64, 65, 65_535, 65_536, 65_537, 131_072, 200_003)
 
@@ -130,9 +131,9 @@ def test_contains_is_that_of_python_sets(positions: strategies.Positions) -> Non
     assert [p in bitmap for p in asked] == expected
 
 
-@pytest.mark.parametrize("density", [0.001, 0.1, 0.5, 0.999])
-@pytest.mark.parametrize("order", ["sorted", "random"])
-@pytest.mark.parametrize("n_queries", [0, 1, 31, 1_000, 100_000])
+@each("density", [0.001, 0.1, 0.5, 0.999])
+@each("order", ["sorted", "random"])
+@each("n_queries", [0, 1, 31, 1_000, 100_000])
 def test_contains_many_agrees_with_numpy(density: float, order: str, n_queries: int) -> None:
     rng = np.random.default_rng(n_queries)
     flags = rng.random(400_000) < density
@@ -145,7 +146,7 @@ def test_contains_many_agrees_with_numpy(density: float, order: str, n_queries: 
         np.testing.assert_array_equal(bitmap.contains(asked.astype(dtype)), expected)
 
 
-@pytest.mark.parametrize("n_runs", [*range(1, 20), 31, 32, 33, 64, 100, 1_000, 2_000])
+@each("n_runs", [*range(1, 20), 31, 32, 33, 64, 100, 1_000, 2_000])
 def test_a_container_of_any_number_of_runs_contains_its_members(n_runs: int) -> None:
     step = 65_536 // n_runs
     for first, length in ((0, step - 1), (step // 3, step // 2), (1, step - 1)):

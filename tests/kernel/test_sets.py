@@ -18,6 +18,7 @@ from puffin_fast.errors import InvalidInputError
 from tests import oracle, strategies
 from tests.conftest import readable
 from tests.kernel.bank import croaring
+from tests.kit.cases import each
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "union": operator.or_,
@@ -264,9 +265,7 @@ def agree(a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
         assert (x == y) == (common.size == len(x) == len(y))
 
 
-@pytest.mark.parametrize(
-    ("left", "right"), list(itertools.combinations_with_replacement(KINDS, 2)), ids=readable
-)
+@each(("left", "right"), list(itertools.combinations_with_replacement(KINDS, 2)), ids=readable)
 def test_every_pair_of_container_kinds_agrees(left: str, right: str) -> None:
     for high in (0, 3 << 32):
         agree(KINDS[left] + high, KINDS[right] + high)
@@ -287,8 +286,8 @@ def test_arrays_of_every_small_length_agree(limit: int) -> None:
         agree(a, b)
 
 
-@pytest.mark.parametrize("few", [0, 1, 2, 4, 31, 100])
-@pytest.mark.parametrize("shape", ["array", "runs", "bitmap", "keys", "high_keys"])
+@each("few", [0, 1, 2, 4, 31, 100])
+@each("shape", ["array", "runs", "bitmap", "keys", "high_keys"])
 def test_sets_of_very_different_sizes_agree(few: int, shape: str) -> None:
     rng = np.random.default_rng(few)
     many = {
@@ -316,7 +315,7 @@ def test_intersection_of_many_is_that_of_python_sets(first: Three, second: Three
         assert PositionBitmap.intersection(every).to_bytes() == expected
 
 
-@pytest.mark.parametrize("kinds", list(itertools.combinations(KINDS, 2)), ids="-".join)
+@each("kinds", list(itertools.combinations(KINDS, 2)), ids="-".join)
 def test_intersection_of_three_container_kinds(kinds: tuple[str, str]) -> None:
     """The third is each kind after the two."""
     two = [KINDS[kind] for kind in kinds]
@@ -338,8 +337,8 @@ def test_intersection_of_bitmaps_where_one_ends_early() -> None:
     assert not PositionBitmap.intersection([long, long, PositionBitmap.from_positions([1 << 50])])
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("other", [[1, 2], {1, 2}, 5, None, "a", np.array([1, 2])], ids=readable)
+@each("name", OPERATIONS)
+@each("other", [[1, 2], {1, 2}, 5, None, "a", np.array([1, 2])], ids=readable)
 def test_operations_with_other_things_are_type_errors(name: str, other: Any) -> None:
     with pytest.raises(TypeError):
         OPERATIONS[name](PositionBitmap.from_positions([1, 2]), other)

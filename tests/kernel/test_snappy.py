@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_fast._kernels.parquet import snappy
+from tests.kit.cases import each
 
 CODEC = pa.Codec("snappy")
 GUARD = 128
@@ -81,7 +82,7 @@ def pyarrow_decoded(block: bytes) -> bytes | None:
     return found
 
 
-@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+@each("content", CONTENTS.values(), ids=CONTENTS)
 def test_what_pyarrow_compresses_is_decompressed(content: bytes) -> None:
     assert decoded(CODEC.compress(content, asbytes=True)) == content
 
@@ -157,8 +158,8 @@ def test_lengths_of_literals_may_have_more_bytes_than_they_need(n_bytes: int) ->
     assert decoded(block) == b"abc" + b"r" * 200 == pyarrow_decoded(block)
 
 
-@pytest.mark.parametrize("after", [0, 200])
-@pytest.mark.parametrize("before", range(1, 12))
+@each("after", [0, 200])
+@each("before", range(1, 12))
 def test_copies_of_every_kind_offset_and_length(before: int, after: int) -> None:
     """Overlapping copies repeat what they copied, at the start of the output and near its end as anywhere."""
     start = bytes(range(1, before + 1))

@@ -27,6 +27,7 @@ from puffin_fast import arrow, errors
 from puffin_fast._kernels.theta import sketches as kernel
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 from tests import theta_oracle as oracle
+from tests.kit.cases import each
 
 DAY = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)
 UTC = datetime.UTC
@@ -314,9 +315,9 @@ def test_only_used_entries_of_a_dictionary_count() -> None:
     assert ThetaSketch.from_arrow(column) == ThetaSketch.from_arrow(["b"])
 
 
-@pytest.mark.parametrize("offsets", [[0, 3, 1], [0, 9], [-1, 2], [5, 2], [0, 2**31 - 1]], ids=str)
-@pytest.mark.parametrize("n_before", [0, 8, 24])
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@each("offsets", [[0, 3, 1], [0, 9], [-1, 2], [5, 2], [0, 2**31 - 1]], ids=str)
+@each("n_before", [0, 8, 24])
+@each("kind", [np.int32, np.int64])
 def test_offsets_that_leave_the_data_are_refused(offsets: list[int], n_before: int, kind: type) -> None:
     ends, data = np.array([*[0] * n_before, *offsets], kind), b"x" * 8
     assert not kernel.Accumulator().add_strings(data, ends, kind is np.int64, None, 0, len(ends) - 1)

@@ -13,6 +13,7 @@ import pytest
 from puffin_fast import arrow, errors
 from puffin_fast.theta import ThetaSketch
 from tests import theta_oracle as oracle
+from tests.kit.cases import each
 
 datasketches = pytest.importorskip("datasketches")
 
@@ -48,8 +49,8 @@ def test_datasketches_reads_and_estimates_ours(n: int) -> None:
         assert read.get_upper_bound(n_std_dev) == pytest.approx(upper, rel=1e-3, abs=2)
 
 
-@pytest.mark.parametrize("retained", [0, 1, 5, 50, 120, 121, 400])
-@pytest.mark.parametrize("theta", [0.9, 0.1, 1e-4, 1e-9])
+@each("retained", [0, 1, 5, 50, 120, 121, 400])
+@each("theta", [0.9, 0.1, 1e-4, 1e-9])
 def test_bounds_of_few_hashes_agree_with_datasketches(retained: int, theta: float) -> None:
     limit = int(theta * 2**63)
     hashes = [1 + i * (limit // 500) for i in range(retained)]
@@ -180,7 +181,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each("name", HOSTILE)
 def test_hostile_sketches_are_refused_by_name_and_place(name: str) -> None:
     make, kind, message = HOSTILE[name]
     with pytest.raises(kind, match=message):

@@ -23,6 +23,7 @@ from puffin_fast.puffin import (
     footer,
     metadata,
 )
+from tests.kit.cases import each
 from tests.puffin.conftest import lz4_payload, raw_file
 
 EMPTY = b'{"blobs":[]}'
@@ -77,7 +78,7 @@ def test_a_codec_of_null_counts_as_missing() -> None:
     assert open_bytes(raw_file(with_blob(**{"compression-codec": None}))).blobs[0].compression_codec is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "field", "expected", "found"),
     [
         ({"type": ...}, "blobs[0].type", "a string", "nothing"),
@@ -113,7 +114,7 @@ def test_a_wrong_field_is_named_with_expected_and_found(
     assert error.offset == 8
 
 
-@pytest.mark.parametrize(
+@each(
     ("payload", "message"),
     [
         (b"", "JSON"),
@@ -152,7 +153,7 @@ def test_a_repeated_key_among_many_blobs_is_found() -> None:
         open_bytes(raw_file(f'{{"blobs":[{",".join(blobs)}]}}'.encode()))
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "what"),
     [
         (b"", "file size"),
@@ -172,7 +173,7 @@ def test_a_broken_frame_is_refused(data: bytes, what: str) -> None:
         open_bytes(data)
 
 
-@pytest.mark.parametrize("bit", range(1, 32))
+@each("bit", range(1, 32))
 def test_reserved_flags_are_unsupported(bit: int) -> None:
     with pytest.raises(UnsupportedError, match="footer flags"):
         open_bytes(raw_file(EMPTY, flags=(1 << bit).to_bytes(4, "little")))

@@ -12,6 +12,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes, summarise, summary_keys
 from tests.iceberg.conftest import RacingCatalog, files_of
+from tests.kit.cases import each
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -56,8 +57,8 @@ def table(racing: RacingCatalog) -> Table:
     return made
 
 
-@pytest.mark.parametrize("words", REFUSED)
-@pytest.mark.parametrize("verb", VERBS)
+@each("words", REFUSED)
+@each("verb", VERBS)
 def test_what_is_no_string_or_reserved_is_refused_before_anything_is_written(
     table: Table, verb: str, words: str
 ) -> None:

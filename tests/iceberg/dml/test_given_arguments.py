@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, NestedField, UUIDType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from tests.kit.cases import each
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -124,8 +125,8 @@ def calls(table: Any, **options: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-@pytest.mark.parametrize("verb", calls(None))
-@pytest.mark.parametrize("threads", [-1, 0, 1.5, "2"])
+@each("verb", calls(None))
+@each("threads", [-1, 0, 1.5, "2"])
 def test_a_number_of_threads_below_one_is_refused(table: Table, verb: str, threads: Any) -> None:
     with pytest.raises(
         InvalidInputError, match=r"threads: expected (an integer of )?at least 1, or None, found"
@@ -133,10 +134,8 @@ def test_a_number_of_threads_below_one_is_refused(table: Table, verb: str, threa
         calls(table, threads=threads)[verb]()
 
 
-@pytest.mark.parametrize(
-    "verb", [*calls(None), "append", "deletes", "ndv", "plan_files", "report", "upgrade"]
-)
-@pytest.mark.parametrize("given", ["ns.t", None, ROWS], ids=["a name", "nothing", "rows"])
+@each("verb", [*calls(None), "append", "deletes", "ndv", "plan_files", "report", "upgrade"])
+@each("given", ["ns.t", None, ROWS], ids=["a name", "nothing", "rows"])
 def test_arguments_that_are_not_tables_are_refused(verb: str, given: Any) -> None:
     more = {
         "append": lambda: iceberg.append(given, ROWS),

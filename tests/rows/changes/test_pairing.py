@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from puffin_fast.rows.changes.pairing import equal_rows
+from tests.kit.cases import each
 
 NAN = float("nan")
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -25,10 +25,8 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "names", [[*VALUES], ["number"], ["float", "text"], ["list"], ["nothing"], ["text", "struct"]]
-)
-@pytest.mark.parametrize("seed", range(10))
+@each("names", [[*VALUES], ["number"], ["float", "text"], ["list"], ["nothing"], ["text", "struct"]])
+@each("seed", range(10))
 def test_equal_rows_are_paired_as_often_as_both_sides_have_them(names: list[str], seed: int) -> None:
     chance = random.Random(seed)
     n = chance.choice([0, 1, 7, 200])
