@@ -14,6 +14,7 @@ from puffin_fast._run.arguments import check_texts
 from puffin_fast._text import no_column
 from puffin_fast.columns.plain_types import list_parts, map_parts
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.rows.filters.struct_path import structs_around
 from puffin_fast.theta import is_sketched
 
 if TYPE_CHECKING:
@@ -32,12 +33,14 @@ class SketchedColumn:
         field: the primitive field in the snapshot's schema.
         top: the name of the top-level column there.
         path: the type of each level and the name of the field in it, from the top-level column's type down.
+        structs: the structs around the field, outermost first, if nothing else is.
     """
 
     name: str
     field: NestedField
     top: str
     path: tuple[tuple[str, str], ...]
+    structs: tuple[NestedField, ...]
 
     @property
     def field_id(self) -> int:
@@ -129,7 +132,8 @@ def _leaves(schema: Schema, counted: Schema) -> Iterator[SketchedColumn]:
         for leaf, path in _below(field):
             name = schema.find_column_name(leaf.field_id)
             if name is not None:
-                yield SketchedColumn(name, leaf, field.name, path)
+                structs = structs_around(counted, leaf.field_id) or ()
+                yield SketchedColumn(name, leaf, field.name, path, structs)
 
 
 def _below(

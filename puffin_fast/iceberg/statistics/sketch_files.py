@@ -164,7 +164,7 @@ class SketchReader:
         with reading(data.file_path):
             with open_source(data.file_path, filesystem=self.io) as source:
                 check_footer(footer, source, data.file_path)
-            leaves = {column.field_id: known.leaf(column.field) for column in columns}
+            leaves = {column.field_id: known.leaf(column.field, column.structs) for column in columns}
             sizes = _chunk_sizes(footer)
             names: dict[str, list[int]] = {}
             for field_id, (name, get) in leaves.items():

@@ -23,6 +23,7 @@ from puffin_fast.rows.files.conversion import storage_type
 from puffin_fast.rows.files.files import BATCH_ROWS, reading
 from puffin_fast.rows.files.projection import FileSchema
 from puffin_fast.rows.files.reader import Batch, columns_of, open_format
+from puffin_fast.rows.filters.struct_path import newest_schema
 from puffin_fast.rows.keys.key_columns import normalize_nan
 from puffin_fast.rows.keys.key_set import KeySet
 
@@ -45,9 +46,9 @@ def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
     Raises:
         CorruptDataError: no schema of the table has the field.
     """
-    for schema in (metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id)):
-        if field_id in schema.field_ids:
-            return schema.find_field(field_id)
+    schema = newest_schema(metadata, field_id)
+    if schema is not None:
+        return schema.find_field(field_id)
     raise CorruptDataError(
         "field id of equality deletes",
         path=metadata.location,
@@ -206,7 +207,7 @@ class EqualityDeletes:
             steps = [found.leaf(field) for field in fields]
         names = []
         for field, (top, _) in zip(fields, steps, strict=True):
-            if top is None:
+            if top is None or field.field_id not in found:
                 raise CorruptDataError(
                     "columns of equality deletes", path=path, expected=f"field {field.field_id}", found="none"
                 )

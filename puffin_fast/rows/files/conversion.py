@@ -128,6 +128,8 @@ def missing(
 ) -> pa.Array:
     """The values of a field that the file does not have: its constant, else its initial default, else null.
 
+    The fields of a struct that is not null have their own ("Default values").
+
     Args:
         field: the field of the table's schema.
         wanted: the type of the array.
@@ -143,7 +145,14 @@ def missing(
         raise ProjectionError(
             f"required field {field.field_id} ({field.name}) is missing, and has no default"
         )
-    if value is not None and isinstance(field.field_type, StructType | ListType | MapType):
+    kind = field.field_type
+    if value is not None and isinstance(kind, StructType) and kind.fields:
+        children = [
+            missing(child, out.type, constants, n_rows)
+            for child, out in zip(kind.fields, wanted, strict=True)
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(wanted))
+    if value is not None and isinstance(kind, StructType | ListType | MapType):
         return _repeated(value, wanted, n_rows)
     return constant(value, wanted, n_rows)
 
@@ -230,7 +239,8 @@ def _struct(node: FileField, iceberg: StructType, wanted: pa.DataType, cast: Cas
         for field, kind, at, convert in steps:
             if at is None:
                 # a required field may be null where the struct itself is null
-                child = missing(field, kind, constants, len(array))
+                is_there = array.null_count < len(array)
+                child = missing(field, kind, constants, len(array), required=is_there)
             else:
                 child = array.field(at)
                 child = child if convert is None else convert(child, constants)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import StructType
 
 from puffin_fast._run.cached import cached_property
 from puffin_fast.columns.plain_types import FLAT_IDS, plain_type
@@ -120,8 +121,12 @@ class FileSchema:
             names.append(node.name)
         return ".".join(names)
 
-    def leaf(self, field: NestedField) -> tuple[str | None, Convert]:
+    def leaf(self, field: NestedField, structs: Sequence[NestedField] = ()) -> tuple[str | None, Convert]:
         """Returns how to compute one field, at the top level or inside structs, in its plain storage type.
+
+        Args:
+            field: the field.
+            structs: the structs around it in the table's schema, outermost first.
 
         Returns:
             the column to read, and a function from that column's array to the field's. The column is one of the top
@@ -131,9 +136,7 @@ class FileSchema:
         wanted = storage_type(field.field_type)
         found = self._paths.get(field.field_id)
         if found is None:
-            return None, lambda array, constants: missing(
-                field, wanted, constants, len(array), required=False
-            )
+            return self._missing_leaf(field, structs, wanted)
         top, path, node = found
         if field.field_type.is_primitive:
             cast = primitive(node, wanted, self._cast)
@@ -154,6 +157,23 @@ class FileSchema:
             return cast(inner, constants)
 
         return top, get
+
+    def _missing_leaf(
+        self, field: NestedField, structs: Sequence[NestedField], wanted: pa.DataType
+    ) -> tuple[str | None, Convert]:
+        """How to compute a field that the file does not have: as `project` does, from structs with this field only."""
+        whole, kind = field, wanted
+        for struct in reversed(structs):
+            kind = pa.struct([pa.field(whole.name, kind)])
+            whole = struct.model_copy(update={"field_type": StructType(whole)})
+        columns, convert, _ = self.project(whole, kind)
+        inside = [0] * len(structs)
+
+        def get(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
+            found = array if convert is None else convert(array, constants)
+            return pc.struct_field(found, inside) if inside else found
+
+        return next(iter(columns), None), get
 
     def text_column(self, field: NestedField) -> str | None:
         """Returns the column of a field that `leaf` takes as a dictionary array, too: one of texts or bytes, whose type

@@ -38,6 +38,7 @@ from puffin_fast.rows.files.joined_groups import (
 )
 from puffin_fast.rows.files.parquet import PLAIN_ROWS, GroupColumns, ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
+from puffin_fast.rows.filters.struct_path import newest_schema, structs_around
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -559,7 +560,7 @@ class DataFiles:
     ) -> None:
         self._io, self._schema, self._by_name, self._cast = io, schema, by_name, cast
         self._coded = coded
-        self._specs, self._mapping = metadata.specs(), metadata.name_mapping()
+        self._metadata, self._specs, self._mapping = metadata, metadata.specs(), metadata.name_mapping()
         self._fields = [schema.find_field(field_id) for field_id in field_ids]
         self._may_match = may_match if self._fields else None
         self._pruner = pruner if self._fields else None
@@ -612,7 +613,7 @@ class DataFiles:
             file.chunks.places = {chunk[0]: chunk for chunk in places}
         with reading(path, entry.file_format):
             known, filter = self._schema_of(file, path)
-            keys = {field.field_id: known.leaf(field) for field in fields}
+            keys = {field.field_id: self._leaf(known, field) for field in fields}
             groups, excluded, without = self._row_groups(file, known, live)
             if without and not groups and not excluded and not any(without.values()):
                 self._learn(file, known, filter)
@@ -672,9 +673,17 @@ class DataFiles:
                     cast=self._cast,
                     parts=isinstance(file, ParquetReader),
                 )
-                leaves = {field.field_id: known.leaf(field) for field in self._fields}
+                leaves = {field.field_id: self._leaf(known, field) for field in self._fields}
                 found = self._known[key] = known, leaves
             return found
+
+    def _leaf(self, known: FileSchema, field: NestedField) -> tuple[str | None, Convert]:
+        """How to compute a field of the filter, or of equality deletes, which may have been dropped since."""
+        number = field.field_id
+        if number in known:
+            return known.leaf(field)
+        schema = self._schema if number in self._schema.field_ids else newest_schema(self._metadata, number)
+        return known.leaf(field, (schema and structs_around(schema, number)) or ())
 
     def _row_groups(
         self, file: FormatReader, known: FileSchema, live: LiveRows | None
@@ -713,7 +722,7 @@ class DataFiles:
         firsts = accumulate((n_rows for n_rows, _ in sizes), initial=0)
         groups = enumerate(zip(firsts, sizes, strict=False))
         with reading(path, entry.file_format):
-            keys = {field.field_id: last.known.leaf(field) for field in fields}
+            keys = {field.field_id: self._leaf(last.known, field) for field in fields}
         return OpenedFile(
             path,
             entry.file_format,

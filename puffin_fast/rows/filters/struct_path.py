@@ -9,7 +9,14 @@ from puffin_fast._run.interrupt import is_from_outside
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Accessor, Schema
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField, StructType
+
+
+def newest_schema(metadata: TableMetadata, field_id: int) -> Schema | None:
+    """Returns the current schema, or the newest one that has a field which was dropped; None if no schema has it."""
+    schemas = (metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id))
+    return next((schema for schema in schemas if field_id in schema.field_ids), None)
 
 
 def structs_around(schema: Schema, field_id: int) -> tuple[NestedField, ...] | None:

@@ -129,13 +129,15 @@ def arrow(field: NestedField) -> pa.Field:
     return pa.field(field.name, arrow_type(field.field_type), not field.required, number)
 
 
-def leaves(fields: Sequence[NestedField]) -> Iterator[NestedField]:
-    """The fields of structs at every depth, but for the structs."""
+def leaves(
+    fields: Sequence[NestedField], around: tuple[NestedField, ...] = ()
+) -> Iterator[tuple[NestedField, tuple[NestedField, ...]]]:
+    """The fields of structs at every depth, but for the structs, and the structs around each."""
     for field in fields:
         if isinstance(field.field_type, StructType):
-            yield from leaves(field.field_type.fields)
+            yield from leaves(field.field_type.fields, (*around, field))
         else:
-            yield field
+            yield field, around
 
 
 @pytest.mark.parametrize("seed", seeds(6))
@@ -164,7 +166,7 @@ def test_fields_of_structs_are_read_alone_as_with_the_structs(
         assert isinstance(kinds, StructType)
         for views in (False, True):
             projections = [Projection.of(file, kinds.fields) for file in files]
-            steps = [[file.leaf(field) for field in leaves(kinds.fields)] for file in files]
+            steps = [[file.leaf(*leaf) for leaf in leaves(kinds.fields)] for file in files]
             early = dict.fromkeys(name for name, _ in steps[1] if name is not None)
             read = reader.columns(0, [*early, *projections[1].columns], N, use_threads=False, views=views)
             for first, n_rows, share in ((0, 1000, 1.0), (1000, 500, 0.01), (1500, N - 1500, 0.3)):
@@ -180,10 +182,16 @@ def test_fields_of_structs_are_read_alone_as_with_the_structs(
                     other.validate(full=True)
                     assert one.equals(other)
                 nothing = pa.nulls(len(chosen))
-                for (top, of_whole), (name, of_part) in zip(*steps, strict=True):
+                tops = dict(zip((field.field_id for field in kinds.fields), left, strict=True))
+                for (top, of_whole), (name, of_part), leaf in zip(*steps, leaves(kinds.fields), strict=True):
                     one = of_whole(nothing if top is None else found[top], {})
                     other = of_part(nothing if name is None else alone[name], {})
                     assert one.equals(other)
+                    outer, *inner = (*leaf[1], leaf[0])
+                    of_rows = tops[outer.field_id]
+                    for field in inner:
+                        of_rows = pc.struct_field(of_rows, [field.name])
+                    assert one.cast(of_rows.type).equals(of_rows)
 
 
 def test_names_with_dots_are_no_paths(tmp_path: Path) -> None:
