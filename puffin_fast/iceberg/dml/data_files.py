@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import struct
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -364,11 +365,27 @@ class _NanosecondBounds:
     def metrics(self, written: Any) -> dict[str, Any]:
         """Returns PyIceberg's statistics of a file as the attributes of an entry, with these bounds."""
         wanted = [id for id in self.fields if written.column_aggregates.pop(id, None) is not None]
+        for column in written.column_aggregates.values():
+            if isinstance(column.current_max, str):
+                column.current_max = _upper_bound(column.current_max, column.trunc_length)
         metrics: dict[str, Any] = written.to_serialized_dict()
         for id in self.found.keys() & set(wanted):
             for name, bound in zip(("lower_bounds", "upper_bounds"), self.found[id], strict=True):
                 metrics[name][id] = struct.pack("<q", bound)
         return metrics
+
+
+def _upper_bound(text: str, length: int | None) -> str | None:
+    """Returns a text of at most some characters that is not below a text; None if there is none.
+
+    The character after U+D7FF is U+E000: those between are surrogates. PyIceberg takes U+D800, and cannot encode it.
+    """
+    if length is None or len(text) <= length:
+        return text
+    cut = text[:length].rstrip(chr(sys.maxunicode))
+    if not cut:
+        return None
+    return cut[:-1] + ("\ue000" if cut[-1] == "\ud7ff" else chr(ord(cut[-1]) + 1))
 
 
 class _Partition(PartitionKey):
