@@ -40,11 +40,13 @@ class Column:
         head: its lines, the name first; the others are dim.
         cells: a text per row.
         is_number: whether it is aligned to the right and never cut.
+        is_key: whether it says which row this is, so that it is the last one that is left out.
     """
 
     head: Sequence[str]
     cells: Sequence[Text]
     is_number: bool
+    is_key: bool = False
 
     @property
     def justify(self) -> Literal["left", "right"]:
@@ -94,7 +96,7 @@ class OneLineTable:
         shown = list(self.columns)
         hidden: list[str] = []
         while len(shown) > 1 and _width(column.least() for column in shown) > console.width:
-            hidden.append(shown.pop(len(shown) // 2).head[0])
+            hidden.append(shown.pop(_least_needed(shown)).head[0])
         table = Table(
             title=None if self.title is None else Text(self.title), title_justify="left", title_style="bold"
         )
@@ -107,6 +109,14 @@ class OneLineTable:
         if hidden:
             names = [column.head[0] for column in self.columns if column.head[0] in hidden]
             yield Text(f"not shown for lack of room: {', '.join(names)}{self.hint}")
+
+
+def _least_needed(columns: Sequence[Column]) -> int:
+    """The column to leave out: one in the middle; of two beside the key, the wider one."""
+    others = [at for at, column in enumerate(columns) if not column.is_key]
+    if len(others) in (len(columns), 0):  # the first one is the key
+        return len(columns) // 2
+    return max(others, key=lambda at: columns[at].least()) if len(others) < 3 else others[len(others) // 2]
 
 
 def _width(widths: Iterator[int]) -> int:

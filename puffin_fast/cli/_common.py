@@ -14,6 +14,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -61,6 +62,15 @@ WIDE = 1 << 16
 
 class ErrorReportingGroup(click.Group):
     """The group of all commands: prints an error of the package as one line on standard error."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands with the whole first sentences of their help; click cuts these at the line's end."""
+        rows = [
+            (name, " ".join((command.help or "").split("\n\n")[0].split()))
+            for name, command in self.commands.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -267,7 +277,10 @@ def _json(answer: Answer, stdout: TextIO) -> str:
 def _text(answer: Answer, stdout: TextIO, *, wide: bool) -> str:
     """What is printed. It is rendered first: the library for it ends the process if a pipe is closed."""
     is_narrow = stdout.isatty() and not wide  # sentences are wrapped between words
-    console = Console() if is_narrow else Console(width=WIDE, height=25)
+    width = (
+        shutil.get_terminal_size().columns if is_narrow else WIDE
+    )  # rich takes 80 for a terminal that is "dumb"
+    console = Console(width=width, height=25)
     with console.capture() as captured:
         for part in answer.text:
             console.print(Text(printable(part)) if isinstance(part, str) else part, soft_wrap=not is_narrow)
@@ -332,6 +345,7 @@ def grid(
     null: str = "",
     one_line: bool = False,
     types: Mapping[str, str] | None = None,
+    key: str | None = None,
 ) -> RenderableType:
     """Returns a table with the keys of the first row as columns; numbers are right-aligned, a `Text` is not changed.
 
@@ -341,8 +355,9 @@ def grid(
         null: how None is printed.
         one_line: whether a row has one line on a terminal: what does not fit is cut, paths in the middle.
         types: the types of the columns, which are shown below their names.
+        key: the column that is the last one to be left out for lack of room; by default the first one.
     """
-    return _Rows(list(rows), title, null, one_line, types or {})
+    return _Rows(list(rows), title, null, one_line, types or {}, key)
 
 
 @dataclass(frozen=True)
@@ -354,6 +369,7 @@ class _Rows:
     null: str
     one_line: bool
     types: Mapping[str, str]
+    key: str | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         columns = [self._column(name) for name in (self.rows[0] if self.rows else ())]
@@ -372,7 +388,7 @@ class _Rows:
         values = [row[name] for row in self.rows]
         head = [printable(text) for text in (name, self.types.get(name)) if text is not None]
         is_number = all(isinstance(value, int | float | None) for value in values)
-        return Column(head, [_cell(value, self.null) for value in values], is_number)
+        return Column(head, [_cell(value, self.null) for value in values], is_number, name == self.key)
 
 
 def _cell(value: object, null: str) -> Text:

@@ -279,7 +279,10 @@ def times_answer(
             for row in rows
         ]
     )
-    return Answer(rows, [grid(shown, one_line=True) if shown else f"{name_of(table)}: {nothing}"])
+    if not shown:
+        return Answer(rows, [f"{name_of(table)}: {nothing}"])
+    _, key, *_ = shown[0]  # beside the time
+    return Answer(rows, [grid(shown, one_line=True, key=key)])
 
 
 @click.command()

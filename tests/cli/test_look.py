@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from click.testing import Result
 
 from puffin_fast import delta
+from puffin_fast.cli import main
 from tests.cli.tables import open_table
 from tests.conftest import require_module
 
@@ -189,10 +191,10 @@ def test_a_command_that_a_format_has_not_says_what_to_use(
     assert (done.exit_code, advice in done.stderr) == (1, True), done.stderr
 
 
-def on_terminal(*arguments: str) -> list[str]:
-    """The lines that a command prints on a terminal of 80 columns, without colours."""
+def on_terminal(*arguments: str, columns: int = 80) -> list[str]:
+    """The lines that a command prints on a terminal, without colours."""
     leader, follower = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb", "PUFFIN_FAST_PROGRESS": "0"}
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb", "PUFFIN_FAST_PROGRESS": "0"}
     command = [sys.executable, "-m", "puffin_fast", *arguments]
     with subprocess.Popen(command, stdout=follower, stderr=subprocess.DEVNULL, env=environment) as process:
         os.close(follower)
@@ -205,6 +207,27 @@ def on_terminal(*arguments: str) -> list[str]:
         os.close(leader)
     assert process.returncode == 0
     return b"".join(parts).decode().replace("\r\n", "\n").splitlines()
+
+
+@pytest.mark.parametrize("command", ["snapshots", "history"])
+def test_a_narrow_terminal_shows_which_snapshot_a_row_is(changed: Options, command: str) -> None:
+    for columns in (28, 40, 80):
+        lines = on_terminal(command, "ns.t", *changed, columns=columns)
+        assert max(map(len, lines)) <= columns
+        assert any("snapshot" in line for line in lines)
+        assert any(re.search(r"[0-9]{15,}", line) for line in lines), lines
+
+
+@pytest.mark.parametrize("command", ["describe", "schema", "files", "snapshots"])
+def test_no_line_is_wider_than_the_terminal(changed: Options, command: str) -> None:
+    for columns in (40, 80):
+        assert max(map(len, on_terminal(command, "ns.t", *changed, columns=columns))) <= columns
+
+
+def test_help_has_the_whole_line_of_each_command() -> None:
+    shown = " ".join(" ".join(on_terminal("--help")).split())
+    for name, command in main.commands.items():
+        assert f"{name} {' '.join((command.help or '').split(chr(10) * 2)[0].split())}" in shown
 
 
 def test_a_row_has_one_line_on_a_terminal(changed: Options) -> None:
