@@ -18,6 +18,7 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 KERNELS = Path("puffin_fast/_kernels")
@@ -65,8 +66,8 @@ def project_urls(address: str | None) -> dict[str, str]:
 def description(readme: str, address: str | None) -> str:
     """The README for a package index, which has none of the repository's files.
 
-    Links and images name files of the repository. If its address is not known, links become plain text and images
-    are left out.
+    It begins with how to install the package, and has no commands and no comments of the repository. Links and images
+    name files of the repository. If its address is not known, links become plain text and images are left out.
     """
 
     def target(match: re.Match[str]) -> str:
@@ -75,7 +76,12 @@ def description(readme: str, address: str | None) -> str:
             return "" if image else text
         return f"{image}[{text}]({address}/{'raw' if image else 'blob'}/main/{path})"
 
-    return re.sub(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)]+)\)", target, readme)
+    title, text = readme.split("\n\n", 1)
+    text = re.sub(r"<!--.*?-->\n*", "", text, flags=re.DOTALL)
+    text = re.sub(r"^## Two commands\n.*?(?=^## )", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = text.replace("Install with `pip install .` and the extras", "Install the extras")
+    text = f"{title}\n\n```\npip install 'puffin-fast[iceberg]'\n```\n\n{text}"
+    return re.sub(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)]+)\)", target, text)
 
 
 def extension(source: Path) -> Extension:
@@ -110,6 +116,20 @@ def extension(source: Path) -> Extension:
     )
 
 
+class addressed_pages(build_py):
+    """Writes the full addresses of pages into docstrings and help texts: a wheel has no ``docs``."""
+
+    def build_module(self, module: str, module_file: str, package: str) -> object:
+        written = super().build_module(module, module_file, package)
+        if (address := repository()) is not None:
+            path = Path(self.get_module_outfile(self.build_lib, package.split("."), module))
+            page = rf"{address}/blob/main/\g<0>"
+            path.write_text(
+                re.sub(r"\bdocs/[a-z-]+\.md\b", page, path.read_text(encoding="utf-8")), encoding="utf-8"
+            )
+        return written
+
+
 class abi3_wheel(bdist_wheel):
     """Tags the wheel cp311-abi3: one build serves Python 3.11 and later."""
 
@@ -137,6 +157,6 @@ setup(
         # processes that import this file again, as on macOS, would set it up again
         nthreads=(os.cpu_count() or 0) if multiprocessing.get_start_method() == "fork" else 0,
     ),
-    cmdclass={"bdist_wheel": abi3_wheel},
+    cmdclass={"bdist_wheel": abi3_wheel, "build_py": addressed_pages},
     options={"build_ext": {"parallel": os.cpu_count()}},
 )

@@ -58,7 +58,7 @@ class Patches:
                     self._replaced.append((patch, inspect.getattr_static(patch.owner, patch.name)))
                     setattr(patch.owner, patch.name, patch.ours)
             self._active += 1
-        return Acceleration(self._end)
+        return Acceleration(self._package, self._end)
 
     def _check(self, patches: Sequence[Patch]) -> None:
         for patch in patches:
@@ -83,7 +83,8 @@ class Patches:
 class Acceleration(AbstractContextManager["Acceleration"]):
     """An active acceleration. `undo`, a call, or leaving the context manager ends it."""
 
-    def __init__(self, end: Callable[[], None]) -> None:
+    def __init__(self, package: str, end: Callable[[], None]) -> None:
+        self._package = package
         self._end: Callable[[], None] | None = end
         self._lock = threading.Lock()
 
@@ -96,6 +97,9 @@ class Acceleration(AbstractContextManager["Acceleration"]):
 
     def __call__(self) -> None:
         self.undo()
+
+    def __repr__(self) -> str:
+        return f"<Acceleration of {self._package}: {'ended' if self._end is None else 'active'}>"
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

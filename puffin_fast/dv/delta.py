@@ -40,6 +40,11 @@ __all__ = [
     "z85_encode",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 MAGIC = iceberg.MAGIC
 NATIVE_MAGIC = bytes.fromhex("d0d33964")
 FRAME_BYTES = 8

@@ -26,6 +26,11 @@ __all__ = [
     "encode",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 BLOB_TYPE = "deletion-vector-v1"
 ROW_POSITION_FIELD_ID = 2147483645
 """The reserved field id of `_pos` (table specification, "Reserved Field IDs")."""

@@ -27,6 +27,11 @@ from puffin_fast.limits import most_inflated
 
 __all__ = ["ARROW_MAGIC", "BITMAP_FROM", "COOKIES", "MAX_POSITION", "SCHEMA", "decode", "encode"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 ARROW_MAGIC = b"ARROW1"
 COOKIES = (b"\x3a\x30", b"\x3b\x30")
 """The first bytes of a 32-bit Roaring bitmap: without run containers, and with them."""

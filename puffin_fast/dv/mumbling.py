@@ -26,6 +26,11 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceede
 
 __all__ = ["MAX_CONTAINERS", "MAX_POSITION", "VERSION", "decode", "encode"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 VERSION = 1
 MAX_CONTAINERS = 8_192
 POSITIONS = 256

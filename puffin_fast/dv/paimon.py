@@ -32,6 +32,11 @@ __all__ = [
     "version_of",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 MAGIC_V1 = bytes.fromhex("5e43f2d0")
 MAGIC_V2 = iceberg.MAGIC
 FRAME_BYTES = 8

@@ -8,3 +8,7 @@ from puffin_fast.puffin.reader import PuffinReader
 from puffin_fast.puffin.writer import PuffinWriter
 
 __all__ = ["BlobMetadata", "FileMetadata", "PuffinReader", "PuffinWriter"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 from puffin_fast import _io, limits
+from puffin_fast._text import counted
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 from puffin_fast.puffin import compression, footer
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
@@ -61,6 +62,11 @@ class PuffinReader:
             opened.close()
             raise
         self._source = opened
+        self._path = opened.path
+
+    def __repr__(self) -> str:
+        closed = "" if self._source is not None else ", closed"
+        return f"PuffinReader({self._path!r}, {counted(len(self.blobs), 'blob')}, {self.file_size} bytes{closed})"
 
     def _read_footer(self, source: _io.Source) -> tuple[footer.Trailer, FileMetadata]:
         tail = source.read_tail(TAIL_SIZE)

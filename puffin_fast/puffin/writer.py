@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from puffin_fast import __version__, _io
+from puffin_fast._text import counted
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.puffin import compression, footer
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata, check_properties, check_writable
@@ -64,6 +65,10 @@ class PuffinWriter:
         self._sink = _io.open_sink(sink, filesystem=filesystem, overwrite=overwrite)
         self._open = True
         self._write(footer.MAGIC)
+
+    def __repr__(self) -> str:
+        state = "open" if self._open else "aborted" if self._metadata is None else "finished"
+        return f"PuffinWriter({self._sink.path!r}, {counted(len(self._blobs), 'blob')}, {self._offset} bytes, {state})"
 
     @property
     def file_size(self) -> int:

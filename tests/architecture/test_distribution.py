@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
@@ -23,16 +24,25 @@ LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)]+)\)")
 SETUP = """
 import runpy, sys, sysconfig
 sysconfig.get_config_vars()["Py_GIL_DISABLED"] = {free_threaded}
-sys.argv = ["setup.py", "-q", "egg_info", "--egg-base", {folder!r}]
+sys.argv = ["setup.py", "-q", *{command!r}]
 runpy.run_path({path!r}, run_name="__main__")
 """
 
 
 def setup(
-    folder: Path, *, repository: str | None = None, free_threaded: int = 0
+    folder: Path,
+    *,
+    command: Sequence[str] = ("egg_info", "--egg-base"),
+    repository: str | None = None,
+    free_threaded: int = 0,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs setup.py, which writes the metadata to a folder, and compiles nothing."""
-    code = SETUP.format(free_threaded=free_threaded, folder=str(folder), path=str(ROOT / "setup.py"))
+    """Runs a command of setup.py, which writes to a folder (by default the metadata), and compiles nothing."""
+    given = {
+        "free_threaded": free_threaded,
+        "command": [*command, str(folder)],
+        "path": str(ROOT / "setup.py"),
+    }
+    code = SETUP.format(**given)
     environment = {key: value for key, value in os.environ.items() if key != "PUFFIN_FAST_REPOSITORY"}
     if repository is not None:
         environment["PUFFIN_FAST_REPOSITORY"] = repository
@@ -71,6 +81,27 @@ def test_a_description_without_a_repository_has_no_links_into_it(tmp_path: Path)
     assert "docs/" not in str(found.get_payload()).replace("`docs/", "")
     assert found.get_all("Project-URL") is None
     assert "PUFFIN" not in str(found.get_payload())
+
+
+def test_the_description_begins_with_how_to_install(tmp_path: Path) -> None:
+    text = str(metadata(tmp_path, REPOSITORY).get_payload())
+    title, command, rest = text.split("\n\n", 2)
+    assert (title, command) == ("# puffin-fast", "```\npip install 'puffin-fast[iceberg]'\n```")
+    assert "<!--" not in rest
+    assert not re.search(r"make (demo|test|help)", rest)
+    assert "pip install ." not in rest
+    assert "## How fast" in rest
+
+
+def test_pages_that_docstrings_name_have_full_addresses_in_a_wheel(tmp_path: Path) -> None:
+    done = setup(tmp_path, command=("build_py", "--build-lib"), repository=REPOSITORY)
+    assert done.returncode == 0, done.stderr[-2000:]
+    texts = [path.read_text() for path in sorted(tmp_path.rglob("*.py"))]
+    pages = [found for text in texts for found in re.finditer(r"(\S*)\bdocs/([a-z-]+\.md)", text)]
+    assert len(pages) > 10
+    for page in pages:
+        assert page[1].endswith(f"{REPOSITORY}/blob/main/"), page[0]
+        assert (ROOT / "docs" / page[2]).exists()
 
 
 def test_the_changelog_of_an_unreleased_version_is_one_page() -> None:

@@ -78,6 +78,34 @@ def test_examples_of_docstrings_hold(module: str, tmp_path: Path, monkeypatch: p
     run_examples(module, tmp_path)
 
 
+FIRST_PAGES = (
+    "README.md",
+    "docs/index.md",
+    "docs/start.md",
+    "docs/delta.md",
+    "docs/tutorials/delta-without-spark.md",
+)
+
+
+@pytest.mark.parametrize("page", FIRST_PAGES)
+def test_the_first_examples_need_only_what_their_page_installs(page: str) -> None:
+    text = (ROOT / page).read_text()
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE))
+    assert code
+    for package, use in (("pandas", r"\.to_pandas\(|pandas"), ("polars", r"\.to_polars\(|polars")):
+        assert not re.search(use, code) or f"pip install {package}" in text, package
+
+
+def test_contributing_names_folders_that_exist() -> None:
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
+    folders = re.findall(r"folders of `(\w+)/`[^:]*: ([^.]*)\.|Those of `(\w+)/`: ([^.]*)\.", text)
+    named = {(a or c): set(re.findall(r"`(\w+)`", b or d)) for a, b, c, d in folders}
+    assert {*named} == {"rows", "iceberg", "delta", "spark"}
+    for package, names in named.items():
+        there = {path.parent.name for path in (ROOT / "puffin_fast" / package).glob("*/__init__.py")}
+        assert names == there, package
+
+
 PUBLIC = ["", "iceberg", "delta", "paimon", "lance", "spark", "arrow", "dv"]
 PUBLIC += [f"dv.{codec}" for codec in ("iceberg", "delta", "paimon", "lance", "mumbling")]
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Protocol
 
 import pytest
 
@@ -47,6 +51,30 @@ def test_versions_agree() -> None:
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(pf, name) is not None
     assert name in dir(pf)
+
+
+def public_modules(module: ModuleType = pf) -> Iterator[ModuleType]:
+    """The modules that users find from the package by its public names."""
+    yield module
+    for name in module.__all__:
+        if inspect.ismodule(value := getattr(module, name)):
+            yield from public_modules(value)
+
+
+def test_completion_shows_only_public_names() -> None:
+    found = {module.__name__: dir(module) for module in public_modules()}
+    assert {"puffin_fast.dv.iceberg", "puffin_fast.spark.dataframe.functions"} <= {*found}
+    for module in public_modules():
+        missing = {"__version__"} if module is pf else set()
+        assert {*dir(module)} == {*module.__all__} | missing, module.__name__
+
+
+def test_public_classes_say_what_an_object_is() -> None:
+    for module in public_modules():
+        values = [getattr(module, name) for name in module.__all__]
+        for value in values:
+            if inspect.isclass(value) and not issubclass(value, Protocol):
+                assert value.__repr__ is not object.__repr__, value
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -293,3 +293,17 @@ def test_a_file_object_must_be_at_its_start() -> None:
         PuffinWriter(sink)
     with pytest.raises(InvalidInputError, match="text"):
         PuffinWriter(io.StringIO())  # type: ignore[arg-type]
+
+
+def test_a_reader_and_a_writer_say_what_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "v.puffin"
+    with PuffinWriter(path) as writer:
+        writer.add(b"abc", type="x")
+        assert repr(writer) == f"PuffinWriter('{path}', 1 blob, 7 bytes, open)"
+    assert repr(writer) == f"PuffinWriter('{path}', 1 blob, {writer.file_size} bytes, finished)"
+    with PuffinReader(path) as reader:
+        assert repr(reader) == f"PuffinReader('{path}', 1 blob, {reader.file_size} bytes)"
+    assert repr(reader).endswith(", closed)")
+    aborted = PuffinWriter(tmp_path / "w.puffin")
+    aborted.abort()
+    assert repr(aborted).endswith(", aborted)")

@@ -64,4 +64,4 @@ def accelerate() -> Acceleration:
     with ExitStack() as begun:
         for patches in (V3_TYPES, _PATCHES):
             begun.callback(patches.begin().undo)
-        return Acceleration(begun.pop_all().close)
+        return Acceleration(f"PyIceberg {version}", begun.pop_all().close)

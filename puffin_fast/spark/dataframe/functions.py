@@ -16,7 +16,23 @@ from puffin_fast.spark.session.sessions import pyspark_version, worker_python
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
+__all__ = [
+    "cardinality",
+    "contains",
+    "decode",
+    "encode",
+    "register_functions",
+    "theta_estimate",
+    "theta_sketch",
+    "theta_union",
+    "union",
+]
 Via = Literal["auto", "arrow", "pandas"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 SQL_PREFIX = "puffin_"
 """Begins the names of the functions in SQL."""
