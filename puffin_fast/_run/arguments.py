@@ -69,10 +69,25 @@ def check_name(name: str, value: object, *, optional: bool = True) -> None:
     """Checks an argument that is a name, or None if it is optional.
 
     Raises:
-        InvalidInputError: it is not a string, or blank.
+        InvalidInputError: it is not a string, or blank, or has half of a surrogate pair.
     """
-    if (value is not None or not optional) and (not _is_text(value) or not str(value).strip()):
+    if value is None and optional:
+        return
+    if not isinstance(value, str) or not value.strip():
         raise InvalidInputError(f"{name}: expected a string that is not empty, found {shown_argument(value)}")
+    check_unicode(name, value)
+
+
+def check_unicode(name: str, text: str) -> None:
+    """Checks that UTF-8 has a text.
+
+    Raises:
+        InvalidInputError: it has half of a surrogate pair.
+    """
+    if not text.isascii() and text.encode(errors="ignore").decode() != text:
+        raise InvalidInputError(
+            f"{name}: expected text that UTF-8 has, found half of a surrogate pair in {shown_argument(text)}"
+        )
 
 
 def check_texts(name: str, values: object) -> tuple[str, ...]:
@@ -113,16 +128,13 @@ def check_mapping(name: str, values: object) -> None:
     """Checks an argument that maps strings to strings, or None.
 
     Raises:
-        InvalidInputError: it is not a mapping, or a name or value is not a string.
+        InvalidInputError: it is not a mapping, or a name or value is not a string, or has half of a surrogate pair.
     """
     if not isinstance(values, Mapping | None):
         raise InvalidInputError(f"{name}: expected a mapping, found {type(values).__name__}")
     for key, value in (values or {}).items():
-        if not _is_text(key) or not _is_text(value):
+        if not isinstance(key, str) or not isinstance(value, str):
             found = f"{shown_argument(key)}: {shown_argument(value)}"
             raise InvalidInputError(f"{name}: expected strings as names and values, found {found}")
-
-
-def _is_text(value: object) -> bool:
-    """Whether a value is a string that UTF-8 has: without halves of surrogate pairs."""
-    return isinstance(value, str) and value.encode(errors="ignore").decode() == value
+        check_unicode(name, key)
+        check_unicode(f"{name}[{key!r}]", value)

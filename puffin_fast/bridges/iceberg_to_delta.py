@@ -7,7 +7,6 @@ finds the columns by name (without column mapping), if each column has had one n
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections import defaultdict
@@ -28,6 +27,7 @@ from puffin_fast._run.arguments import check_name
 from puffin_fast.delta.dml.changes import Written, write_vectors
 from puffin_fast.delta.dml.data_files import partition_text
 from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions
+from puffin_fast.delta.log.action_types import as_json, as_lines
 from puffin_fast.delta.log.protocol import (
     DELETION_VECTORS,
     ENABLE_VECTORS,
@@ -83,7 +83,8 @@ def from_iceberg(
         UnsupportedError: the type of a column is not converted to one of Delta, the type of a column was changed, a
             column has an initial default, the table has equality deletes or data files that are not Parquet; or it has
             a name mapping, and a column that neither its id nor its name finds in all files.
-        InvalidInputError: the Delta table exists.
+        InvalidInputError: the Delta table exists, or the value of a partition column is an empty text, which Delta does
+            not distinguish from null.
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
         CommitUnknownError: the storage did not answer whether the Delta table was created.
 
@@ -122,7 +123,7 @@ def from_iceberg(
         commit = str(uuid.uuid4())
         mapping = {MAPPING_MODE: "id", MAPPING_MAX_ID: str(schema.highest_field_id)}
         features = {DELETION_VECTORS} | (set() if by_name else {"columnMapping"})
-        lines = [
+        actions = [
             *first_actions(
                 columns,
                 [field.name for field in partition],
@@ -134,9 +135,8 @@ def from_iceberg(
         for task in plan.tasks:
             vector = vectors.get(task.data.file_path, {})
             if vector is not None:
-                lines.append(_add(task, storage, partition, names, vector))
-        text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines) + "\n"
-        if not put_first_version(storage, text.encode(), f"txnId {commit}"):
+                actions.append(_add(task, storage, partition, names, vector))
+        if not put_first_version(storage, as_lines(actions), f"txnId {commit}"):
             raise InvalidInputError(f"{storage.root}: a Delta table already exists")
     except BaseException as error:
         if not may_have_happened(storage, 0, error):
@@ -273,9 +273,7 @@ def _add(
         "size": data.file_size_in_bytes,
         "modificationTime": int(time.time() * 1000),
         "dataChange": True,
-        "stats": json.dumps(
-            {"numRecords": data.record_count, "tightBounds": not vector}, separators=(",", ":")
-        ),
+        "stats": as_json({"numRecords": data.record_count, "tightBounds": not vector}),
     }
     return {"add": found | ({"deletionVector": vector} if vector else {})}
 

@@ -21,6 +21,7 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NoReturn
 
+from puffin_fast._run.arguments import check_mapping, check_unicode
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.puffin import _typed
 
@@ -112,7 +113,7 @@ def check_writable(
     """
     if not isinstance(type, str) or not type:
         raise InvalidInputError(f"type: expected a blob type, found {type!r}")
-    _check_text("type", type)
+    check_unicode("type", type)
     for name, value, low, high in (
         *((f"fields[{i}]", value, INT_MIN, INT_MAX) for i, value in enumerate(fields)),
         ("snapshot_id", snapshot_id, LONG_MIN, LONG_MAX),
@@ -122,29 +123,7 @@ def check_writable(
             raise InvalidInputError(
                 f"{name}: expected an integer of {high.bit_length() + 1} bits, found {value!r}"
             )
-    check_properties(properties)
-
-
-def check_properties(properties: dict[str, str]) -> None:
-    """Checks that names and values of properties are strings that UTF-8 can encode.
-
-    Raises:
-        InvalidInputError: a name or value is not.
-    """
-    for name, value in properties.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidInputError(f"properties: expected strings, found {name!r}: {value!r}")
-        _check_text("properties", name)
-        _check_text(f"properties[{name!r}]", value)
-
-
-def _check_text(what: str, text: str) -> None:
-    if text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{what}: UTF-8 cannot encode {text!r}: {error.reason}") from None
+    check_mapping("properties", properties)
 
 
 # Reading -------------------------------------------------------------------------------------------------

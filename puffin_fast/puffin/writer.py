@@ -14,10 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from puffin_fast import __version__, _io
+from puffin_fast._run.arguments import check_mapping
 from puffin_fast._text import counted
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.puffin import compression, footer
-from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata, check_properties, check_writable
+from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata, check_writable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -54,7 +55,7 @@ class PuffinWriter:
         overwrite: bool = False,
     ) -> None:
         self._properties = {CREATED_BY: f"puffin_fast {__version__}", **(properties or {})}
-        check_properties(self._properties)
+        check_mapping("properties", self._properties)
         self._compress_footer = compress_footer
         self._blobs: list[BlobMetadata] = []
         self._metadata: FileMetadata | None = None

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
 from puffin_fast._pyiceberg.v3_types import read_v3_types
+from puffin_fast._run.arguments import check_unicode
 from puffin_fast._text import no_column, shown_argument
 from puffin_fast.columns.arrow_rows import EXPECTED, arrow_reader
 from puffin_fast.columns.plain_types import plain_type
@@ -151,8 +152,10 @@ def new_schema(given: Any, types: Mapping[str, str | IcebergType] | None) -> Sch
     """
     found = _new_schema(given, types)
     for field_id in found.field_ids:
-        if not found.find_field(field_id).name:
-            where = str(found.find_column_name(field_id)).strip(".")
+        field, where = found.find_field(field_id), str(found.find_column_name(field_id)).strip(".")
+        check_unicode("schema: column", field.name)
+        check_unicode(f"schema: comment on column {where}", field.doc or "")
+        if not field.name:
             raise InvalidInputError(
                 f"schema: expected a name for each column, found an empty one{f' in {where}' if where else ''}"
             )
@@ -167,6 +170,8 @@ def _new_schema(given: Any, types: Mapping[str, str | IcebergType] | None) -> Sc
     if isinstance(given, Schema):
         return with_types(given, types) if types else given
     kinds = list(given.values()) if isinstance(given, Mapping) else []
+    for name in given if kinds else ():
+        check_unicode("schema: column", str(name))
     if kinds and all(isinstance(kind, str | IcebergType | type) for kind in kinds):
         untyped = schema_of_arrow(pa.schema([(name, pa.null()) for name in given]))
         found = with_types(untyped, given, "schema")

@@ -151,7 +151,7 @@ def test_any_contiguous_buffer_is_taken() -> None:
     [
         ({"type": ""}, "type: expected"),
         ({"type": 3}, "type: expected"),
-        ({"type": "\ud800"}, "type: UTF-8"),
+        ({"type": "\ud800"}, "type: expected text that UTF-8 has"),
         ({"fields": [1, 2**31]}, r"fields\[1\]: expected an integer of 32 bits, found 2147483648"),
         ({"fields": [True]}, r"fields\[0\]: expected"),
         ({"fields": ["1"]}, r"fields\[0\]: expected"),
@@ -159,7 +159,7 @@ def test_any_contiguous_buffer_is_taken() -> None:
         ({"sequence_number": 1.0}, "sequence_number: expected"),
         ({"properties": {"a": 1}}, "properties: expected strings"),
         ({"properties": {1: "a"}}, "properties: expected strings"),
-        ({"properties": {"a": "\udc00"}}, r"properties\['a'\]: UTF-8"),
+        ({"properties": {"a": "\udc00"}}, r"properties\['a'\]: expected text"),
         ({"compression": "gzip"}, "compression: expected None"),
     ],
 )

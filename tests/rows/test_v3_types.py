@@ -39,7 +39,7 @@ SPEC = {
     "fields": [
         {"source-ids": [1, 3], "field-id": 1000, "transform": "zorder[2]", "name": "z"},
         {"source-id": 1, "field-id": 1001, "transform": "fuzzy[8]", "name": "y"},
-        {"source-ids": [1], "field-id": 1002, "transform": "identity", "name": "one"},
+        {"source-ids": [1], "field-id": 1002, "transform": "identity", "name": "𠮷"},
     ],
 }
 ORDER = {
@@ -85,7 +85,9 @@ def test_commits_keep_the_words_of_schemas_specs_and_orders(racing: SqlCatalog, 
     iceberg.append(table, rows)
     iceberg.delete(table, "id = 2")
     iceberg.expire_snapshots(table)
-    document = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    text = Path(table.metadata_location.removeprefix("file://")).read_text("utf-8")
+    assert "𠮷" in text
+    document = json.loads(text)
     for key in ("schemas", "partition-specs", "sort-orders"):
         assert document[key] == read[key]
     assert SPEC in document["partition-specs"]

@@ -24,6 +24,7 @@ from puffin_fast.delta.dml.data_files import (
     keeps_changes,
     row_tracking_columns,
 )
+from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Committed, Job, check_properties, commit, newest
 from puffin_fast.delta.log.protocol import check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot
@@ -359,10 +360,10 @@ def facts_of(committed: Committed | None) -> dict[str, Any]:
 
 
 def _parameters(base: Snapshot, purpose: Purpose) -> dict[str, str]:
-    predicate = json.dumps(list(purpose.predicate))
+    predicate = as_json(list(purpose.predicate))
     if purpose.operation != "WRITE":
         return {"predicate": predicate}
-    columns = json.dumps(base.metadata.get("partitionColumns") or [])
+    columns = as_json(base.metadata.get("partitionColumns") or [])
     if purpose.matcher is None:
         return {"mode": "Append", "partitionBy": columns}
     return {"mode": "Overwrite", "partitionBy": columns, "predicate": predicate}
@@ -430,7 +431,7 @@ def _net(parts: Sequence[Changes], attempt: DeltaAttempt) -> Changes:
         SEVERAL,
         frozenset[str]().union(*(part.touched for part in parts)),
         tuple(_needed((file for part in parts for file in part.new_files), actions, attempt)),
-        {"operations": json.dumps([part.operation for part in parts])},
+        {"operations": as_json([part.operation for part in parts])},
         {name: sum(part.metrics.get(name, 0) for part in parts) for name in names},
         looks_at_rows=any(part.looks_at_rows for part in parts),
         looks_at_appends=any(part.looks_at_appends for part in parts),

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from puffin_fast._io import open_sink
+from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.protocol import check_deletable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage
@@ -172,7 +173,7 @@ def _wide(stats: str | None, n_rows: int, root: str) -> str:
     """Returns the same statistics with `tightBounds` false. The text of each number is copied, so that no digit
     changes."""
     pairs = [] if not stats else _pairs(stats, root)
-    kept = [f"{json.dumps(name)}:{text}" for name, text in pairs if name not in ("numRecords", "tightBounds")]
+    kept = [f"{as_json(name)}:{text}" for name, text in pairs if name not in ("numRecords", "tightBounds")]
     kept.insert(0, f'"numRecords":{n_rows}')
     return "{" + ",".join([*kept, '"tightBounds":false']) + "}"
 

@@ -6,7 +6,6 @@ to milliseconds, outward. There are no bounds for binary and boolean columns, Na
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.protocol import integer_of
 
 MAX_TEXT = 32
@@ -104,7 +104,7 @@ def _millisecond(value: Any, way: str) -> str:
 def _text(value: Any) -> str:
     """Converts to JSON without changing the digits of decimals."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(name)}:{_text(inner)}" for name, inner in value.items()) + "}"
+        return "{" + ",".join(f"{as_json(name)}:{_text(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, Decimal):
         return format(value, "f")
-    return json.dumps(value)
+    return as_json(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, NestedField, StructType
 
 from puffin_fast import __version__
+from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.protocol import (
     FEATURES,
     MAPPING_ID,
@@ -68,7 +68,7 @@ def first_actions(
         "metaData": {
             "id": str(uuid.uuid4()),
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": list(columns)}),
+            "schemaString": as_json({"type": "struct", "fields": list(columns)}),
             "partitionColumns": list(partition),
             "configuration": dict(configuration),
             "createdTime": now,

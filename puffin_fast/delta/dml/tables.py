@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from pyiceberg.types import BinaryType, IcebergType, MapType
 from puffin_fast._run.arguments import check_mapping, check_texts
 from puffin_fast._text import no_column
 from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions
+from puffin_fast.delta.log.action_types import as_json, as_lines
 from puffin_fast.delta.log.protocol import (
     CHANGE_DATA_FEED,
     DELETION_VECTORS,
@@ -120,15 +120,14 @@ def create_table(
         configuration |= dict(zip(MATERIALIZED, names, strict=True))
     commit = str(uuid.uuid4())
     parameters = {
-        "partitionBy": json.dumps(partition),
+        "partitionBy": as_json(partition),
         "description": None,
         "isManaged": "false",
-        "properties": json.dumps(dict(properties or {})),
+        "properties": as_json(dict(properties or {})),
     }
     info = {"operation": "CREATE TABLE", "operationParameters": parameters, "txnId": commit}
-    lines = first_actions(columns, partition, configuration, features, info)
-    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    if not put_first_version(storage, text.encode(), f"txnId {commit}"):
+    lines = as_lines(first_actions(columns, partition, configuration, features, info))
+    if not put_first_version(storage, lines, f"txnId {commit}"):
         raise InvalidInputError(f"{storage.root}: a Delta table already exists")
     return snapshot(storage, version=0)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
 
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.errors import CorruptDataError, InvalidInputError
 
 _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Integer = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -249,3 +250,31 @@ def parse(text: str | bytes, what: str, path: str, kind: Any = dict) -> Any:
         raise CorruptDataError(what, path=path, expected="a JSON object", found=error) from error
     check(found, kind, what, path)
     return found
+
+
+def as_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """Encodes a value as Spark and deltalake do: without blanks, and with the characters of texts as they are.
+
+    As escapes, characters of two surrogates would be other characters for Delta's kernel for Rust.
+
+    Args:
+        default: as for `json.dumps`.
+    """
+    return json.dumps(value, default=default, ensure_ascii=False, separators=(",", ":"))
+
+
+def as_lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
+    """Encodes actions as the lines of a commit, in UTF-8.
+
+    Raises:
+        InvalidInputError: a text has half of a surrogate pair, which UTF-8 does not have.
+    """
+    try:
+        return "".join(f"{as_json(action)}\n" for action in actions).encode()
+    except UnicodeEncodeError as error:
+        found = error.object[max(error.start - _SHOWN, 0) : error.end + _SHOWN]
+        raise InvalidInputError(f"text for the log: expected Unicode, found {found!r}") from None
+
+
+_SHOWN = 40
+"""Characters of a text around a wrong one, in errors."""

@@ -22,7 +22,16 @@ import pyarrow.compute as pc
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.threads import on_threads
 from puffin_fast.columns.row_selection import flags_of
-from puffin_fast.delta.log.action_types import ACTIONS, Actions, FileChanges, Schema, check, number, parse
+from puffin_fast.delta.log.action_types import (
+    ACTIONS,
+    Actions,
+    FileChanges,
+    Schema,
+    as_json,
+    check,
+    number,
+    parse,
+)
 from puffin_fast.delta.log.json_rows import KernelColumns, read_rows
 from puffin_fast.delta.log.protocol import MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.delta.log.storage import decoded_path
@@ -192,10 +201,7 @@ def _one_action_each(data: bytes, path: str) -> bytes:
                 raise CorruptDataError(
                     f"line {line}", path=path, expected="one action", found="both add and remove"
                 )
-            lines += (
-                json.dumps({kind: action}, ensure_ascii=False, separators=(",", ":")).encode()
-                for kind, action in actions.items()
-            )
+            lines += (as_json({kind: action}).encode() for kind, action in actions.items())
     except (ValueError, RecursionError) as error:
         if isinstance(error, CorruptDataError):
             raise

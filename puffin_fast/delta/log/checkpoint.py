@@ -5,7 +5,6 @@ Only the columns that determine the live files are read. A complete action is re
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from puffin_fast.columns.row_selection import flags_of
-from puffin_fast.delta.log.action_types import Actions, check
+from puffin_fast.delta.log.action_types import Actions, as_json, check
 from puffin_fast.delta.log.actions import (
     COLUMNS,
     KEY_COLUMNS,
@@ -96,7 +95,7 @@ def _plain(action: dict[str, Any]) -> dict[str, Any]:
     stats = action.pop("stats_parsed", None)
     action.pop("partitionValues_parsed", None)
     if action.get("stats") is None and stats is not None:
-        action["stats"] = json.dumps(_drop_nulls(stats, _is_json), default=_json_value, separators=(",", ":"))
+        action["stats"] = as_json(_drop_nulls(stats, _is_json), _json_value)
     vector = action.get("deletionVector")
     if vector is not None:
         action["deletionVector"] = {name: value for name, value in vector.items() if value is not None}

@@ -6,7 +6,6 @@ Source: protocol, "Checkpoints" and "Checkpoint Schema". A table whose checkpoin
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 from puffin_fast._io import open_sink
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.actions import VECTOR
 from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import Snapshot, load_snapshot
@@ -145,7 +145,7 @@ def write_checkpoint(storage: TableStorage, version: int) -> bool:
         "numOfAddFiles": base.files.num_rows,
     }
     path = f"{storage.root}/{LOG_FOLDER}/_last_checkpoint"
-    open_sink(path, filesystem=storage.filesystem, overwrite=True).write_file(json.dumps(hint).encode())
+    open_sink(path, filesystem=storage.filesystem, overwrite=True).write_file(as_json(hint).encode())
     return True
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import uuid
@@ -20,6 +19,7 @@ from puffin_fast._run.arguments import check_mapping, check_name
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.outcome import note_outcome, nothing_committed
 from puffin_fast._text import shown_argument
+from puffin_fast.delta.log.action_types import as_json, as_lines
 from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.checkpoint_writer import write_checkpoint_if_due
 from puffin_fast.delta.log.protocol import ISOLATION, check_committable
@@ -484,11 +484,8 @@ class _Commit(Generic[Plan]):
         }
         actions = changes.actions
         if "rowTracking" in self._base.protocol.writer_features:
-            info["tags"] = {"delta.rowTracking.preserved": json.dumps(changes.keeps_row_ids)}
+            info["tags"] = {"delta.rowTracking.preserved": as_json(changes.keeps_row_ids)}
             actions = with_row_ids(actions, self._highest, self._version)
         info |= {"engineInfo": f"puffin_fast/{__version__}", "txnId": self._id, **self._properties}
-        lines: list[dict[str, Any]] = [{"commitInfo": info}]
-        if self._job is not None:
-            lines += self._job.actions(now)
-        lines += actions
-        return ("\n".join(json.dumps(line, separators=(",", ":")) for line in lines) + "\n").encode()
+        job = [] if self._job is None else self._job.actions(now)
+        return as_lines([{"commitInfo": info}, *job, *actions])

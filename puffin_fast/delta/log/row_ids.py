@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from puffin_fast.delta.log.action_types import RowIds, parse
+from puffin_fast.delta.log.action_types import RowIds, as_json, parse
 
 DOMAIN = "delta.rowTracking"
 MATERIALIZED = (
@@ -48,7 +48,7 @@ def with_row_ids(actions: Sequence[dict[str, Any]], highest: int, version: int) 
             found[at] = {"add": {**add, **own}}
             highest += json.loads(add["stats"])["numRecords"]
     if highest > before:
-        configuration = json.dumps({"rowIdHighWaterMark": highest}, separators=(",", ":"))
+        configuration = as_json({"rowIdHighWaterMark": highest})
         domain = {"domain": DOMAIN, "configuration": configuration, "removed": False}
         found.append({"domainMetadata": domain})
     return found

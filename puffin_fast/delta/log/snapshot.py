@@ -22,7 +22,7 @@ from puffin_fast._run.arguments import check_integer
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.threads import on_threads
 from puffin_fast._run.times import milliseconds_of
-from puffin_fast.delta.log.action_types import Actions, CommitTime, check, parse
+from puffin_fast.delta.log.action_types import Actions, CommitTime, as_lines, check, parse
 from puffin_fast.delta.log.actions import (
     FileActions,
     Source,
@@ -229,8 +229,7 @@ class Snapshot:
         Args:
             actions: `add` and `remove`; others are ignored.
         """
-        lines = [json.dumps(action) for action in actions if "add" in action or "remove" in action]
-        text = "".join(f"{line}\n" for line in lines).encode()
+        text = as_lines(action for action in actions if "add" in action or "remove" in action)
         number, sources = self.version + 1, list(self._sources)
         tail = read_commits([(number, "staged", text)], lambda: self.partition_columns, len(sources))
         base = FileActions(self.files, tail.removes.slice(0, 0), [], sources)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from puffin_fast._run.arguments import check_flags
+from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, commit
 from puffin_fast.delta.log.protocol import (
     ENABLE_VECTORS,
@@ -64,7 +64,7 @@ def enable(
             actions.append({"metaData": {**base.metadata, "configuration": configuration}})
         if not actions:
             return _Planned()
-        parameters = {"properties": json.dumps({ENABLE_VECTORS: "true"})}
+        parameters = {"properties": as_json({ENABLE_VECTORS: "true"})}
         return _Planned(Changes(actions, "SET TBLPROPERTIES", parameters=parameters))
 
     check_flags(dry_run=dry_run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 from puffin_fast._run.arguments import check_flags, check_share
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
+from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
@@ -120,7 +120,7 @@ def purge(
             "REORG",
             touched,
             rewriter.written,
-            {"predicate": json.dumps([]), "applyPurge": "true"},
+            {"predicate": as_json([]), "applyPurge": "true"},
             {
                 "numRemovedFiles": len(tasks),
                 "numAddedFiles": len(adds),

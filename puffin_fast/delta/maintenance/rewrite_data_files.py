@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.outcome import note_earlier, until_commit
 from puffin_fast._show.html import HtmlFields
+from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Job, commit, newest
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
@@ -342,7 +342,7 @@ class _Rewrite:
             "OPTIMIZE",
             touched,
             tuple(new.written),
-            {"predicate": json.dumps([]), "zOrderBy": json.dumps([]), "auto": "false"},
+            {"predicate": as_json([]), "zOrderBy": as_json([]), "auto": "false"},
             {
                 "numRemovedFiles": len(tasks),
                 "numAddedFiles": len(new.adds),

@@ -90,7 +90,9 @@ class _WritableV3(TableMetadataV3):
         if not kept:
             return dump(exclude=exclude)
         text = dump(exclude={*(exclude or ()), *_WITH_IDS})
-        added = ",".join(f"{json.dumps(key)}:{json.dumps(items)}" for key, items in kept.items())
+        added = ",".join(
+            f"{json.dumps(key)}:{json.dumps(items, ensure_ascii=False)}" for key, items in kept.items()
+        )
         return f"{text[:-1]},{added}}}"
 
 

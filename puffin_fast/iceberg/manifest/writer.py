@@ -158,7 +158,7 @@ def write_manifest(
     header = {
         "schema": table_schema,
         "schema-id": str(metadata.schema().schema_id),
-        "partition-spec": json.dumps(json.loads(partition_spec)["fields"]),
+        "partition-spec": json.dumps(json.loads(partition_spec)["fields"], ensure_ascii=False),
         "partition-spec-id": str(spec.spec_id),
         "format-version": str(version),
     }

@@ -242,6 +242,13 @@ def test_pyiceberg_reads_the_written_manifests(tmp_path: Path, version: int) -> 
             assert getattr(now.data_file, name) == getattr(was, name)
 
 
+def test_the_header_has_names_as_they_are_as_java_writes_them(tmp_path: Path) -> None:
+    spec = PartitionSpec(PartitionField(SPEC.fields[0].source_id, 1000, IdentityTransform(), "𠮷"), spec_id=0)
+    write(tmp_path / "m.avro", 3, [full(0, partition=VALUES[:1])], spec=spec)
+    with (tmp_path / "m.avro").open("rb") as stream:
+        assert '"name": "𠮷"' in fastavro.reader(stream).metadata["partition-spec"]
+
+
 def test_the_schema_follows_the_specification(tmp_path: Path) -> None:
     write(tmp_path / "m.avro", 3, [full(0, partition=VALUES)], spec=SPEC)
     with (tmp_path / "m.avro").open("rb") as stream:
