@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.protocol import integer_of
+from puffin_fast.delta.scans.statistics import around_zeros
 
 MAX_TEXT = 32
 """Maximum number of characters of a bound."""
@@ -81,6 +82,8 @@ def _bounds(values: Any) -> tuple[Any, Any]:
     low, high = ends["min"], ends["max"]
     if not low.is_valid:
         return None, None
+    if pa.types.is_floating(kind):
+        low, high = around_zeros(low, high)
     if pa.types.is_timestamp(kind):
         return _millisecond(low, "floor"), _millisecond(high, "ceil")
     if pa.types.is_date(kind):

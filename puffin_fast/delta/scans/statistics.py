@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +112,7 @@ class Statistics:
                 bounds = [pc.if_else(pc.is_nan(side), pa.scalar(None, side.type), side) for side in bounds]
                 if isinstance(kind, DoubleType):
                     bounds = _around_floats(*bounds)
+                bounds = around_zeros(*bounds)
             made.append((field_id, bounds, pc.struct_field(null, list(path))))
         for field_id, (lower, upper), count in made:
             self.lower[field_id], self.upper[field_id], self.nulls[field_id] = lower, upper, count  # type: ignore[index]
@@ -188,6 +190,18 @@ def _around_floats(low: pa.Array, high: pa.Array) -> list[pa.Array]:
         near = side.cast(pa.float32(), safe=False).cast(pa.float64())
         found.append(outer(side, pc.if_else(pc.is_finite(near), near, side), skip_nulls=False))
     return found
+
+
+def around_zeros(low: Any, high: Any) -> list[Any]:
+    """Bounds of floats, arrays or scalars of Arrow, that hold also for readers to which -0.0 is less than 0.0.
+
+    A lower bound of zero becomes -0.0, an upper one 0.0, as Parquet requires of writers: such a reader would not look
+    for 0.0 in a file with an upper bound of -0.0.
+    """
+    return [
+        pc.if_else(pc.equal(side, pa.scalar(0.0, side.type)), pa.scalar(zero, side.type), side)
+        for side, zero in ((low, -0.0), (high, 0.0))
+    ]
 
 
 def _has_bounds(kind: IcebergType) -> bool:
