@@ -290,6 +290,23 @@ def test_partition_columns_that_files_may_lack_are_refused(
         iceberg.to_delta(made, str(tmp_path / "refused"))
 
 
+@pytest.mark.parametrize("value", ["", "😀"])
+def test_a_partition_of_an_empty_text_which_would_be_null_is_refused(
+    value: str, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [1, 2], "s": ["a", value]})
+    table = iceberg.create_table(catalog, "n.t", rows.schema, partition_spec=["s"])
+    iceberg.append(table, rows)
+    if value:
+        made = delta.from_iceberg(table, tmp_path / "made")
+        assert sorted_rows(delta.scan(made).to_arrow()) == rows.to_pylist()
+        assert value in (tmp_path / "made/_delta_log/00000000000000000000.json").read_text("utf-8")
+        return
+    with pytest.raises(errors.InvalidInputError, match="column s: expected no empty text"):
+        delta.from_iceberg(table, tmp_path / "made")
+    assert not files_of(tmp_path / "made")
+
+
 def test_iceberg_loads_to_delta_when_it_is_used() -> None:
     code = (
         "import sys, puffin_fast.iceberg as iceberg\n"

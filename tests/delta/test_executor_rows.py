@@ -128,3 +128,33 @@ def test_concurrent_commits_and_refusals(
         on_spark.append(more.withColumnRenamed("g", "nope"), table)
     with pytest.raises(UnsupportedError, match="has no branch"):
         on_spark.append(more, table, branch="b")
+
+
+def test_values_of_partition_columns_are_written_as_on_one_machine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("s", pa.string()), ("x", pa.float64()), ("y", pa.float64())])
+    table = tmp_path / "t"
+    delta.create_table(table, schema, partition_columns=["s", "x"])
+    given = [(1, "😀", -0.0, -0.0), (2, "😀", 0.0, 0.0), (3, "b", 0.0, -0.0)]
+    ddl = "id long, s string, x double, y double"
+    on_spark.append(spark.createDataFrame(given, ddl).coalesce(1), table)
+    base = delta.snapshot(table)
+    adds = base.adds(range(base.files.num_rows))
+    assert {tuple(add["partitionValues"].items()) for add in adds} == {
+        (("s", "😀"), ("x", "0")),
+        (("s", "b"), ("x", "0")),
+    }
+    assert all('"minValues":{"id":' in add["stats"] and '"y":-0.0}' in add["stats"] for add in adds)
+    assert all('"y":0.0}' in add["stats"] for add in adds)
+    before = files_of(table)
+    empty = spark.createDataFrame([(4, "", 0.0, 0.0)], ddl)
+    for write in (
+        lambda: on_spark.append(empty, table),
+        lambda: on_spark.upsert(empty, table, "s"),
+        lambda: on_spark.overwrite(empty, table, "id = 1"),
+        lambda: on_spark.update(spark, table, "id = 1", {"s": ""}),
+    ):
+        with pytest.raises(InvalidInputError, match="column s: expected no empty text"):
+            write()
+        assert files_of(table) == before

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from puffin_fast import delta, errors
 from puffin_fast.delta.dml.partition_folders import partition_folder
 from tests.conftest import require_module
+from tests.delta.tables import files_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -69,11 +71,13 @@ def test_every_reader_finds_the_partition_of_rows_that_were_changed(
     before = {unquote(folder) for folder in folders(table)}
     assert delta.update(table, "id >= 0", {"v": 1}).rows_updated == 2 * n
     read = agreed(table, duckdb_delta, rows.schema)
-    nulls = [None if value == "" else value for value in values.to_pylist()]  # the log has no empty values
-    assert read[name].to_pylist() == 2 * nulls
+    nulls = pa.chunked_array(
+        [2 * [None if value == "" else value for value in values.to_pylist()]], values.type
+    )
+    assert read[name].to_pylist() == nulls.to_pylist()  # the log has no empty values
     if name not in ("at", "share"):  # deltalake writes times without a time zone, and "inf"
         assert {unquote(folder) for folder in folders(table)} == before
-    given = rows.set_column(1, "v", pa.array([2] * 2 * n, pa.int64()))
+    given = rows.set_column(1, "v", pa.array([2] * 2 * n, pa.int64())).set_column(2, name, nulls)
     assert delta.upsert(table, given, "id").rows_updated == 2 * n
     assert agreed(table, duckdb_delta, rows.schema).drop_columns("v") == read.drop_columns("v")
     delta.delete(table, f"id < {n}")
@@ -161,3 +165,62 @@ def test_partition_values_that_no_scan_can_read_are_reported(tmp_path: Path) -> 
         ((message, path),) = ((key, path) for key, path in problems.items() if value in key.split("found")[1])
         assert "partition value of day" in message
         assert f"day=2020-01-0{day}" in path
+
+
+EMPTY = pa.table({"id": [1, 2, 3], "s": ["a", "", "b"]})
+WRITES: dict[str, Callable[[Path], object]] = {
+    "append": lambda table: delta.append(table, EMPTY),
+    "append of a stream": lambda table: delta.append(table, EMPTY.to_reader()),
+    "update": lambda table: delta.update(table, "id = 1", {"s": ""}),
+    "update by an expression": lambda table: delta.update(
+        table, "id = 1", {"s": pc.utf8_slice_codeunits(pc.field("s"), 0, 0)}
+    ),
+    "upsert by the column": lambda table: delta.upsert(table, EMPTY, "s"),
+    "upsert": lambda table: delta.upsert(table, EMPTY, "id", update_columns=["s"]),
+    "overwrite": lambda table: delta.overwrite(table, EMPTY),
+    "overwrite of partitions": lambda table: delta.dynamic_partition_overwrite(table, EMPTY),
+    "transaction": lambda table: in_transaction(table),
+}
+
+
+def in_transaction(table: Path) -> None:
+    with delta.transaction(table) as together:
+        together.delete("id = 5")
+        together.append(EMPTY)
+
+
+@pytest.mark.parametrize("property", ["delta.columnMapping.mode=name", "delta.enableChangeDataFeed=true"])
+@pytest.mark.parametrize("verb", WRITES)
+def test_an_empty_text_which_would_be_read_as_null_is_refused(
+    verb: str, property: str, tmp_path: Path
+) -> None:
+    """With a key that comes back as null, an upsert would insert its row again each time."""
+    delta.create_table(
+        tmp_path, EMPTY.schema, partition_columns=["s"], properties=dict([property.split("=")])
+    )
+    delta.append(tmp_path, pa.table({"id": [1, 5], "s": ["a", None]}))
+    before = files_of(tmp_path)
+    with pytest.raises(errors.InvalidInputError, match=r"column s: expected no empty text, .* null, found 1"):
+        WRITES[verb](tmp_path)
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_zeros_of_both_signs_are_one_partition_for_every_reader(
+    kind: pa.DataType, tmp_path: Path, duckdb_delta: DuckDBPyConnection
+) -> None:
+    """The kernel of other readers takes -0.0 and 0.0 for different partition values."""
+    deltalake: Any = require_module("deltalake")
+    rows = pa.table({"id": [1, 2, 3], "x": pa.array([0.0, -0.0, -1.5], kind)})
+    delta.create_table(tmp_path, rows.schema, partition_columns=["x"])
+    delta.append(tmp_path, rows)
+    delta.update(tmp_path, "id = 3", {"x": -0.0})
+    assert folders(tmp_path) - {"x=-1.5"} == {"x=0"}
+    query = "SELECT count(*) FROM {} WHERE x = 0 AND x >= 0 AND x <= 0 AND x IN (0, 7)"
+    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(tmp_path)))
+    found = [
+        duckdb_delta.execute(query.format(f"delta_scan('{tmp_path}')")).fetchall()[0][0],
+        pa.table(builder.execute(query.format("t")).read_all())[0][0].as_py(),
+        delta.scan(tmp_path, "x = 0").count(),
+    ]
+    assert found == [3, 3, 3]

@@ -263,7 +263,14 @@ def _check_nulls(array: Any, field: Mapping[str, Any], name: str) -> None:
 
 
 def partition_text(values: Any, name: str) -> Any:
-    """Returns partition values in the form of the log (protocol, "Partition Value Serialization")."""
+    """Returns partition values in the form of the log (protocol, "Partition Value Serialization").
+
+    -0.0 becomes 0.0: other readers compare partition values in an order in which they differ, and would not find rows.
+
+    Raises:
+        InvalidInputError: there is an empty text, which every reader would return as null.
+        UnsupportedError: the values are binary.
+    """
     kind = values.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise UnsupportedError(f"partition column {name}: partitions by binary columns are not supported")
@@ -272,7 +279,13 @@ def partition_text(values: Any, name: str) -> Any:
         form = "%Y-%m-%dT%H:%M:%S" if zone else "%Y-%m-%d %H:%M:%S"
         plain = values.cast(pa.int64()).cast(pa.timestamp("us"))
         return pc.binary_join_element_wise(pc.strftime(plain, form), pa.scalar(zone), "")
-    text = values.cast(pa.string())
     if pa.types.is_floating(kind):
-        text = pc.replace_substring(pc.replace_substring(text, "inf", "Infinity"), "nan", "NaN")
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+        text = pc.add(values, pa.scalar(0.0, kind)).cast(pa.string())
+        return pc.replace_substring(pc.replace_substring(text, "inf", "Infinity"), "nan", "NaN")
+    text = values.cast(pa.string())
+    n_empty = pc.sum(pc.equal(text, "")).as_py()
+    if n_empty:
+        raise InvalidInputError(
+            f"partition column {name}: expected no empty text, which Delta stores as null, found {n_empty:,}"
+        )
+    return text
