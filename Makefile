@@ -52,7 +52,7 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo docs screenshots check test test-newest test-paimon bench fuzz mutate sanitize aarch64 deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
+.PHONY: help demo docs screenshots check test test-deep test-newest test-paimon bench fuzz mutate sanitize aarch64 deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,18 +60,22 @@ help:  ## this list
 demo: build java  ## delete rows of real Iceberg v3 tables through Spark and prove it (DEMO_SCALE=1 adds 6M rows)
 	$(VENV)/bin/puffin-fast demo $(args)
 
-test: build java jars  ## all tests, Spark and the foreign engines too (args="-k name" narrows, workers=0 is one process)
-	$(PYTEST) $(PARALLEL) $(args)
-
-# What `make check` tests: no JVM, no races, no limits of memory, not all pairs of containers, few random examples.
-CHECKED := tests/architecture tests/kernel --ignore=tests/kernel/test_limits.py \
-	--deselect tests/kernel/test_sets.py::test_every_pair --deselect tests/kernel/test_sets.py::test_intersection_of_three tests/puffin tests/iceberg/plan \
-	tests/iceberg/dml/test_tables.py tests/delta/test_read.py tests/cli/test_table.py tests/cli/test_table_rows.py tests/cli/test_commands.py
+# tests/lanes.py says which tests `check`, `test` and `test-deep` run.
+test: build java jars  ## the tests of every part, with Spark and the foreign engines, in 12 minutes (args="-k name" narrows, workers=0 is one process)
+	$(PYTEST) $(PARALLEL) --lane test $(args)
 
 check: lint build  ## lint, types and the quick part of the tests, in about two minutes
 	$(PY) -m mypy & types=$$!; failed=0; \
-	HYPOTHESIS_PROFILE=quick $(PYTEST) -q -n $(workers) -m "not slow and not spark and not jar and not pypaimon" $(CHECKED) $(args) || failed=1; \
+	$(PYTEST) -q -n $(workers) --lane check $(args) || failed=1; \
 	wait $$types || failed=1; exit $$failed
+
+# What `make test-deep` makes after the tests; none hides that another failed.
+REST := deep sanitize test-newest test-paimon pyiceberg-suite mutate fuzz ship
+
+test-deep: build java jars  ## what `make test` leaves: kills, races, all engines, clusters, and the targets of REST (with args, only tests)
+	failed=; $(PYTEST) $(PARALLEL) --lane deep $(args) || failed=tests; \
+	for target in $(if $(args),,$(REST)); do $(MAKE) $$target || failed="$$failed $$target"; done; \
+	test -z "$$failed" || { echo "failed: $$failed" >&2; exit 1; }
 
 test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on the newest PySpark
 	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'

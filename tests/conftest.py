@@ -18,7 +18,6 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
-import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hypothesis
 import pytest
 
-from tests import jars
+from tests import jars, lanes
 
 if TYPE_CHECKING:
     import duckdb
@@ -140,34 +139,37 @@ def jars_fit() -> bool:
 
 
 @cache
-def session_of(file: Path) -> str | None:
-    """Which of two classic sessions the tests of a file use, None without one: that of jobs or that of tables."""
-    if not re.search(r"spark: (SparkSession|object)|\bpanel: ", file.read_text(encoding="utf-8")):
-        return None
-    return "jobs" if {"spark", "cli"} & set(file.parts[-3:-1]) else "tables"
+def uses_session(file: Path) -> bool:
+    """Whether the tests of a file use the one classic session."""
+    return bool(re.search(r"spark: (SparkSession|object)|\bpanel: ", file.read_text(encoding="utf-8")))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", type=int, choices=(1, 2), help="run the tests of one half of the files")
+    lanes.add_options(parser)
 
 
-def part_of(file: Path) -> int:
-    """The half of a file: each has one of the classic sessions."""
-    session = session_of(file)
-    return 1 + (zlib.crc32(file.name.encode()) % 2 if session is None else session == "tables")
+def pytest_configure(config: pytest.Config) -> None:
+    lanes.load_profile(config)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("lane") == "check" and not lanes.in_check(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files of the classic sessions come first, then slow ones, then those that start another."""
-    if part := config.getoption("part"):
-        config.hook.pytest_deselected(items=[item for item in items if part_of(item.path) != part])
-        items[:] = [item for item in items if part_of(item.path) == part]
+    """Files of the classic session come first, then slow ones, then those that start another."""
+    lanes.select(config, items)
 
     def marked(name: str) -> set[Path]:
         return {item.path for item in items if item.get_closest_marker(name)}
 
     slow, spark = marked("slow"), marked("spark")
-    items.sort(key=lambda i: (session_of(i.path) is None, i.path not in slow, i.path not in spark))
+    items.sort(key=lambda i: (not uses_session(i.path), i.path not in slow, i.path not in spark))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lanes.report(terminalreporter)
 
 
 def pytest_collection_finish() -> None:
@@ -177,7 +179,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keeps files whole, and those of a classic session in one process: another JVM would have to warm up, too."""
+    """Keeps files whole, and those of the classic session in one process: another JVM would have to warm up, too."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -185,14 +187,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Sessions(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            session = session_of(config.rootpath / file)
-            return f"the session of {session}" if session else file
+            return "the session" if uses_session(config.rootpath / file) else file
 
     return Sessions(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Requires the parts of the markers of a test."""
+    lanes.refuse_late(item.config)
     if item.get_closest_marker("pypaimon") and importlib.util.find_spec("pypaimon") is None:
         pytest.skip("pypaimon is missing: make test-paimon, which has an environment of its own")
     needs_jar = item.get_closest_marker("jar")

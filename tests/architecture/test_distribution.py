@@ -143,7 +143,7 @@ def test_hosted_ci_runs_what_is_here() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     commands = re.findall(r"- run: (.*)", workflow)
     assert ".ci/run ${{ matrix.part }}" in commands
-    (here,) = re.findall(r"in all \| ([a-z0-9| -]+)\)", (ROOT / ".ci" / "run").read_text())
+    (here,) = re.findall(r"in all \| ([a-z| ]+)\) ;;", (ROOT / ".ci" / "run").read_text())
     (there,) = re.findall(r"part: \[(.*)\]", workflow)
     assert here.split(" | ") == there.split(", ")
     assert {command.split()[1] for command in commands if command.startswith("make ")} <= targets

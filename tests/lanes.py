@@ -1,0 +1,226 @@
+"""Which tests each lane runs: this file is the one place that decides it.
+
+`make check` runs what `CHECK` names, without what needs a JVM or is slow. `make test` runs all tests but those of
+`DEEP`, and `make test-deep` those of `DEEP`: each test is in one of the two. `.ci/run` runs the groups of `DEEP` in
+their order, so that the ones come first that find most.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+LANES = {"check": "quick", "test": "fast", "deep": "ci"}
+"""Each lane and its profile of hypothesis, unless ``HYPOTHESIS_PROFILE`` names another."""
+
+CHECK = (
+    "tests/architecture",
+    "tests/kernel",
+    "tests/puffin",
+    "tests/kit",
+    "tests/iceberg/plan",
+    "tests/iceberg/dml/test_tables.py",
+    "tests/delta/test_read.py",
+    "tests/cli/test_table.py",
+    "tests/cli/test_table_rows.py",
+    "tests/cli/test_commands.py",
+)
+"""Folders and files; not what they have of `DEEP`."""
+
+CHECK_HAS_NOT = frozenset(("slow", "spark", "jar", "pypaimon"))
+"""Markers."""
+
+DEEP: dict[str, tuple[str, ...]] = {
+    "kills": (
+        "tests/delta/test_interrupted.py::test_an_exception_of_a_handler_comes_out_and_the_table_is_whole",
+        "tests/delta/test_interrupted.py::test_what_libraries_make_of_an_exception_is_undone",
+        "tests/delta/test_maintain.py::test_a_killed_delete_is_whole_or_not_there[1:]",
+        "tests/delta/test_rows.py::test_a_killed_job_is_whole_or_not_there[1:]",
+        "tests/iceberg/faults/test_killed.py::test_a_killed_job_that_keeps_indexes_changes_no_row_and_the_next_run_finishes_it",
+        "tests/iceberg/faults/test_killed.py[1:]",
+    ),
+    "spark": (
+        "tests/spark[1:]",
+        "tests/delta/test_executors.py[1:]",
+        "tests/delta/test_executor_upserts.py[1:]",
+        "tests/delta/test_spark.py",
+        "tests/iceberg/scans/test_accelerate_spark.py[1:]",
+        "tests/iceberg/scans/test_scan_spark.py[1:]",
+        "tests/spark/faults",
+        "tests/spark/test_hive_catalog.py",
+        "tests/spark/test_laws.py::test_on_a_rest_catalog",
+        "tests/spark/test_laws.py::test_on_connect",
+        "tests/spark/test_worker_python.py",
+    ),
+    "models": (
+        "tests/delta/test_changes_model.py[1:]",
+        "tests/iceberg/changelog/test_changes_model.py[1:]",
+        "tests/iceberg/dml/test_model.py[1:]",
+        "tests/iceberg/scans/test_scan_model.py[1:]",
+        "tests/rows/deletes/test_equality.py::test_random_appends_and_deletes_agree_with_a_list[4:]",
+        "tests/rows/files/test_coded_texts.py[1:]",
+    ),
+    "races": (
+        "tests/delta/test_delete.py::test_racing_processes_lose_no_delete",
+        "tests/delta/test_s3.py::test_of_many_writers_on_s3_none_loses_a_delete",
+        "tests/iceberg/commit/test_all_verbs_race.py",
+        "tests/iceberg/commit/test_shared_table.py::test_threads_that_share_a_table_lose_nothing_in_many_rounds",
+        "tests/iceberg/commit/test_writers.py[1:]",
+        "tests/iceberg/maintenance/test_removal_races.py",
+    ),
+    "engines": (
+        "tests/interop[1:]",
+        "tests/interop/test_changes_of_engines.py",
+        "tests/interop/test_key_indexes_of_engines.py",
+        "tests/paimon/test_java.py",
+    ),
+    "cases": (
+        "tests/cli/test_demo.py",
+        "tests/cli/test_round_trips.py::test_values_are_set_as_scan_prints_them[4:]",
+        "tests/delta/test_log_forms.py::test_other_forms_of_commits_are_read_and_written_on[4:]",
+        "tests/delta/test_partition_folders.py::test_every_reader_finds_the_partition_of_rows_that_were_changed[1:]",
+        "tests/first_hour/test_typed_names.py::test_unknown_names_are_errors_of_mypy",
+        "tests/iceberg/delete_files/test_position_files.py::test_deletes_in_turn_leave_the_right_rows[1:]",
+        "tests/iceberg/maintenance/test_convert.py::test_converting_keeps_the_rows_and_leaves_only_vectors[2:]",
+    ),
+    "stores": (
+        "tests/architecture/test_pages.py::test_catalogs_of_aws_take_deletes",
+        "tests/architecture/test_pages.py::test_delta_tables_on_google_cloud_storage",
+        "tests/delta/test_s3.py[1:]",
+    ),
+    "costs": (
+        "tests/hostile[1:]",
+        "tests/iceberg/maintenance/test_rewrite_memory.py",
+        "tests/iceberg/scans/test_scan_memory.py",
+        "tests/kernel/test_limits.py",
+        "tests/rows/files/test_coded_texts.py::test_texts_that_need_longer_offsets_than_their_type_has",
+        "tests/rows/match/test_key_memory.py",
+        "tests/spark/test_bounded.py::test_half_a_billion_positions_of_one_file_take_a_few_times_their_vector",
+        "tests/delta/test_plan.py::test_a_plan_is_freed_without_a_collection[1:]",
+    ),
+}
+"""Groups of folders, files and test functions; the closest name of a test counts. ``name[1:]`` is each test function
+there without its first case, which `make test` runs."""
+
+
+class Case(NamedTuple):
+    """Of an item: the folders, the file and the test function that it belongs to, and how many cases were before it."""
+
+    names: tuple[str, ...]
+    number: int
+
+
+def _entries() -> Iterator[tuple[str, tuple[str, int]]]:
+    for group, entries in DEEP.items():
+        for entry in entries:
+            name, first = re.fullmatch(r"([^\[]+)(?:\[(\d+):\])?", entry).groups()  # type: ignore[union-attr]
+            yield name, (group, int(first or 0))
+
+
+DEEP_FROM = dict(_entries())
+"""Of each name of `DEEP`: the group, and the number of the first case that belongs to it."""
+
+
+def group_of(case: Case) -> str | None:
+    """The group of `DEEP` that a test belongs to, None for tests of `make test`."""
+    for name in reversed(case.names):
+        if name in DEEP_FROM:
+            group, first = DEEP_FROM[name]
+            return group if case.number >= first else None
+    return None
+
+
+def cases(items: Iterable[pytest.Item]) -> list[Case]:
+    """The case of each of all collected items, in their order."""
+    seen: Counter[str] = Counter()
+    found = []
+    for item in items:
+        function, _, _ = item.nodeid.partition("[")
+        file, _, _ = function.partition("::")
+        folders = (str(folder) for folder in reversed(Path(file).parents))
+        found.append(Case((*folders, file, function), seen[function]))
+        seen[function] += 1
+    return found
+
+
+def in_check(path: Path) -> bool:
+    """Whether `CHECK` names a file or a folder, or what is inside or above it."""
+    named = path.relative_to(ROOT)
+    return any(named.is_relative_to(part) or Path(part).is_relative_to(named) for part in CHECK)
+
+
+# Options --------------------------------------------------------------------------------------------
+
+
+def add_options(parser: pytest.Parser) -> None:
+    options = parser.getgroup("lanes", "tests/lanes.py says what they run")
+    options.addoption("--lane", choices=[*LANES], help="run the tests of a lane; without it, all tests run")
+    options.addoption("--group", choices=[*DEEP], help="of the lane `deep`, run the tests of one group")
+    options.addoption("--until", type=float, help="begin no test after this time, in seconds since the epoch")
+
+
+def load_profile(config: pytest.Config) -> None:
+    """Loads the lane's profile of hypothesis, unless the environment names one."""
+    if "HYPOTHESIS_PROFILE" not in os.environ and (lane := config.getoption("lane")):
+        hypothesis.settings.load_profile(LANES[lane])
+
+
+def in_lane(item: pytest.Item, group: str | None, lane: str, wanted: str | None) -> bool:
+    """Whether a lane runs an item, which belongs to a group of `DEEP`; of `deep`, perhaps one group is wanted."""
+    if lane == "deep":
+        return group is not None and wanted in (None, group)
+    return group is None and not (
+        lane == "check" and CHECK_HAS_NOT & {mark.name for mark in item.iter_markers()}
+    )
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves the items of the lane."""
+    lane, wanted = config.getoption("lane"), config.getoption("group")
+    if lane is None:
+        return
+    chosen, others = [], []
+    for item, case in zip(items, cases(items), strict=True):
+        (chosen if in_lane(item, group_of(case), lane, wanted) else others).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = chosen
+
+
+OUT_OF_TIME = "left, because the time is up"
+
+
+def refuse_late(config: pytest.Config) -> None:
+    """Skips a test that would begin too late; `report` counts them."""
+    until = config.getoption("until")
+    if until is not None and time.time() > until:
+        pytest.skip(OUT_OF_TIME)
+
+
+def report(terminal: Any) -> None:
+    """Prints the seconds of each file, and which tests `refuse_late` left."""
+    if terminal.config.getoption("lane") is None:
+        return
+    seconds: Counter[str] = Counter()
+    late: Counter[str] = Counter()
+    for one in (one for reports in terminal.stats.values() for one in reports):
+        if isinstance(one, pytest.TestReport):
+            file, _, _ = one.nodeid.partition("::")
+            seconds[file] += one.duration  # type: ignore[assignment]
+            late[file] += one.skipped and OUT_OF_TIME in str(one.longrepr)
+    terminal.section("seconds of each file")
+    for file, taken in seconds.most_common():
+        terminal.write_line(f"{taken:8.1f}  {file}")
+    if n_left := late.total():
+        terminal.section(f"{n_left} tests {OUT_OF_TIME}")
+        for file, n_tests in (+late).items():
+            terminal.write_line(f"{n_tests:8}  {file}")
