@@ -20,10 +20,11 @@ UNREADABLE: dict[str, tuple[str, ...]] = {
     "time": ("Spark",),
     "variant": ("Polars", "PyIceberg"),
     "unknown": ("DuckDB",),
-    "geometry": ("PyIceberg",),
-    "geography": ("DuckDB", "PyIceberg"),
+    "geometry": ("Polars", "PyIceberg"),
+    "geography": ("DuckDB", "Polars", "PyIceberg"),
 }
-"""By the name of a type: the engines that cannot read a table with such a column."""
+"""By the name of a type: the engines that cannot read a table with such a column. Polars opens no Parquet file with a
+column that is annotated as VARIANT, GEOMETRY or GEOGRAPHY."""
 
 
 def warn_of_types(schema: Schema, shown: str, *, stacklevel: int) -> None:

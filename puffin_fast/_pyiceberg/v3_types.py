@@ -30,7 +30,7 @@ from pyiceberg.io.pyarrow import (
     _ConvertToArrowSchema,
 )
 from pyiceberg.partitioning import PartitionField
-from pyiceberg.schema import pre_order_visit, visit
+from pyiceberg.schema import Schema, pre_order_visit, visit
 from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import UnknownTransform
 from pyiceberg.typedef import IcebergRootModel, TableVersion
@@ -88,6 +88,16 @@ class GeographyType(_GeographyType):
 
     def __str__(self) -> str:
         return f"geography({self.crs}, {self.algorithm})"
+
+
+UNORDERED = (_GeometryType, _GeographyType)
+"""Types whose values have no order. Their bounds in a manifest are points, the corners of a box (table specification,
+"Bounds for Geometry and Geography"), which no filter here can use, and this package writes none."""
+
+
+def unordered_fields(schema: Schema) -> list[int]:
+    """Returns the ids of the fields of a schema, at any depth, whose type is one of `UNORDERED`."""
+    return [id for id in sorted(schema.field_ids) if isinstance(schema.find_type(id), UNORDERED)]
 
 
 _GEOMETRY = re.compile(r"geometry\(\s*([^'\"()]*[^'\"()\s])\s*\)")

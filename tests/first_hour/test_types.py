@@ -74,8 +74,8 @@ def test_nanoseconds_on_request_and_a_warning_that_names_engines(catalog: SqlCat
         ("time", "Spark"),
         ("variant", "Polars and PyIceberg"),
         ("unknown", "DuckDB"),
-        ("geometry", "PyIceberg"),
-        ("geography", "DuckDB and PyIceberg"),
+        ("geometry", "Polars and PyIceberg"),
+        ("geography", "DuckDB and Polars and PyIceberg"),
         ("timestamptz_ns", "DuckDB and Spark"),
     ],
 )

@@ -1,4 +1,6 @@
-"""PyIceberg's writer of Parquet files, with checksums, page indexes and Bloom filters, for which it has no options."""
+"""PyIceberg's writer of Parquet files, with checksums, page indexes, Bloom filters and all logical types, for which it
+has no options.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,19 @@ from pyiceberg.io.pyarrow import ParquetFormatWriter, parquet_path_to_id_mapping
 from pyiceberg.table import TableProperties
 from pyiceberg.types import BooleanType
 
+from puffin_fast._pyiceberg.v3_types import unordered_fields
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
+from puffin_fast.parquet.logical_types import AnnotatedStream
+from puffin_fast.rows.files.annotated_columns import annotations_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.io import OutputFile
+    from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.schema import Schema
+
+    from puffin_fast.parquet.logical_types import Annotation, ColumnPath
 
 _ENABLED = f"{TableProperties.PARQUET_BLOOM_FILTER_COLUMN_ENABLED_PREFIX}."
 _FPP = "write.parquet.bloom-filter-fpp.column."
@@ -44,6 +52,8 @@ def check_bloom_properties(properties: Mapping[str, str]) -> None:
 def create_parquet(output: OutputFile, schema: Schema, properties: Mapping[str, str]) -> ParquetFormatWriter:
     """Returns a writer of one data file; each page gets a CRC-32, and each column a page index.
 
+    Columns get the logical type that the table specification names (Appendix A, "Parquet").
+
     Args:
         schema: the schema of its columns.
         properties: the properties of the table, which were checked.
@@ -54,7 +64,9 @@ def create_parquet(output: OutputFile, schema: Schema, properties: Mapping[str, 
 class _Writer(ParquetFormatWriter):
     def __init__(self, output: OutputFile, schema: Schema, properties: Mapping[str, str]) -> None:
         others = {name: value for name, value in properties.items() if "bloom-filter" not in name}
-        super().__init__(output, schema, others)
+        annotations = annotations_of(schema)
+        file: Any = _AnnotatedOutput(output, annotations) if annotations else output
+        super().__init__(file, schema, others)
         self._of_table = properties
         self._parquet_writer_kwargs |= {"write_page_checksum": True, "write_page_index": True}
 
@@ -65,6 +77,30 @@ class _Writer(ParquetFormatWriter):
                 self._file_schema, self._of_table, rows
             )
         super().write(table)
+
+    def close(self) -> DataFileStatistics:
+        if isinstance(self._fos, AnnotatedStream):
+            self._fos.hold()
+        found = super().close()
+        for field_id in unordered_fields(self._file_schema):
+            found.column_aggregates.pop(field_id, None)
+        return found
+
+
+class _AnnotatedOutput:
+    """A file to write, whose footer is annotated.
+
+    Args:
+        output: PyIceberg's.
+        annotations: the logical types by column.
+    """
+
+    def __init__(self, output: OutputFile, annotations: Mapping[ColumnPath, Annotation]) -> None:
+        self._output, self._annotations = output, annotations
+
+    def create(self, overwrite: bool = False) -> AnnotatedStream:
+        """Opens the file."""
+        return AnnotatedStream(self._output.create(overwrite=overwrite), self._annotations)
 
 
 def _options(schema: Schema, properties: Mapping[str, str], n_rows: int) -> dict[str, Any] | None:
