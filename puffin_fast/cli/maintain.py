@@ -50,6 +50,7 @@ def _changes(result: RewriteResult) -> bool:
         or result.position_delete_files_removed
         or result.equality_delete_files_removed
         or result.data_files_dropped
+        or result.bounds_removed
     )
 
 
@@ -283,7 +284,7 @@ def rewrite_manifests(table: Table, **commit: Any) -> Answer:
 @_options.threads
 @_options.commit
 def repair(table: Table, keep_superseded: bool, **commit: Any) -> Answer:
-    """Repairs vectors that `verify` reports: merges several vectors of a data file, restores lost deletes.
+    """Repairs what `verify` reports: merges vectors of a data file, restores lost deletes, removes wrong bounds.
 
     The exit code is 1 if something could not be repaired.
 

@@ -40,6 +40,7 @@ class Changes:
         manifests: paths of manifests of the base that have all of `removed`, as far as they are known. Others are
             then read only if one of these was replaced.
         sorts_manifests: whether the entries of all manifests are sorted; nothing else changes then.
+        unbounded: the ids of geometry and geography columns whose wrong bounds are removed from entries of data files.
     """
 
     added: tuple[ManifestEntry, ...] = ()
@@ -51,6 +52,7 @@ class Changes:
     bound_to_head: bool = False
     manifests: frozenset[str] = frozenset()
     sorts_manifests: bool = False
+    unbounded: frozenset[int] = frozenset()
     _touched: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +75,7 @@ class Changes:
         object.__setattr__(self, "_touched", frozenset(touched | vectors))
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.sorts_manifests)
+        return bool(self.added or self.removed or self.sorts_manifests or self.unbounded)
 
     @property
     def touched(self) -> frozenset[str]:

@@ -48,8 +48,10 @@ from puffin_fast.iceberg.manifest import (
 )
 from puffin_fast.iceberg.manifest.columns import Paths
 from puffin_fast.iceberg.manifest.copies import EntryCopies
+from puffin_fast.iceberg.manifest.geo_bounds import without_wrong_bounds
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
@@ -89,6 +91,8 @@ class SnapshotManifests:
         current = [] if head is None else self._counted(manifests_of(self._table.io, head))
         if changes.sorts_manifests:
             return list(self._sorted(current))
+        if changes.unbounded:
+            current = [written for one in current for written in self._without_bounds(one, changes.unbounded)]
         result: list[ManifestFile] = []
         for content in (DATA, DELETES):
             mine = [manifest for manifest in current if manifest.content == content]
@@ -122,6 +126,16 @@ class SnapshotManifests:
                 done.add(key)
                 for entries in found[key].chunks():
                     yield self._write(*key, entries)
+
+    def _without_bounds(self, manifest: ManifestFile, fields: frozenset[int]) -> list[ManifestFile]:
+        """Returns a manifest, or a new one in which no data file has wrong bounds of some fields."""
+        if manifest.content != DATA or not self._can_merge([manifest]):
+            return [manifest]
+        entries = list(self._existing([manifest]))
+        changed = [without_wrong_bounds(entry, fields) for entry in entries]
+        if all(new is old for new, old in zip(changed, entries, strict=True)):
+            return [manifest]
+        return list(self._write_group(DATA, _Group(manifest.spec_id, changed, [])))
 
     def _counted(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Returns the manifests that have live files. Counts are taken from the entries if they are missing or decide.
@@ -201,15 +215,13 @@ class SnapshotManifests:
             packed = split_by_size(reversed(by_spec[spec_id]), limit, lambda manifest: manifest.length)
             for group in reversed([list(group)[::-1] for group in packed]):
                 is_kept = len(group) == 1 or (group[0] is manifests[0] and len(group) < least)
-                if is_kept or enabled == "false" or not self._can_merge(spec_id, group):
+                if is_kept or enabled == "false" or not self._can_merge(group):
                     yield from group
                 else:
                     yield from self._merge(spec_id, group)
 
-    def _can_merge(self, spec_id: int, manifests: list[ManifestFile]) -> bool:
-        spec = self._table.specs().get(spec_id)
-        encrypted = any(manifest.key_metadata is not None for manifest in manifests)
-        return spec is not None and not encrypted and can_write(self._table.metadata, spec)
+    def _can_merge(self, manifests: list[ManifestFile]) -> bool:
+        return all(can_rewrite(self._table.metadata, manifest) for manifest in manifests)
 
     def _merge(self, spec_id: int, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Merges manifests. One that cannot be read stays as it is: no commit needs to read it but to merge it."""
@@ -278,6 +290,12 @@ class SnapshotManifests:
             entries=entries,
             copies=copies,
         )
+
+
+def can_rewrite(metadata: TableMetadata, manifest: ManifestFile) -> bool:
+    """Whether the entries of a manifest can be written to another one."""
+    spec = metadata.specs().get(manifest.spec_id)
+    return spec is not None and manifest.key_metadata is None and can_write(metadata, spec)
 
 
 def _has_live_files(manifest: ManifestFile) -> bool:

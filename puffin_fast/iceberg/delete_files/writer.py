@@ -43,13 +43,14 @@ class ChangeTerms:
     Attributes:
         also_removed: entries to remove, besides those that the new deletes replace.
         keeps_sequence_numbers: True when vectors are only rewritten: they keep their data sequence numbers.
-        conflict_filter, operation: as in `Changes`.
+        conflict_filter, operation, unbounded: as in `Changes`.
     """
 
     also_removed: tuple[ManifestEntry, ...] = ()
     keeps_sequence_numbers: bool = False
     conflict_filter: Callable[[ManifestEntry], bool] | None = None
     operation: str | None = None
+    unbounded: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +128,7 @@ class WrittenDeletes:
                 new_files=tuple(sizes),
                 conflict_filter=terms.conflict_filter,
                 operation=terms.operation,
+                unbounded=terms.unbounded,
             ),
             rows=rows,
             vectors=sum(outcome.vector is not None for outcome in files.outcomes),

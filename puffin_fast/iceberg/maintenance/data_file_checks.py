@@ -19,6 +19,7 @@ from puffin_fast._run.workers import Each
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
 from puffin_fast.iceberg.manifest.columns import Paths
+from puffin_fast.iceberg.manifest.geo_bounds import fields_without_order, wrong_bounds
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.scans.scan import Scan
 from puffin_fast.puffin.finding import MISMATCH, Finding, kind_of
@@ -67,7 +68,8 @@ def check_data_files(
         return found
     manifests = [m for m in manifests_of(table.io, snapshot) if m.content == DATA]
     select = Paths(paths).select
-    check = partial(_check, table.io, table.metadata.name_mapping(), table.schema())
+    fields = fields_without_order(table.metadata)
+    check = partial(_check, table.io, table.metadata.name_mapping(), table.schema(), fields)
     for first in range(0, len(manifests), MANIFESTS):
         some = manifests[first : first + MANIFESTS]
         for _, entries in read_manifests(table.io, some, table.specs(), select=select):
@@ -84,8 +86,13 @@ def _bytes_read(data: ManifestEntry) -> int:
     return 0
 
 
-def _check(io: FileIO, names: NameMapping | None, schema: Schema, data: ManifestEntry) -> list[Finding]:
+def _check(
+    io: FileIO, names: NameMapping | None, schema: Schema, fields: Set[int], data: ManifestEntry
+) -> list[Finding]:
     path, found = data.file_path, list[Finding]()
+    for id, bound in wrong_bounds(data, fields).items():
+        message = f"bounds of field {id}: expected points of 16, 24 or 32 bytes or none, found {bound[:32]!r}"
+        found.append(Finding(MISMATCH, path, path, None, f"{path}: {message}; repair removes them"))
     try:
         with open_source(path, filesystem=io) as source:
             size = source.size

@@ -3,7 +3,7 @@
 Several vectors of a data file are united to one: each writer assumed that its vector was the only one.
 Positions that a vector supersedes without containing them, because its writer read only some of the
 position-delete files, are added to it. A vector that disagrees with its entry or with the footer of its file is
-written again if its bytes and checksum are valid.
+written again if its bytes and checksum are valid. Wrong bounds of geometry and geography columns are removed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, PuffinFastError
-from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.commit.request import Request, head_of
+from puffin_fast.iceberg.commit.snapshot_manifests import can_rewrite
 from puffin_fast.iceberg.delete_files.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.puffin_checks import check_frame
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
-from puffin_fast.iceberg.manifest import Key, key_of
+from puffin_fast.iceberg.manifest import DATA, Key, key_of, manifests_of, read_manifests
+from puffin_fast.iceberg.manifest.geo_bounds import fields_without_order, wrong_bounds
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.inventory import by_puffin_file
 from puffin_fast.puffin.vectors import read_vectors
@@ -36,6 +38,7 @@ from puffin_fast.rows.shared_deletes import NO_DELETES
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
@@ -51,12 +54,13 @@ def repair(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
-    """Repairs the vectors of a branch for which `verify` has findings, in one commit; reads all vectors.
+    """Repairs vectors and bounds of a branch for which `verify` has findings, in one commit; reads all vectors.
 
     Repaired are: several vectors of a data file; superseded position deletes that a vector does not contain;
     a wrong cardinality or range in the manifest, if the blob's checksum or the file's footer shows the right
     one; a vector whose file has no footer, or one with another range, data file or cardinality than the manifest;
-    vectors that reference no data file, or one that is not live.
+    vectors that reference no data file, or one that is not live. Entries of data files lose the bounds of geometry and
+    geography columns that cannot be points, such as earlier releases of this package and PyIceberg write.
     Not repaired, and named in the result, are: files that cannot be read, and vectors with positions outside
     of their data file, because they may belong to another data file.
 
@@ -82,14 +86,19 @@ def repair(
     check_flags(superseded=superseded)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
-        return _repair(table, inventory, superseded, threads, dry_run)
+        return _repair(table, head_of(table.metadata, branch), inventory, superseded, threads, dry_run)
 
     request = Request(verb="repair", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     return rewrite(table, work, request, dry_run=dry_run)
 
 
 def _repair(
-    table: Table, inventory: DeleteInventory, superseded: bool, threads: int | None, dry_run: bool
+    table: Table,
+    head: Snapshot | None,
+    inventory: DeleteInventory,
+    superseded: bool,
+    threads: int | None,
+    dry_run: bool,
 ) -> Rewritten:
     current = DeleteLoader(table.io)
     badly_framed = _badly_framed(table.io, inventory, threads)
@@ -118,10 +127,27 @@ def _repair(
                 yield new
 
     outcomes = tuple(write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run))
+    n_bounds = _wrongly_bounded(table, head, not_repaired)
     operation = None if any(outcome.n_new for outcome in outcomes) else REPLACE
-    return Rewritten.of(
-        table, outcomes, ChangeTerms(also_removed=tuple(removed), operation=operation), tuple(not_repaired)
-    )
+    unbounded = fields_without_order(table.metadata) if n_bounds else frozenset[int]()
+    terms = ChangeTerms(also_removed=tuple(removed), operation=operation, unbounded=unbounded)
+    return Rewritten.of(table, outcomes, terms, tuple(not_repaired), n_bounds)
+
+
+def _wrongly_bounded(table: Table, head: Snapshot | None, not_repaired: list[str]) -> int:
+    """The number of data files with wrong bounds, in manifests that can be rewritten; says which cannot."""
+    fields, n = fields_without_order(table.metadata), 0
+    if head is None or not fields:
+        return n
+    manifests = [manifest for manifest in manifests_of(table.io, head) if manifest.content == DATA]
+    for manifest, entries in read_manifests(table.io, manifests, table.specs()):
+        found = sum(bool(wrong_bounds(entry, fields)) for entry in entries)
+        if found and not can_rewrite(table.metadata, manifest):
+            what = "its partition spec has an unknown transform or type, or it is encrypted"
+            not_repaired.append(f"{manifest.path}: wrong bounds of {found} data files not removed: {what}")
+        else:
+            n += found
+    return n
 
 
 def _repaired(

@@ -37,11 +37,13 @@ class Rewritten:
         written: the changes to commit.
         not_rewritten: deletes that were not rewritten, and why: one sentence each.
         vectors_before: number of live vectors in each Puffin file before the rewrite.
+        n_bounds: number of data files whose wrong bounds are removed.
     """
 
     written: WrittenDeletes = field(default_factory=WrittenDeletes)
     not_rewritten: tuple[str, ...] = ()
     vectors_before: Counter[str] = field(default_factory=Counter)
+    n_bounds: int = 0
 
     @classmethod
     def of(
@@ -50,9 +52,11 @@ class Rewritten:
         outcomes: Iterable[Outcome],
         terms: ChangeTerms,
         not_rewritten: tuple[str, ...] = (),
+        n_bounds: int = 0,
     ) -> Rewritten:
         """Returns the changes of a rewrite whose vectors were written."""
-        return cls(WrittenDeletes.of(table, DeleteFiles(tuple(outcomes)), terms), not_rewritten)
+        written = WrittenDeletes.of(table, DeleteFiles(tuple(outcomes)), terms)
+        return cls(written, not_rewritten, n_bounds=n_bounds)
 
     @property
     def changes(self) -> Changes:
@@ -74,6 +78,7 @@ class RewriteResult(HtmlFields):
         puffin_files_removed: number of files without a vector that the new snapshot references.
         positions: number of positions in the new vectors.
         rows_deleted: number of these that readers did not treat as deleted before.
+        bounds_removed: number of data files whose entries lose wrong bounds of geometry or geography columns.
         n_bytes: size of the new Puffin files in bytes.
         not_rewritten: deletes that were not rewritten, and why: one sentence each.
         seconds: wall time.
@@ -92,6 +97,7 @@ class RewriteResult(HtmlFields):
     puffin_files_removed: int = 0
     positions: int = 0
     rows_deleted: int = 0
+    bounds_removed: int = 0
     n_bytes: int = 0
     not_rewritten: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -172,6 +178,7 @@ def rewrite(
         ),
         positions=sum(entry.record_count for entry in changes.added),
         rows_deleted=planned.written.rows,
+        bounds_removed=planned.n_bounds,
         n_bytes=planned.written.n_bytes,
         not_rewritten=planned.not_rewritten,
         seconds=time.perf_counter() - started,

@@ -68,7 +68,8 @@ def verify(
       not a Puffin file has no footer: only the range is checked);
     - its positions against the row count of its data file;
     - from level "files" on, that each live data file exists and has the size and row count of its manifest entry, and
-      that its columns have the bounds and counts of that entry, as far as its footer states them;
+      that its columns have the bounds and counts of that entry, as far as its footer states them; that bounds of
+      geometry and geography columns may be points;
     - at level "rows", that all rows of each live data file can be decoded, and how many they are;
     - that no data file has two vectors, and that no two vectors share bytes;
     - that a vector contains all positions of the position-delete files that it supersedes;

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField, PrimitiveType, UnknownType, UUIDType
 
+from puffin_fast._pyiceberg.v3_types import UNORDERED
 from puffin_fast._run.arguments import check_texts
 from puffin_fast._text import no_column, without_values
 from puffin_fast.columns.arrow_rows import arrow_reader, key_rows
@@ -61,8 +62,8 @@ def key_fields(
 
     Raises:
         NotFoundError: the table does not have one of the columns.
-        InvalidInputError: there is no column, a column occurs twice, is not of a primitive type, or is inside a
-            list or map.
+        InvalidInputError: there is no column, a column occurs twice, is not of a primitive type, is a geometry or
+            geography, or is inside a list or map.
     """
     if isinstance(join_cols, str):
         join_cols = [join_cols]
@@ -86,6 +87,11 @@ def key_fields(
             raise NotFoundError(f"join_cols: {no_column(name, schema.column_names)}") from None
         if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, UnknownType):
             raise InvalidInputError(f"join_cols: {name} is a {field.field_type}; expected a primitive type")
+        if isinstance(field.field_type, UNORDERED):
+            what = (
+                f"{name} is a {field.field_type}; expected a type whose values are equal if their bytes are"
+            )
+            raise InvalidInputError(f"join_cols: {what}")
         if structs_around(schema, field.field_id) is None:
             raise InvalidInputError(f"join_cols: {name} is inside a list or map; expected one value per row")
         found.append((name, field))
