@@ -39,7 +39,7 @@ ALIASES = {"pa": "pyarrow", "pc": "pyarrow.compute", "ds": "pyarrow.dataset", "p
 OF_OTHER_PROGRAMS = {"--query-timeout"}
 """Options that texts name, of programs other than this package's."""
 
-PAGES_OF_SPECIFICATIONS = {"Encryption.md", "VariantEncoding.md"}
+PAGES_OF_SPECIFICATIONS = {"Encryption.md", "LogicalTypes.md", "VariantEncoding.md"}
 CODE = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 
 
