@@ -53,6 +53,8 @@ _OTHER_NAMES = {
     "dry_run": ("dryrun", "preview"),
     "older_than": ("retention_hours", "retention", "older_than_ms", "retain_hours"),
     "types": ("dtype", "dtypes", "schema_overrides"),
+    "if_not_exists": ("exist_ok",),
+    "sort_order": ("sort_by", "order_by"),
 }
 """By the name of a parameter: names that other libraries have for it."""
 
@@ -71,7 +73,7 @@ _OTHER_FUNCTIONS = {
         "scan_iceberg",
         "scan_delta",
     ),
-    "create_table": ("create", "create_table_if_not_exists"),
+    "create_table": ("create",),
     "delete": ("remove", "delete_where", "delete_rows", "truncate"),
     "rewrite_data_files": ("optimize", "compact_files", "z_order", "rewrite"),
     "remove_orphan_files": ("vacuum", "remove_orphans"),
@@ -84,6 +86,7 @@ _OTHER_FUNCTIONS = {
 """By the name of a function: names that other libraries have for it."""
 
 _ELSEWHERE = {
+    "puffin_fast.delta": {"create_table_if_not_exists": "pf.delta.create_table(…, if_not_exists=True)"},
     "puffin_fast.dv": dict.fromkeys(("encode", "decode"), "iceberg.{0}, delta.{0}, paimon.{0}, lance.{0}"),
     "puffin_fast.iceberg": {
         **dict.fromkeys(
@@ -97,6 +100,7 @@ _ELSEWHERE = {
         **dict.fromkeys(
             ("add_column", "update_schema", "drop_column", "rename_column"), "update_schema of the table"
         ),
+        "create_table_if_not_exists": "pf.iceberg.create_table(…, if_not_exists=True)",
         "load_catalog": "pyiceberg.catalog.load_catalog",
     },
     "puffin_fast.lance": {
@@ -200,7 +204,8 @@ _NO_KEYWORD = {
         ("schema_mode", "merge_schema", "mergeSchema", "union_by_name"),
         "no verb adds columns: update_schema of an Iceberg table, ALTER TABLE of Spark",
     ),
-    **dict.fromkeys(("if_not_exists", "exist_ok"), "catalog.table_exists(name) says whether it exists"),
+    "sort_order": "a Delta table has no sort order: rewrite_data_files(sort_by=) sorts its rows",
+    "lazy": "to_polars().lazy() is a LazyFrame",
 }
 """Keywords of other libraries that have no counterpart: what an error says."""
 

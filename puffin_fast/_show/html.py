@@ -25,6 +25,15 @@ SHOWN = 20
 """Number of rows of a table that are shown inside of another one."""
 
 
+class Note(str):
+    """A text that is shown instead of the value of a field."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 class HtmlFields:
     """A dataclass whose `repr`, and table in notebooks, has its fields without those that are 0, None or empty."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from puffin_fast._text import shown_argument, without_values
+from puffin_fast._text import counted, shown_argument, without_values
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 
@@ -157,10 +157,11 @@ def arrow_rows(rows: Any, what: str, *, streamed: bool) -> pa.Table | pa.RecordB
 
 
 def key_rows(keys: Any, join_cols: str | Sequence[str] | None) -> Any:
-    """Returns the keys of one column, such as a list of numbers, as a table; other keys as they are.
+    """Returns keys that are values, such as a list of numbers, or tuples of values as a table; others as they are.
 
     Raises:
-        InvalidInputError: the keys are values of one column, but not exactly one column is named.
+        InvalidInputError: the keys are values of one column, but not exactly one column is named; or a tuple has more
+            or fewer values than columns are named.
     """
     column: Any = None
     if isinstance(keys, pa.Array | pa.ChunkedArray):
@@ -177,16 +178,33 @@ def key_rows(keys: Any, join_cols: str | Sequence[str] | None) -> Any:
     if column is None:
         return keys
     names = [join_cols] if isinstance(join_cols, str) else list(join_cols or ())
+    if (
+        names
+        and isinstance(column, list | tuple)
+        and column
+        and all(isinstance(key, tuple) for key in column)
+    ):
+        if other := next((key for key in column if len(key) != len(names)), None):
+            raise InvalidInputError(
+                f"keys: expected tuples of {counted(len(names), 'value')}, one for each of join_cols, found one of "
+                f"{len(other)}"
+            )
+        return pa.table(
+            {name: _array(values) for name, values in zip(names, zip(*column, strict=True), strict=True)}
+        )
     if len(names) != 1:
         raise InvalidInputError(
             f"keys: expected the name of one column for a {type(keys).__name__}, found {len(names)}: name it in "
             "join_cols, or pass a table of keys"
         )
+    return pa.table({names[0]: _array(column)})
+
+
+def _array(values: Any) -> pa.Array | pa.ChunkedArray:
     try:
-        array = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column)
+        return values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"keys: expected values of one type: {without_values(error)}") from None
-    return pa.table({names[0]: array})
 
 
 def position_rows(deletes: Any) -> Any:

@@ -116,6 +116,10 @@ REFUSED = {
     "name ~ 'n'": "LIKE 'a%'",
     "at > now()": "the time is written as text",
     "at > current_timestamp": "the time is written as text",
+    "at > now() - interval 7 days": r"timedelta\(days=7\)",
+    "at > '2026-01-01' - interval 7 days": r"timedelta\(days=7\)",
+    "at > date_sub(current_date(), 7)": r"timedelta\(days=7\)",
+    "at > interval 7 days": r"timedelta\(days=7\)",
 }
 
 

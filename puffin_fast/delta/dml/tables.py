@@ -69,6 +69,7 @@ def create_table(
     types: Mapping[str, str | IcebergType] | None = None,
     partition_columns: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
+    if_not_exists: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
@@ -82,12 +83,13 @@ def create_table(
         properties: table properties. ``delta.columnMapping.mode`` (``name`` or ``id``) gives columns physical names;
             ``delta.enableRowTracking``, ``delta.enableChangeDataFeed``, ``delta.enableInCommitTimestamps`` and others
             enable the features of their names.
+        if_not_exists: return the newest version of the table that exists, whatever its schema is, instead of an error.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
         storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
             default, those of a given `DeltaTable`.
 
     Returns:
-        The first version.
+        The first version, or that of the table that exists.
 
     Raises:
         InvalidInputError: there is a Delta table, a name of a column is reserved, occurs twice (in any case) or needs
@@ -128,6 +130,8 @@ def create_table(
     info = {"operation": "CREATE TABLE", "operationParameters": parameters, "txnId": commit}
     lines = as_lines(first_actions(columns, partition, configuration, features, info))
     if not put_first_version(storage, lines, f"txnId {commit}"):
+        if if_not_exists:
+            return snapshot(storage)
         raise InvalidInputError(f"{storage.root}: a Delta table already exists")
     return snapshot(storage, version=0)
 

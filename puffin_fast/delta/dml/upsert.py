@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from puffin_fast._run.arguments import check_texts
-from puffin_fast._show.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_reader
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
 from puffin_fast.rows.scan.explain import Explanation
 from puffin_fast.verbs.options import OnConflict, Options
-from puffin_fast.verbs.upsert import Upsert
+from puffin_fast.verbs.upsert import Upsert, UpsertFields
 
 
 @dataclass(frozen=True)
-class UpsertResult(HtmlFields):
+class UpsertResult(UpsertFields):
     """The result of an upsert.
 
     Attributes:

@@ -4,7 +4,7 @@
 |---|---|---|
 | return | the table exists, with this metadata | the table's |
 | `BusyError` | no table: the catalog's database was locked | removed |
-| `InvalidInputError` | another table has the name | removed |
+| `TableAlreadyExistsError` of PyIceberg | another table has the name | removed |
 | `CommitUnknownError` | the catalog did not answer | kept, and named in the message |
 | other errors | no table: the catalog refused, or the metadata was not written | removed |
 
@@ -150,7 +150,7 @@ def create_in_catalog(catalog: Catalog, name: str | tuple[str, ...], shown: str,
         description: the other arguments of the catalog's `create_table`.
 
     Raises:
-        BusyError, InvalidInputError, CommitUnknownError, PuffinFastError: see the table above.
+        BusyError, TableAlreadyExistsError, CommitUnknownError, PuffinFastError: see the table above.
         Exception: what a catalog raises that did not write metadata in this process.
     """
     check_version()
@@ -199,7 +199,7 @@ def _settle(
             return found
         _remove(catalog, begun)
         if isinstance(error, TableAlreadyExistsError):
-            raise InvalidInputError(f"{shown}: the table already exists") from None
+            raise error
         raise PuffinFastError(f"{shown}: the catalog refused the table: {reason}") from error
     raise CommitUnknownError(
         f"{shown}: it is unknown whether the table was created, because the catalog did not answer "

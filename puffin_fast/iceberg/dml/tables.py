@@ -10,6 +10,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import IcebergType
 
 from puffin_fast._pyiceberg.engine_types import warn_of_types
@@ -35,6 +36,7 @@ from puffin_fast.iceberg.dml.data_files import file_schema
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
+from puffin_fast.rows.rewrite.row_order import sort_fields
 from puffin_fast.verbs.arrow_schema import new_schema
 from puffin_fast.verbs.options import Options
 from puffin_fast.verbs.overwrite import Append
@@ -49,8 +51,10 @@ def create_table(
     *,
     types: Mapping[str, str | IcebergType] | None = None,
     partition_spec: PartitionSpec | Sequence[str] = UNPARTITIONED_PARTITION_SPEC,
+    sort_order: SortOrder | Sequence[str] = (),
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
+    if_not_exists: bool = False,
 ) -> Table:
     """Creates an empty table of format version 3.
 
@@ -66,11 +70,14 @@ def create_table(
         partition_spec: a partition spec of PyIceberg (its source ids are those of a PyIceberg schema), or texts such as
             ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``, or in Spark's
             spelling ``"days(time)"``, ``"bucket(16, id)"``.
+        sort_order: the order of the rows in new data files: a sort order of PyIceberg (its source ids are those of a
+            PyIceberg schema), or texts as `rewrite_data_files` takes them: ``["origin", "time desc nulls last"]``.
         location: folder of the table; by default one in the warehouse.
         properties: table properties.
+        if_not_exists: return the table that exists, whatever its schema is, instead of an error.
 
     Raises:
-        NotFoundError: the namespace or a column of the partition spec does not exist.
+        NotFoundError: the namespace, or a column of the partition spec or of the sort order does not exist.
         InvalidInputError: the table exists, its files would be written to another location than its metadata
             names, a property contradicts format version 3, a transform is unknown or does not accept the type of its
             column, a column has the name of a metadata column (``_file``, ``_pos``, ``_deleted``, ``_spec_id``,
@@ -92,7 +99,10 @@ def create_table(
     check_catalog(catalog)
     check_mapping("properties", properties)
     check_name("location", location)
+    check_flags(if_not_exists=if_not_exists)
     shown = check_table_name(name)
+    if if_not_exists and catalog.table_exists(name):
+        return catalog.load_table(name)
     settings = dict(properties or {})
     if settings.setdefault(FORMAT_VERSION, "3") != "3":
         raise InvalidInputError(f"{FORMAT_VERSION}: expected 3, found {settings[FORMAT_VERSION]}")
@@ -103,6 +113,8 @@ def create_table(
         )
     file_schema(schema, shown)
     partition_spec = checked_partition_spec(partition_spec, schema)
+    fields = getattr(sort_order, "fields", sort_order)
+    order = SortOrder(*sort_fields(sort_order, schema, "sort_order")) if fields else UNSORTED_SORT_ORDER
     try:
         location = check_new_location(catalog, name, location, settings)
         made = create_in_catalog(
@@ -112,12 +124,15 @@ def create_table(
             schema=SchemaWithDefaults.of(schema),
             location=location,
             partition_spec=partition_spec,
+            sort_order=order,
             properties=settings,
         )
     except NoSuchNamespaceError:
         said = near_names(catalog, shown).removeprefix("; ") or f"no namespace {shown.rpartition('.')[0]}"
         raise NotFoundError(f"{shown}: {said}; catalog.create_namespace creates it") from None
     except TableAlreadyExistsError:
+        if if_not_exists:
+            return catalog.load_table(name)
         raise InvalidInputError(f"{shown}: the table already exists") from None
     except Exception as error:
         if is_locked(error):

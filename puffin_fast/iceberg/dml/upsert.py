@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._show.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_reader
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
 from puffin_fast.verbs.options import OnConflict, Options
-from puffin_fast.verbs.upsert import Upsert
+from puffin_fast.verbs.upsert import Upsert, UpsertFields
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class UpsertResult(HtmlFields):
+class UpsertResult(UpsertFields):
     """The result of an upsert.
 
     Attributes:

@@ -118,7 +118,10 @@ _ARITHMETIC = {
 """By a function or an operator: what to pass instead, with the name of the column."""
 
 _VALUE = "a value is written into the text, or passed in an expression such as pyiceberg.expressions.EqualTo"
-_NOW = "the time is written as text, such as TIMESTAMP '2024-01-15 10:30:00'"
+_NOW = (
+    "the time is written as text, such as TIMESTAMP '2024-01-15 10:30:00'; seven days ago is, in Python, "
+    """f"'{datetime.now() - timedelta(days=7)}'\""""
+)
 _MATCH = "LIKE 'a%' or LIKE '%a%' compares parts of text; pc.match_substring_regex is for regular expressions"
 _HINTS = tuple(
     (re.compile(form, re.IGNORECASE), hint)
@@ -139,7 +142,8 @@ _HINTS = tuple(
         r"(?<=\b\d{4})-\d\d-\d\d": "a date needs quotes, such as '2024-01-15'",
         r"none\b": "write IS NULL",
         r"~|(rlike|regexp|similar|startswith|contains)\b": _MATCH,
-        r"(now|today|getdate) *\(|(current_date|current_timestamp|current_time)\b": _NOW,
+        r"(now|today|getdate|sysdate) *\(|(current_date|current_timestamp|current_time|localtimestamp)\b": _NOW,
+        r"(date_?(sub|add|diff|trunc)|timestamp_?(sub|add|diff)) *\(|([-+] *)?interval\b": _NOW,
     }.items()
 )
 """By the form of the text where parsing stopped: what to write instead."""

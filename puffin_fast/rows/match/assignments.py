@@ -123,30 +123,41 @@ class Assignments:
 
 
 def _check_text(name: str, text: str, schema: Schema) -> None:
-    """Warns of a text that looks like SQL over columns of the table, because it is stored as it is.
+    """Warns of a text that looks like SQL, in quotes or over columns of the table, because it is stored as it is.
 
     Raises:
         InvalidInputError: the column has another type.
     """
+    is_text = isinstance(schema.find_type(name), StringType)
+    if is_text and len(text) > 1 and text[0] == text[-1] == "'":
+        _warn(
+            f"values: column {name}: the text {shown_argument(text)} is stored with its quotes. A value is not SQL: "
+            f"write {shown_argument(text[1:-1])}; pa.scalar(text) is a text without this warning"
+        )
+        return
     if not _SQL.fullmatch(text):
         return
     words = {*re.findall(r"\w+", text)} - {text.partition("(")[0].strip()}
     if words.isdisjoint(schema.column_names):
         return
-    if not isinstance(schema.find_type(name), StringType):
+    if not is_text:
         raise InvalidInputError(
             f"values: column {name}: expected a value, found the text {shown_argument(text)}; an expression over the "
             f"old row is one of PyArrow, such as pc.field({name!r}) * 2"
         )
+    _warn(
+        f"values: column {name}: the text {shown_argument(text)} is stored as it is, not evaluated. An expression over "
+        f"the old row is one of PyArrow, such as pc.utf8_upper(pc.field({name!r})); pa.scalar(text) is a text without "
+        "this warning"
+    )
+
+
+def _warn(message: str) -> None:
+    """Warns, with the line of the caller outside of this package."""
     caller, depth = sys._getframe(), 1
     while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("puffin_fast."):
         caller, depth = caller.f_back, depth + 1
-    warnings.warn(
-        f"values: column {name}: the text {shown_argument(text)} is stored as it is, not evaluated. An expression over "
-        f"the old row is one of PyArrow, such as pc.utf8_upper(pc.field({name!r})); pa.scalar(text) is a text without "
-        "this warning",
-        stacklevel=depth,
-    )
+    warnings.warn(message, stacklevel=depth)
 
 
 _SQL = re.compile(r"\s*(?:\w+\(.*\)|\w+(?:\s+[-+*/]\s+|\s*\|\|\s*)\S.*)\s*", re.DOTALL)

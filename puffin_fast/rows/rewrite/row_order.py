@@ -51,39 +51,13 @@ class RowOrder:
         """Binds an order to a table.
 
         Args:
-            given: a PyIceberg sort order, as ``table.sort_order()``, or a text for each column: its name, then
-                ``asc`` or ``desc``, then ``nulls first`` or ``nulls last``. As in PyIceberg, nulls are first in
-                ascending order by default, and last in descending order.
+            given: as for `sort_fields`.
 
         Raises:
-            NotFoundError: the schema does not have a column.
-            InvalidInputError: no column, or one whose type has no order.
-            UnsupportedError: an unknown transform.
+            NotFoundError, InvalidInputError, UnsupportedError: as `sort_fields`.
         """
         schema = metadata.schema()
-        if isinstance(given, SortOrder):
-            fields = tuple(given.fields)
-        else:
-            fields = tuple(_field(text, schema) for text in check_texts("sort_by", given))
-        if not fields:
-            raise InvalidInputError("sort_by: expected at least one column, found an order without fields")
-        for field in fields:
-            name = schema.find_column_name(field.source_id)
-            if name is None:
-                raise NotFoundError(f"sort_by: no column with field id {field.source_id}")
-            kind = schema.find_type(field.source_id)
-            if structs_around(schema, field.source_id) is None:
-                raise InvalidInputError(
-                    f"sort_by: column {name} is inside of a list or map; rows cannot be sorted by it"
-                )
-            if isinstance(field.transform, UnknownTransform):
-                raise UnsupportedError(f"sort_by: column {name}: unknown transform {field.transform}")
-            if (
-                not isinstance(kind, PrimitiveType)
-                or isinstance(kind, UnknownType)
-                or not field.transform.can_transform(kind)
-            ):
-                raise InvalidInputError(f"sort_by: column {name}: {field.transform} of {kind} has no order")
+        fields = sort_fields(given, schema, "sort_by")
         equal = (order.order_id for order in metadata.sort_orders if tuple(order.fields) == fields)
         return cls(schema, fields, next(equal, None))
 
@@ -114,14 +88,54 @@ class RowOrder:
         return pc.sort_indices(pa.table(columns), sort_keys=keys)
 
 
-def _field(text: str, schema: Schema) -> SortField:
+def sort_fields(given: SortOrder | Sequence[str], schema: Schema, what: str) -> tuple[SortField, ...]:
+    """Returns the fields of an order of rows.
+
+    Args:
+        given: a PyIceberg sort order, as ``table.sort_order()``, or a text for each column: its name, then
+            ``asc`` or ``desc``, then ``nulls first`` or ``nulls last``. As in PyIceberg, nulls are first in
+            ascending order by default, and last in descending order.
+        what: the argument, for errors.
+
+    Raises:
+        NotFoundError: the schema does not have a column.
+        InvalidInputError: no column, or one whose type has no order.
+        UnsupportedError: an unknown transform.
+    """
+    if isinstance(given, SortOrder):
+        fields = tuple(given.fields)
+    else:
+        fields = tuple(_field(text, schema, what) for text in check_texts(what, given))
+    if not fields:
+        raise InvalidInputError(f"{what}: expected at least one column, found an order without fields")
+    for field in fields:
+        name = schema.find_column_name(field.source_id)
+        if name is None:
+            raise NotFoundError(f"{what}: no column with field id {field.source_id}")
+        kind = schema.find_type(field.source_id)
+        if structs_around(schema, field.source_id) is None:
+            raise InvalidInputError(
+                f"{what}: column {name} is inside of a list or map; rows cannot be sorted by it"
+            )
+        if isinstance(field.transform, UnknownTransform):
+            raise UnsupportedError(f"{what}: column {name}: unknown transform {field.transform}")
+        if (
+            not isinstance(kind, PrimitiveType)
+            or isinstance(kind, UnknownType)
+            or not field.transform.can_transform(kind)
+        ):
+            raise InvalidInputError(f"{what}: column {name}: {field.transform} of {kind} has no order")
+    return fields
+
+
+def _field(text: str, schema: Schema, what: str) -> SortField:
     names = schema.column_names
     found = _TEXT.fullmatch(text.strip())
     column, direction, nulls = (text, None, None) if text in names or found is None else found.groups()
     try:
         source = schema.find_field(column)
     except ValueError:
-        raise NotFoundError(f"sort_by {text!r}: {no_column(column, names)}") from None
+        raise NotFoundError(f"{what} {text!r}: {no_column(column, names)}") from None
     given: dict[str, Any] = {} if nulls is None else {"null_order": NullOrder(f"nulls-{nulls.lower()}")}
     return SortField(
         source_id=source.field_id,

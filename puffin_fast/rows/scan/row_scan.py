@@ -13,7 +13,7 @@ import pyarrow as pa
 from puffin_fast._pyiceberg.metrics import proves_all_rows
 from puffin_fast._run.arguments import check_flags, check_integer, check_texts
 from puffin_fast._run.cached import cached_property
-from puffin_fast._run.keywords import named_attributes
+from puffin_fast._run.keywords import named_attributes, named_methods
 from puffin_fast._run.packages import import_optional
 from puffin_fast._run.streams import in_order
 from puffin_fast._run.threads import check_threads, on_threads
@@ -346,6 +346,7 @@ _NAMES = {
 """Names that other libraries have, and what a scan has instead."""
 
 
+@named_methods("to_polars")
 @named_attributes({name: f"write {text}" for name, text in _NAMES.items()})
 class TableScan(RowScan):
     """A scan of one state of a table. Subclasses make others of it."""
