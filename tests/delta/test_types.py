@@ -20,7 +20,7 @@ from tests.delta.traps import state
 FEATURES = ["deletionVectors", "timestampNtz", "typeWidening"]
 
 
-def write(folder: Path, types: dict[str, str], files: list[tuple[pa.Table, dict[str, Any]]]) -> Path:
+def write(folder: Path, types: dict[str, Any], files: list[tuple[pa.Table, dict[str, Any]]]) -> Path:
     """A table with deletion vectors enabled, of columns by name and files with their statistics."""
     fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()]
     schema = json.dumps({"type": "struct", "fields": fields})
@@ -131,7 +131,7 @@ def test_a_column_without_a_type_is_null_and_is_not_written(tmp_path: Path) -> N
     assert state(table) == before
 
 
-def test_variants_are_read_and_are_not_written(tmp_path: Path) -> None:
+def test_variants_are_read(tmp_path: Path) -> None:
     variants = [
         {"value": b"\x0c\x05", "metadata": b"\x01\x00\x00"},
         None,
@@ -156,13 +156,68 @@ def test_variants_are_read_and_are_not_written(tmp_path: Path) -> None:
         (lambda: delta.scan(table, "v is null"), "v"),
         (lambda: delta.scan(table, pc.field("v").is_null()), "v, a variant"),
         (lambda: delta.delete_keys(table, found, "v"), "v"),
-        (lambda: delta.update(table, "id = 1", {"id": 9}), "column v is of type variant"),
-        (lambda: delta.upsert(table, found, "id"), "column v is of type variant"),
-        (lambda: delta.purge(table, min_deleted=0.01), "column v is of type variant"),
     ):
         with pytest.raises(errors.PuffinFastError, match=message):
             work()
     assert state(table) == before
+
+
+VALUE = {"value": b"\x0c\x05", "metadata": b"\x01\x00\x00"}
+VARIANTS: dict[str, Any] = {
+    "id": "long",
+    "v": "variant",
+    "s": {
+        "type": "struct",
+        "fields": [
+            {"name": "w", "type": "variant", "nullable": True, "metadata": {}},
+            {
+                "name": "l",
+                "type": {"type": "array", "elementType": "variant", "containsNull": True},
+                "nullable": True,
+                "metadata": {},
+            },
+        ],
+    },
+    "m": {"type": "map", "keyType": "string", "valueType": "variant", "valueContainsNull": True},
+}
+
+
+def test_variants_are_written_annotated_at_every_depth(tmp_path: Path) -> None:
+    stored = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)])
+    inner = pa.struct([("w", stored), ("l", pa.list_(stored))])
+    rows = pa.table(
+        {
+            "id": pa.array(range(4), pa.int64()),
+            "v": pa.array([VALUE, None, VALUE, None], stored),
+            "s": pa.array(
+                [{"w": VALUE, "l": [VALUE, None]}, None, {"w": None, "l": []}, {"w": None, "l": None}], inner
+            ),
+            "m": pa.array([[("k", VALUE)], None, [], [("k", None)]], pa.map_(pa.string(), stored)),
+        }
+    )
+    table = write(tmp_path / "t", VARIANTS, [(rows, {})])
+    given = {path.name for path in table.glob("*.parquet")}
+    before = delta.scan(table).to_arrow().sort_by("id")
+    delta.append(table, before.set_column(0, "id", pa.array(range(4, 8), pa.int64())))
+    delta.update(table, "id = 0", {"id": 8})
+    delta.upsert(table, before.slice(0, 1).set_column(0, "id", pa.array([3], pa.int64())), "id")
+    delta.overwrite(table, before.slice(1, 1), "id = 1")
+    delta.purge(table, min_deleted=0.01)
+    found = delta.scan(table).to_arrow().sort_by("id")
+    assert found["id"].to_pylist() == list(range(1, 9))
+    for name in ("v", "s", "m"):
+        old = before[name].to_pylist()
+        assert found[name].to_pylist() == [old[1], old[2], old[0], *old, old[0]]
+    assert delta.rewrite_data_files(table, min_input_files=2).data_files > 1
+    assert delta.scan(table).to_arrow().sort_by("id") == found
+    assert delta.verify(table, level="rows") == []
+    new = [pq.read_metadata(path) for path in table.glob("*.parquet") if path.name not in given]
+    assert len(new) > 4
+    assert {str(file.schema).count("(Variant(1))") for file in new} == {4}
+    (add,) = delta.snapshot(table).adds([0])
+    stats = json.loads(add["stats"])
+    assert stats["nullCount"] == {"id": 0, "v": 3, "s": {"w": 5, "l": 3}, "m": 2}
+    assert stats["minValues"].keys() == stats["maxValues"].keys() == {"id"}
 
 
 @pytest.mark.parametrize(("columns", "found"), [(["p", "p"], "p twice"), (["p", "q"], "found q")])

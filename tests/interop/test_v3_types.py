@@ -12,6 +12,9 @@ import pytest
 from puffin_fast import errors, iceberg
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
@@ -362,3 +365,87 @@ def test_geometries_and_nanoseconds_are_carried(made: Made) -> None:
     agree()
     assert iceberg.verify(table) == []
     assert made.metadata()["schemas"] == schemas
+
+
+CHANGES: dict[str, Callable[[Table], Any]] = {
+    "nothing": lambda table: None,
+    "update": lambda table: iceberg.update(table, "id = 8", {"k": 5}),
+    "append": lambda table: iceberg.append(table, iceberg.scan(table, "id = 3").to_arrow()),
+    "upsert": lambda table: iceberg.upsert(
+        table,
+        iceberg.scan(table, "id = 9").to_arrow().set_column(1, "k", pa.array([9], pa.int32())),
+        "id",
+    ),
+    "overwrite": lambda table: iceberg.overwrite(table, iceberg.scan(table, "id < 9").to_arrow(), "id < 9"),
+    "rewrite": lambda table: iceberg.rewrite_data_files(table, sort_by=["id"]),
+}
+"""One after the other, on a table of Spark."""
+
+
+def test_duckdb_and_spark_read_the_same_variants(made: Made, duckdb_iceberg: DuckDBPyConnection) -> None:
+    value = "parse_json(concat('{\"a\":', id, '}'))"
+    columns = {
+        "k": ("int", "1"),
+        "v": ("variant", f"if(id = 4, null, {value})"),
+        "s": ("struct<v: variant>", f"named_struct('v', {value})"),
+        "l": ("array<variant>", f"array({value}, null)"),
+        "m": ("map<string, variant>", f"map('k', {value})"),
+    }
+    table = made.create(columns)
+    places = {"v": "v.a", "s.v": "s.v.a", "l[0]": "l[1].a", "m['k']": "m['k'].a"}
+    for name, change in CHANGES.items():
+        change(table)
+        shown = ", ".join(f"sum(variant_get({place}, '$.a', 'int'))" for place in places)
+        theirs = tuple(made.spark.sql(f"SELECT {shown} FROM {made.sql_name}").collect()[0])
+        files = f"iceberg_scan('{table.refresh().metadata_location}')"
+        shown = ", ".join(f"sum(({place})::int)" for place in places.values())
+        assert duckdb_iceberg.sql(f"SELECT {shown} FROM {files}").fetchone() == theirs, name
+        kinds = {row[0]: row[1] for row in duckdb_iceberg.sql(f"DESCRIBE SELECT * FROM {files}").fetchall()}
+        assert [kinds[one] for one in "vlm"] == ["VARIANT", "VARIANT[]", "MAP(VARCHAR, VARIANT)"], name
+        assert theirs[0] == sum(range(N)) - 4 + 3 * (name not in ("nothing", "update")), name
+
+
+@pytest.fixture
+def geospatial(iceberg_spark: SparkSession) -> Iterator[None]:
+    iceberg_spark.conf.set("spark.sql.geospatial.enabled", "true")
+    yield
+    iceberg_spark.conf.unset("spark.sql.geospatial.enabled")
+
+
+@pytest.mark.usefixtures("geospatial")
+@pytest.mark.parametrize("with_geography", [False, True], ids=["geometry", "geography"])
+def test_geometries_of_spark_stay_readable(
+    made: Made, duckdb_iceberg: DuckDBPyConnection, with_geography: bool
+) -> None:
+    """DuckDB reads no table with a geography, whatever wrote it."""
+    point = f"st_setsrid(st_geomfromwkb(X'{POINT.hex()}'), 4326)"
+    columns = {
+        "k": ("int", "1"),
+        "p": ("geometry(4326)", f"if(id = 4, null, {point})"),
+        "q": ("geometry(3857)", f"st_setsrid(st_geomfromwkb(X'{POINT.hex()}'), 3857)"),
+        "s": ("struct<p: geometry(4326)>", f"named_struct('p', {point})"),
+        "l": ("array<geometry(4326)>", f"array({point}, null)"),
+    }
+    if with_geography:
+        columns = {"k": columns["k"], "g": ("geography(4326)", f"st_geogfromwkb(X'{POINT.hex()}')")}
+    table, one = made.create(columns), "g" if with_geography else "p"
+    for name, change in CHANGES.items():
+        change(table)
+        made.spark.sql(f"REFRESH TABLE {made.sql_name}")
+        more = name not in ("nothing", "update")
+        found = made.spark.sql(f"SELECT *, hex(st_asbinary({one})) AS shown FROM {made.sql_name}").collect()
+        assert len(found) == N + more, name
+        assert {row["shown"] for row in found} == (
+            {POINT.hex().upper()} if with_geography else {POINT.hex().upper(), None}
+        )
+        metrics = made.spark.sql(
+            f"SELECT readable_metrics.{one}.* FROM {made.sql_name}.files WHERE content = 0"
+        ).collect()
+        assert sum(row["value_count"] for row in metrics) == N + more, name
+        assert {(row["lower_bound"], row["upper_bound"]) for row in metrics} == {(None, None)}, name
+        assert iceberg.verify(table) == []
+        if not with_geography:
+            files = f"iceberg_scan('{table.refresh().metadata_location}')"
+            rows = duckdb_iceberg.sql(f"SELECT * FROM {files}").fetchall()
+            assert len(rows) == N + more, name
+            assert {row[2] for row in rows} == {POINT, None}, name

@@ -24,7 +24,7 @@ from puffin_fast._text import without_values
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.delta.dml.file_statistics import statistics_of
 from puffin_fast.delta.dml.partition_folders import partition_folder
-from puffin_fast.delta.dml.stored_types import stored_fields
+from puffin_fast.delta.dml.stored_types import annotations_of, stored_fields
 from puffin_fast.delta.log.protocol import (
     CHANGE_DATA_FEED,
     ICEBERG_COMPAT_V3,
@@ -39,6 +39,7 @@ from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import encoded_path
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.errors import InvalidInputError, UnsupportedError
+from puffin_fast.parquet.logical_types import annotated_end
 
 TARGET_FILE_SIZE = 128 << 20
 """Size of the rows in memory at which another file begins."""
@@ -218,6 +219,8 @@ class DataFileWriter:
         buffer = pa.BufferOutputStream()
         pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True, write_page_index=True)
         data, base = buffer.getvalue(), self._snapshot
+        if annotations := annotations_of(rows.schema):
+            data = pa.py_buffer(annotated_end(data.to_pybytes(), annotations))
         sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
         self.created.append(path)
         self.written.append(path)

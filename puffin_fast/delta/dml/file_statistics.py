@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast.delta.dml.stored_types import is_variant
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.protocol import integer_of
 from puffin_fast.delta.scans.statistics import around_zeros
@@ -58,7 +59,7 @@ def statistics_of(rows: pa.Table, configuration: Mapping[str, str], root: str) -
 
 def _leaves(path: tuple[str, ...], array: Any, n_hidden: int) -> Iterator[tuple[tuple[str, ...], Any, int]]:
     """Yields the leaves of structs: path, values, and the rows in which a struct is null."""
-    if not pa.types.is_struct(array.type):
+    if not pa.types.is_struct(array.type) or is_variant(array.type):
         yield path, array, n_hidden
         return
     valid = array.filter(array.is_valid()) if array.null_count else array

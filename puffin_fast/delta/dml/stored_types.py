@@ -1,16 +1,25 @@
-"""The Arrow schema of a Delta table's data files: physical names, and field ids with column mapping."""
+"""The schema of a Delta table's data files: physical names, field ids with column mapping, and annotated variants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from puffin_fast.delta.scans.schema import DECIMAL
+from puffin_fast.parquet.logical_types import VARIANT
 
 if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import MappedField
+
+    from puffin_fast.parquet.logical_types import Annotation, ColumnPath
+
+_MARK = b"variant"
+_STORED_VARIANT = pa.struct(
+    [pa.field("metadata", pa.binary(), False, {_MARK: b"true"}), pa.field("value", pa.binary(), False)]
+)
+"""A variant. The mark, which PySpark sets in Arrow too, tells it from another struct."""
 
 _TYPES = {
     "string": pa.string(),
@@ -25,6 +34,7 @@ _TYPES = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+    "variant": _STORED_VARIANT,
 }
 
 
@@ -40,6 +50,34 @@ def stored_fields(
         ids: the highest id in the log; higher ids were assigned by this package and are not written.
     """
     return [_field(field, name, physical, ids) for field, name in zip(fields, names, strict=True)]
+
+
+def is_variant(kind: pa.DataType) -> bool:
+    """Returns whether a type of `stored_fields` is that of a variant."""
+    at = kind.get_field_index("metadata") if pa.types.is_struct(kind) else -1
+    return at >= 0 and _MARK in (kind.field(at).metadata or {})
+
+
+def annotations_of(fields: Iterable[pa.Field]) -> dict[ColumnPath, Annotation]:
+    """Returns the logical types that PyArrow does not write, by column.
+
+    Args:
+        fields: those of `stored_fields`.
+    """
+    return dict.fromkeys((path for field in fields for path in _variants(field.type, (field.name,))), VARIANT)
+
+
+def _variants(kind: pa.DataType, path: ColumnPath) -> Iterator[ColumnPath]:
+    """The names of lists and maps are those that PyArrow writes, as the format wants them."""
+    if is_variant(kind):
+        yield path
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _variants(field.type, (*path, field.name))
+    elif pa.types.is_list(kind):
+        yield from _variants(kind.value_type, (*path, "list", "element"))
+    elif pa.types.is_map(kind):
+        yield from _variants(kind.item_type, (*path, "key_value", "value"))
 
 
 def _field(field: Mapping[str, Any], name: MappedField, physical: bool, ids: int) -> pa.Field:

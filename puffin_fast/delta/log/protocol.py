@@ -215,8 +215,8 @@ _COLLATED = "__COLLATIONS"
 """The metadata of columns with text that Spark compares by a collation."""
 
 
-_NOT_WRITTEN = ("void", "variant")
-"""A type that data files do not have, and one that PyArrow cannot annotate."""
+_NOT_WRITTEN = ("void",)
+"""A type that data files do not have."""
 
 
 def check_types_writable(fields: Sequence[Mapping[str, Any]], root: str) -> None:
