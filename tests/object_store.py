@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.fs
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 

@@ -8,10 +8,12 @@ import math
 import shutil
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import deltalake
 import pyarrow as pa
@@ -269,27 +271,30 @@ def in_parts(folder: Path, whole: pa.Table, *, n: int, order: int = 1) -> None:
 
 
 def with_sidecars(
-    folder: Path, whole: pa.Table, *, ending: str, order: int = 1, number: int = 1, inline: bool = False
+    folder: Path,
+    whole: pa.Table,
+    *,
+    ending: str,
+    order: int = 1,
+    number: int = 1,
+    inline: bool = False,
+    sidecars: str = "_sidecars",
+    spelled: Callable[[Path], str] = lambda path: path.name,
 ) -> None:
     """A v2 checkpoint whose file actions are in two sidecars of the same names."""
     is_file = pc.or_(whole["add"].is_valid(), whole["remove"].is_valid())
     rest, files = whole.filter(pc.invert(is_file)), whole.filter(is_file)
     files = files.take(pa.array(range(files.num_rows)[::order]))
     names = [] if inline else [f"{at:08d}-0000-0000-0000-{number:012d}.parquet" for at in range(2)]
-    (folder / "_sidecars").mkdir(exist_ok=True)
-    for at, name in enumerate(names):
-        pq.write_table(files.slice(at * 3, 3 if at == 0 else None), folder / "_sidecars" / name)
-    sidecars = [
-        {
-            "sidecar": {
-                "path": name,
-                "sizeInBytes": (folder / "_sidecars" / name).stat().st_size,
-                "modificationTime": 1,
-            }
-        }
-        for name in names
+    paths = [(folder / sidecars).resolve() / name for name in names]
+    for at, path in enumerate(paths):
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(files.slice(at * 3, 3 if at == 0 else None), path)
+    named = [
+        {"sidecar": {"path": spelled(path), "sizeInBytes": path.stat().st_size, "modificationTime": 1}}
+        for path in paths
     ]
-    extra = map(pa.Table.from_pylist, ([{"checkpointMetadata": {"version": 8}}], sidecars))
+    extra = map(pa.Table.from_pylist, ([{"checkpointMetadata": {"version": 8}}], named))
     tables = [*extra, files if inline else files.slice(0, 0), rest]
     top = pa.concat_tables(tables, promote_options="default")
     path = folder / f"{8:020d}.checkpoint.{number:08d}-0000-0000-0000-000000000000.{ending}"
@@ -426,3 +431,74 @@ def test_a_version_is_loaded_from_the_checkpoint_that_replaced_the_one_of_the_li
     replace_checkpoint(table, eight[1], removed)
     with pytest.raises(NotFoundError, match="no Delta table"):
         load(storage_of(table), segment)
+
+
+# Paths -------------------------------------------------------------------------------------------------------------
+
+SPELLINGS: dict[str, Callable[[Path], str]] = {
+    "name": lambda path: path.name,
+    "encoded name": lambda path: path.name.replace("-", "%2D"),
+    "path": str,
+    "encoded path": lambda path: quote(str(path)),
+    "file:/": lambda path: f"file:{quote(str(path))}",
+    "file:///": Path.as_uri,
+    "file://localhost/": lambda path: f"file://localhost{quote(str(path))}",
+}
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_sidecars_are_found_by_any_spelling_of_their_paths(
+    spelling: str, ending: str, eight: tuple[Path, pa.Table], tmp_path: Path
+) -> None:
+    is_absolute = spelling not in ("name", "encoded name")
+    form = partial(
+        with_sidecars,
+        ending=ending,
+        sidecars="../side cars%" if is_absolute else "_sidecars",
+        spelled=SPELLINGS[spelling],
+    )
+    table = of_form(eight, tmp_path / "t", form)
+    for path in log(table, "0*.json"):
+        if ".checkpoint." not in path.name:
+            path.unlink()
+    classic(table / "_delta_log", eight[1])  # the version may be loaded from this one, or from the other
+    for is_alone in (False, True):
+        if is_alone:
+            (table / "_delta_log" / f"{8:020d}.checkpoint.parquet").unlink()
+        assert delta.scan(table).count() == 55
+        assert delta.verify(table) == []
+        assert delta.orphan_files(table, older_than=timedelta(days=-1))["path"].to_pylist() == []
+    assert delta.delete(table, "id = 20 or id >= 50").rows_deleted == 11
+    assert len(ids_of_deltalake(table)) == 44 == delta.scan(table).count()
+
+
+def test_a_path_is_the_same_file_in_any_spelling(tmp_path: Path) -> None:
+    table, other = tmp_path / "t", tmp_path / "a b%"
+    delta.create_table(table, pa.schema([("id", pa.int64())]))
+    delta.append(table, pa.table({"id": range(10)}))
+    delta.delete(table, "id < 3")
+    newest = log(table, ".json")[-1]
+    (add,) = delta.snapshot(table).adds([0])
+    other.mkdir()
+    data = Path(shutil.move(table / add["path"], other))
+    (file,) = table.glob("deletion_vector_*.bin")
+    vector = Path(shutil.move(file, other))
+    spellings = [spell for name, spell in SPELLINGS.items() if "name" not in name and name != "path"]
+    for number, spell in enumerate(spellings):
+        removed_as = spellings[number - 1]
+        here = {
+            **add["deletionVector"],
+            "storageType": "p",
+            "pathOrInlineDv": spell(vector),
+        }
+        action = {**add, "path": spell(data), "deletionVector": here}
+        newest.write_text(json.dumps({"add": action}) + "\n")
+        log(table, "1.json")[0].write_text("")
+        assert delta.scan(table).to_arrow()["id"].to_pylist() == [*range(3, 10)]
+        assert delta.verify(table) == []
+        gone = {"path": removed_as(data), "dataChange": True, "deletionVector": here}
+        following = newest.with_name(f"{3:020d}.json")
+        following.write_text(json.dumps({"remove": gone}) + "\n")
+        assert delta.scan(table).count() == 0
+        following.unlink()

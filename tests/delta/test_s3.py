@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,6 +68,24 @@ def test_a_table_on_s3_is_read_and_written_by_every_verb(name: str, s3: Any, tmp
     assert sorted(rows["v"].to_pylist()) == ["a", "new"]
     assert delta.verify(table, filesystem=s3) == []
     assert delta.orphan_files(table, filesystem=s3).num_rows == 0
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_sidecars_of_absolute_uris_are_read_and_kept(scheme: str, s3: Any, tmp_path: Path) -> None:
+    table = upload(s3, GOLDEN / "spark_v2_checkpoint", f"lake/{tmp_path.name}/t")
+    log = f"{table}/_delta_log"
+    (checkpoint,) = s3.glob(f"{log}/*.checkpoint.*.json")
+    lines = [json.loads(line) for line in s3.cat_file(checkpoint).splitlines()]
+    for action in (line["sidecar"] for line in lines if "sidecar" in line):
+        name = action["path"]
+        s3.mv(f"{log}/_sidecars/{name}", f"{table}/side cars/{name}")
+        action["path"] = f"{scheme}://lake/{tmp_path.name}/t/side%20cars/{name}"
+    s3.pipe_file(checkpoint, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
+    for version in range(3):
+        s3.rm_file(f"{log}/{version:020d}.json")
+    assert len(ids(table, s3)) == 257
+    assert delta.orphan_files(table, older_than=timedelta(days=-1), filesystem=s3).num_rows == 0
+    assert delta.delete(table, "id < 30", filesystem=s3).rows_deleted > 0
 
 
 def test_a_missing_bucket_and_a_missing_folder_are_named(s3: Any) -> None:

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast.delta.log.actions import keys_of, not_empty, partition_column
+from puffin_fast.delta.log.actions import not_empty, partition_column
+from puffin_fast.delta.log.paths import keys_of
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.scans.descriptors import locate
 from puffin_fast.delta.scans.plan import DeltaTable, typed_partition

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -28,7 +27,7 @@ from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Committed, Job, check_properties, commit, newest
 from puffin_fast.delta.log.protocol import check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot
-from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.storage import canonical_path, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.scans.descriptors import path_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
@@ -156,7 +155,7 @@ class DeltaAttempt(Attempt):
         numbers = {path: number for number, path in enumerate(locations)}
 
         def task_of(path: str) -> DeltaTask | None:
-            names = (path, storage.location(path), f"{storage.root}/{unquote(path)}")
+            names = (path, storage.location(path))
             number = next((numbers[name] for name in names if name in numbers), None)
             return None if number is None else tasks[number]
 
@@ -399,7 +398,7 @@ class _Key:
     def of(cls, action: Mapping[str, Any]) -> _Key:
         vector = action.get("deletionVector") or {}
         names = ("storageType", "pathOrInlineDv", "offset")
-        return cls(unquote(action["path"]), "-".join(str(vector.get(name)) for name in names))
+        return cls(canonical_path(action["path"]), "-".join(str(vector.get(name)) for name in names))
 
 
 def _net(parts: Sequence[Changes], attempt: DeltaAttempt) -> Changes:
@@ -448,7 +447,7 @@ def _needed(
     for action in actions:
         one = action.get("add") or action.get("cdc")
         if one is not None:
-            used.add(unquote(one["path"]))
+            used.add(canonical_path(one["path"]))
             if one.get("deletionVector") is not None:
                 used.add(path_of(one["deletionVector"], attempt.storage).removeprefix(f"{root}/"))
     return [path for path in files if path in used]

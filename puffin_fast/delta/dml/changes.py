@@ -13,13 +13,12 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
 from puffin_fast._io import open_sink
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.protocol import check_deletable
 from puffin_fast.delta.log.snapshot import Snapshot
-from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.delta.log.storage import TableStorage, canonical_path
 from puffin_fast.delta.scans.descriptors import descriptor_of, file_name
 from puffin_fast.delta.scans.tasks import DeltaTask
 from puffin_fast.dv import delta as codec
@@ -147,7 +146,7 @@ def actions_of(snapshot: Snapshot, written: Written) -> tuple[list[dict[str, Any
             add["stats"] = _wide(old.get("stats"), new.task.data.record_count, snapshot.root)
             add["deletionVector"] = descriptor
             adds.append({"add": add})
-    return adds + removes, frozenset(unquote(old["path"]) for old in olds)
+    return adds + removes, frozenset(canonical_path(old["path"]) for old in olds)
 
 
 def remove_action(old: Mapping[str, Any], *, data_change: bool = True) -> dict[str, Any]:

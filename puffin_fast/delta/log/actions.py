@@ -34,7 +34,6 @@ from puffin_fast.delta.log.action_types import (
 )
 from puffin_fast.delta.log.json_rows import KernelColumns, read_rows
 from puffin_fast.delta.log.protocol import MAPPING_MODE, PHYSICAL_NAME
-from puffin_fast.delta.log.storage import decoded_path
 from puffin_fast.errors import CorruptDataError
 
 VECTOR = pa.struct(
@@ -59,7 +58,6 @@ COLUMNS = {
 }
 """The fields of an `add` that become columns, in addition to those of partition values."""
 
-_SEPARATOR = "\x1f"
 REMOVE_COLUMNS = {"path": pa.string(), "deletionTimestamp": pa.int64(), "deletionVector": VECTOR}
 KEY_COLUMNS = ("path", "deletionVector")
 """The fields of the key of a file (protocol, "Action Reconciliation")."""
@@ -382,27 +380,6 @@ def _n_actions(parsed: pa.Table, names: Sequence[str]) -> npt.NDArray[np.uint8]:
         if parsed[name].null_count < parsed.num_rows:
             found += flags_of(parsed[name].combine_chunks().is_valid())
     return found
-
-
-def keys_of(actions: pa.Table) -> pa.Array:
-    """Returns the keys of files: the decoded path and the unique id of the vector."""
-    paths = actions["path"].combine_chunks()
-    encoded = np.flatnonzero(pc.match_substring(paths, "%").to_numpy(zero_copy_only=False))
-    if len(encoded):
-        mask = np.zeros(len(paths), np.bool_)
-        mask[encoded] = True
-        decoded = [decoded_path(path) for path in paths.take(pa.array(encoded)).to_pylist()]
-        paths = pc.replace_with_mask(paths, pa.array(mask), pa.array(decoded, pa.string()))
-    vectors = actions["deletionVector"].combine_chunks()
-    kind, name, offset = (vectors.field(at) for at in range(3))
-    ids = pc.binary_join_element_wise(
-        pc.fill_null(kind, ""),
-        pc.fill_null(name, ""),
-        pc.fill_null(pc.binary_join_element_wise("@", offset.cast(pa.string()), ""), ""),
-        "",
-    )
-    ids = pc.if_else(vectors.is_valid(), ids, "")
-    return pc.binary_join_element_wise(paths, ids, _SEPARATOR)
 
 
 def check_paths(table: pa.Table, counts: Sequence[tuple[int, str, int]]) -> None:

@@ -25,19 +25,21 @@ from puffin_fast.delta.log.actions import (
     FileActions,
     Source,
     check_paths,
-    keys_of,
     not_empty,
     partition_column,
     physical_partition_columns,
     read_commits,
 )
 from puffin_fast.delta.log.decoded_size import check_decoded
-from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.delta.log.paths import keys_of
+from puffin_fast.delta.log.storage import LOG_FOLDER, TableStorage
 from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError
 from puffin_fast.limits import most_inflated
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.rows.files.files import reading
 
+SIDECARS = f"{LOG_FOLDER}/_sidecars/"
+"""The folder that paths of sidecars are relative to."""
 _BATCH_ROWS = 1 << 12
 _LEAST_DECODED = 64 << 20
 """Decoded bytes that are allowed for a checkpoint of any size."""
@@ -50,14 +52,15 @@ class _Parquet:
     action.
     """
 
-    def __init__(self, storage: TableStorage, path: str) -> None:
-        self._storage, self._path = storage, path
+    def __init__(self, storage: TableStorage, location: str) -> None:
+        self._storage, self._location = storage, location
 
     def actions(self, kind: str, wanted: pa.Table) -> list[dict[str, Any] | None]:
         found: list[dict[str, Any] | None] = [None] * wanted.num_rows
         rows, keys = wanted["row"].to_numpy(), keys_of(wanted)
+        where = self._location
         try:
-            data, where = self._storage.read(self._path), f"{self._storage.root}/{self._path}"
+            data = self._storage.read_whole(where)
         except NotFoundError:
             return found
         with reading(where), ArrowFile(pa.BufferReader(data), where) as file:
@@ -150,13 +153,17 @@ def read_checkpoint(
                 [(version, path, storage.read(path))], lambda: columns, source + len(sources)
             )
         else:
-            found = _read_parquet(storage, path, version, columns, source + len(sources))
+            found = _read_parquet(storage, f"{storage.root}/{path}", version, columns, source + len(sources))
         take(found)
         if not columns:
             columns.extend(_columns_of(found.others, f"{storage.root}/{path}"))
     for _, name, action in list(others):
         if name == "sidecar":
-            take(_read_parquet(storage, _sidecar(action, paths[0]), version, columns, source + len(sources)))
+            take(
+                _read_parquet(
+                    storage, _sidecar(action, storage, paths[0]), version, columns, source + len(sources)
+                )
+            )
     # a part that was read before the metadata has no columns for partition values
     if columns and any(partition_column(columns[0]) not in table.schema.names for table in adds):
         return _read_parts(storage, paths, version, source, columns)
@@ -167,7 +174,10 @@ def _read_parts(
     storage: TableStorage, paths: Sequence[str], version: int, source: int, columns: Sequence[str]
 ) -> FileActions:
     """Reads the parts of a checkpoint whose partition columns are known."""
-    found = [_read_parquet(storage, path, version, columns, source + at) for at, path in enumerate(paths)]
+    found = [
+        _read_parquet(storage, f"{storage.root}/{path}", version, columns, source + at)
+        for at, path in enumerate(paths)
+    ]
     return FileActions(
         pa.concat_tables([part.adds for part in found]),
         pa.concat_tables([part.removes for part in found]),
@@ -185,20 +195,34 @@ def _columns_of(others: Sequence[tuple[int, str, dict[str, Any]]], where: str) -
     ]
 
 
-def _sidecar(action: Mapping[str, Any], checkpoint: str) -> str:
+def sidecars_of(storage: TableStorage, path: str) -> set[str]:
+    """Returns the locations of the sidecars of a v2 checkpoint.
+
+    Args:
+        path: the path of the checkpoint, relative to the table.
+
+    Raises:
+        CorruptDataError: the file is not a checkpoint.
+    """
+    if path.endswith(".json"):
+        others = read_commits([(0, path, storage.read(path))], list).others
+    else:
+        others = [(0, name, action) for name, action in read_rare_actions(storage, path, ["sidecar"])]
+    return {_sidecar(action, storage, path) for _, name, action in others if name == "sidecar"}
+
+
+def _sidecar(action: Mapping[str, Any], storage: TableStorage, checkpoint: str) -> str:
+    """Returns the location of a sidecar; its path is relative to the folder of sidecars, or absolute."""
     path = action.get("path")
-    if not isinstance(path, str) or not path or "/" in path:
-        raise CorruptDataError(
-            "sidecar of a checkpoint", path=checkpoint, expected="a file's name", found=path
-        )
-    return f"_delta_log/_sidecars/{path}"
+    if not isinstance(path, str) or not path:
+        raise CorruptDataError("sidecar of a checkpoint", path=checkpoint, expected="a path", found=path)
+    return storage.location(path, SIDECARS)
 
 
 def _read_parquet(
-    storage: TableStorage, path: str, version: int, columns: Sequence[str], source: int
+    storage: TableStorage, where: str, version: int, columns: Sequence[str], source: int
 ) -> FileActions:
-    where = f"{storage.root}/{path}"
-    data = storage.read(path)
+    data = storage.read_whole(where)
     with reading(where):
         with ArrowFile(pa.BufferReader(data), where) as file:
             schema = file.schema_arrow
@@ -213,7 +237,7 @@ def _read_parquet(
                 wanted.append("add.stats_parsed.numRecords")
             check_decoded(file, data, wanted, _limit(data), where)
             table = _read_rows(file, wanted, _limit(data), where)
-        return _actions_of(storage, path, version, columns, source, table)
+        return _actions_of(storage, where, version, columns, source, table)
 
 
 def read_rare_actions(
@@ -264,9 +288,8 @@ def _read_rows(file: pq.ParquetFile, columns: Sequence[str], limit: int, where: 
 
 
 def _actions_of(
-    storage: TableStorage, path: str, version: int, columns: Sequence[str], source: int, table: pa.Table
+    storage: TableStorage, where: str, version: int, columns: Sequence[str], source: int, table: pa.Table
 ) -> FileActions:
-    where = f"{storage.root}/{path}"
     others = [(version, name, action) for name, action in _dictionaries(table, where)]
     if not columns:
         columns = _columns_of(others, where)
@@ -294,7 +317,7 @@ def _actions_of(
     }
     found_adds = pa.table(adds)
     check_paths(found_adds, [(version, where, 0)])
-    return FileActions(found_adds, pa.table(removes), others, [_Parquet(storage, path)])
+    return FileActions(found_adds, pa.table(removes), others, [_Parquet(storage, where)])
 
 
 def _struct(table: pa.Table, name: str, where: str) -> tuple[pa.StructArray | None, np.ndarray]:

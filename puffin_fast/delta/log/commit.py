@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
-from urllib.parse import unquote
 
 from puffin_fast import __version__
 from puffin_fast._run.arguments import check_mapping, check_name
@@ -26,7 +25,7 @@ from puffin_fast.delta.log.protocol import ISOLATION, check_committable
 from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
 from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot, in_commit_timestamp, load_snapshot
-from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.delta.log.storage import TableStorage, canonical_path
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import ConflictError, InvalidInputError
 
@@ -455,7 +454,7 @@ class _Commit(Generic[Plan]):
                 self._last_time = max(self._last_time, in_commit_timestamp(action, root) or 0)
         for table in (others.adds, others.removes):
             for path, version in zip(table["path"].to_pylist(), table["version"].to_pylist(), strict=True):
-                if self._changes.whole_table or unquote(path) in self._changes.touched:
+                if self._changes.whole_table or canonical_path(path) in self._changes.touched:
                     if self._on_conflict == "merge":
                         return Event.PLAN_AGAIN
                     raise ConflictError(f"{root}: version {version} changed the data file {path}")

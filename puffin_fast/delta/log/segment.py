@@ -26,8 +26,8 @@ EMPTY_S = 5.0
 
 _COMMIT = re.compile(r"(\d{20})\.json", re.ASCII)
 _CHECKPOINT = re.compile(
-    r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?(?:\.[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})?"
-    r"\.(parquet|json)",
+    r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?(\.[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})?"
+    r"\.(?:parquet|json)",
     re.ASCII,
 )
 
@@ -108,11 +108,13 @@ class LogListing:
     Attributes:
         commits: versions whose commits exist, ascending.
         checkpoints: version and files of each complete checkpoint, ascending.
+        v2_files: the files of all v2 checkpoints, also of those that no version is loaded from.
     """
 
     root: str
     commits: tuple[int, ...]
     checkpoints: tuple[tuple[int, tuple[str, ...]], ...]
+    v2_files: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, storage: TableStorage) -> LogListing:
@@ -131,12 +133,15 @@ class LogListing:
     @classmethod
     def _list(cls, storage: TableStorage) -> LogListing:
         commits: list[int] = []
+        v2_files: list[str] = []
         found: dict[tuple[int, int], list[str]] = {}
         for name in storage.names(LOG_FOLDER):
             if (match := _COMMIT.fullmatch(name)) is not None:
                 commits.append(int(match[1]))
             elif (match := _CHECKPOINT.fullmatch(name)) is not None:
                 found.setdefault((int(match[1]), int(match[3] or 1)), []).append(f"{LOG_FOLDER}/{name}")
+                if match[4] is not None:
+                    v2_files.append(f"{LOG_FOLDER}/{name}")
         if not commits and not found:
             hint = other_format(storage.root, filesystem=storage.filesystem)
             raise NotFoundError(f"{storage.root}: no Delta table, {LOG_FOLDER} holds no commit{hint}")
@@ -148,7 +153,7 @@ class LogListing:
                 )  # several v2 checkpoints of one version have the same content
             elif len(names) == parts:
                 checkpoints[version] = tuple(names)
-        return cls(storage.root, tuple(commits), tuple(checkpoints.items()))
+        return cls(storage.root, tuple(commits), tuple(checkpoints.items()), tuple(v2_files))
 
     @property
     def latest(self) -> int:

@@ -26,20 +26,18 @@ from puffin_fast.delta.log.action_types import Actions, CommitTime, as_lines, ch
 from puffin_fast.delta.log.actions import (
     FileActions,
     Source,
-    keys_of,
     physical_partition_columns,
     read_commits,
     schema_of,
 )
 from puffin_fast.delta.log.checkpoint import read_checkpoint
+from puffin_fast.delta.log.paths import are_spelled, keys_of, may_be_spelled, may_contain
 from puffin_fast.delta.log.protocol import Protocol, check_readable
 from puffin_fast.delta.log.segment import LogListing, LogSegment, commit_path, load_segment
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError, NotFoundError
 
-_SPELLED = "^/|[%:]"
-"""Matches paths that differ from the location relative to the table: encoded or absolute ones."""
 LOG_READERS = 16
 """Number of commits that are read at a time from an object store."""
 MAX_CHUNKS = 8
@@ -113,7 +111,7 @@ class Snapshot:
     @cached_property
     def _repeated(self) -> str | None:
         """The location of a data file that is live more than once."""
-        if self._paths_differ and not _may_be_spelled(self.files["path"]):
+        if self._paths_differ and not may_be_spelled(self.files["path"]):
             return None
         paths = self.files["path"].combine_chunks()
         if self._paths_differ or _are_distinct(paths):
@@ -382,7 +380,7 @@ def _last(adds: pa.Table, removes: pa.Table) -> tuple[pa.Table, bool]:
     """Returns the newest `add` actions with their key, and whether it is known that no path occurs twice."""
     if adds.num_rows == 0:
         return adds, True
-    if removes.num_rows == 0 and not _may_contain(adds["path"], b"%") and _are_distinct(adds["path"]):
+    if removes.num_rows == 0 and not may_contain(adds["path"], b"%") and _are_distinct(adds["path"]):
         return adds, True
     # in one version, removes come first: a file with both an add and a remove of one key is live
     first = removes.num_rows
@@ -393,25 +391,6 @@ def _last(adds: pa.Table, removes: pa.Table) -> tuple[pa.Table, bool]:
     last[codes[order]] = order
     chosen = np.sort(last[last >= first]) - first
     return adds if len(chosen) == adds.num_rows else adds.take(pa.array(chosen)), False
-
-
-def are_spelled(paths: pa.Array) -> pa.BooleanArray:
-    """Returns which paths of the log are encoded or absolute. The others are below the folder of the table."""
-    if not _may_be_spelled(pa.chunked_array([paths])):
-        return pa.array(np.zeros(len(paths), np.bool_))
-    return pc.match_substring_regex(paths, _SPELLED)
-
-
-def _may_be_spelled(paths: pa.ChunkedArray) -> bool:
-    """False where no path matches `_SPELLED`."""
-    return _may_contain(paths, b"%:") or pc.any(pc.starts_with(paths, "/")).as_py() is True
-
-
-def _may_contain(paths: pa.ChunkedArray, characters: bytes) -> bool:
-    """False where no path has one of some characters; by their buffers, which may hold more than the paths."""
-    buffers = (chunk.buffers()[2] for chunk in paths.chunks)
-    data = [b"" if buffer is None else buffer.to_pybytes() for buffer in buffers]
-    return any(character in one for one in data for character in characters)
 
 
 def _are_distinct(paths: pa.Array | pa.ChunkedArray) -> bool:

@@ -65,16 +65,16 @@ class TableStorage(FileIO):
         """Whether the table is on a local disk."""
         return resolve(self.root, self.filesystem)[0] == "local"
 
-    def location(self, path: str) -> str:
+    def location(self, path: str, folder: str = "") -> str:
         """Returns the location of a path in the log: percent-decoded, and relative to the table unless it is
-        absolute."""
-        decoded = decoded_path(path)
-        if ":" not in decoded and decoded[:1] != "/":
-            return f"{self.root}/{decoded}"
-        scheme, authority, key = split_location(decoded)
-        if scheme in ("", "file") and key.startswith("/") and not authority:
-            return key
-        return decoded if scheme else f"{self.root}/{decoded}"
+        absolute.
+
+        Args:
+            folder: a folder of the table, with a slash at its end, that the path is relative to instead.
+        """
+        found = canonical_path(path)
+        is_absolute = found[:1] == "/" or (":" in found and split_location(found)[0] != "")
+        return found if is_absolute else f"{self.root}/{folder}{found}"
 
     def add_inline(self, name: str, record: bytes) -> str:
         """Makes the record of an inline vector readable; returns its location, which another record does not have."""
@@ -116,13 +116,17 @@ class TableStorage(FileIO):
         return "pyiceberg", self, location
 
     def read(self, path: str) -> bytes:
-        """Reads a whole file of the table.
+        """Reads a whole file of the table; raises as `read_whole`."""
+        return self.read_whole(f"{self.root}/{path}")
+
+    def read_whole(self, location: str) -> bytes:
+        """Reads a whole file.
 
         Raises:
             NotFoundError: there is no such file.
             LimitExceededError: it has more than `limits.MAX_METADATA_BYTES` bytes.
         """
-        with open_source(f"{self.root}/{path}", filesystem=self.filesystem) as source:
+        with open_source(location, filesystem=self.filesystem) as source:
             check_metadata_size(source.path, source.size, self.filesystem)
             return source.read_at(0, source.size)
 
@@ -218,6 +222,16 @@ def decoded_path(path: str) -> str:
         return path
     folder, slash, name = path.rpartition("/")
     return _unquoted(folder) + slash + (unquote(name) if "%" in name else name)
+
+
+def canonical_path(path: str) -> str:
+    """Returns a path of the log without percent-encoding, and a local one without its scheme: ``file:/x``,
+    ``file:///x`` and ``/x`` are the same file."""
+    decoded = decoded_path(path)
+    if ":" not in decoded and decoded[:1] != "/":
+        return decoded
+    scheme, authority, key = split_location(decoded)
+    return key if scheme in ("", "file") and key.startswith("/") and not authority else decoded
 
 
 def storage_of(table: Any, filesystem: Any = None) -> TableStorage:

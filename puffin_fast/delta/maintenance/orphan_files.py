@@ -14,7 +14,7 @@ from puffin_fast._io import FileSet
 from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.log.actions import FileActions, check_paths, read_commits
-from puffin_fast.delta.log.checkpoint import read_checkpoint
+from puffin_fast.delta.log.checkpoint import read_checkpoint, sidecars_of
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, storage_of
@@ -40,9 +40,9 @@ def orphan_files(
 ) -> pa.Table:
     """Lists the files below a table's folder that no version of its log needs.
 
-    A file is needed if a commit or checkpoint in the log refers to it, as an added or removed data file or file of
-    vectors, because time travel may read it. Not listed are hidden files and folders (names that begin with ``_`` or
-    ``.``, which vacuum also ignores), files without a modification time, and other tables inside the folder.
+    A file is needed if a commit or checkpoint in the log refers to it, as an added or removed data file, file of
+    vectors or sidecar, because time travel may read it. Not listed are hidden files and folders (names that begin with
+    ``_`` or ``.``, which vacuum also ignores), files without a modification time, and other tables inside the folder.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
@@ -141,8 +141,9 @@ def needed_files(storage: TableStorage) -> set[str]:
         As `orphan_files`.
     """
     load_snapshot(storage, LogListing.of(storage).segment())
-    found: set[str] = set()
-    for actions in _actions(storage):
+    listing = LogListing.of(storage)
+    found = {location for path in listing.v2_files for location in sidecars_of(storage, path)}
+    for actions in _actions(storage, listing):
         for table in (actions.adds, actions.removes):
             found.update(storage.location(path) for path in table["path"].to_pylist())
             for vector in table["deletionVector"].to_pylist():
@@ -151,8 +152,7 @@ def needed_files(storage: TableStorage) -> set[str]:
     return found
 
 
-def _actions(storage: TableStorage) -> Iterator[FileActions]:
-    listing = LogListing.of(storage)
+def _actions(storage: TableStorage, listing: LogListing) -> Iterator[FileActions]:
     for version, files in listing.checkpoints:
         found = read_checkpoint(storage, files, version)
         check_paths(found.removes, [(version, f"{storage.root}/{files[0]}", 0)])

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -18,6 +17,7 @@ from puffin_fast._run.threads import on_threads
 from puffin_fast._run.workers import each_on
 from puffin_fast.delta.dml.changes import remove_action
 from puffin_fast.delta.dml.data_files import DataFileWriter, new_name, row_tracking_columns
+from puffin_fast.delta.log.storage import canonical_path
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.delta.scans.schema import ROW_TRACKING
 from puffin_fast.delta.scans.tasks import DeltaTask
@@ -96,7 +96,7 @@ class FileRewriter:
             each = each_on(workers, settled=True)
             for adds in each(there._written_group, groups, _live_bytes, "rewriting file groups"):
                 self.adds += adds
-            self.written += [unquote(add["add"]["path"]) for add in self.adds]
+            self.written += [canonical_path(add["add"]["path"]) for add in self.adds]
         finally:
             paths = [f"{folder}/{name}" for name in storage.names(folder)]
             for path in {*paths}.difference(self.written):
@@ -152,7 +152,7 @@ def removes_of(
     """Returns the actions that remove the data files of groups, and their decoded paths."""
     olds = table.snapshot.adds([task.row for group in groups for task in group])
     removes = [remove_action(old, data_change=False) for old in olds]
-    return removes, frozenset(unquote(old["path"]) for old in olds)
+    return removes, frozenset(canonical_path(old["path"]) for old in olds)
 
 
 def _free_names(taken: Sequence[str]) -> list[str]:

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from pyiceberg.expressions import AlwaysTrue
 
@@ -24,7 +23,7 @@ from puffin_fast.delta.log.commit import Committed, commit
 from puffin_fast.delta.log.commit import Job as JobId
 from puffin_fast.delta.log.protocol import check_deletable, check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
-from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.storage import canonical_path, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
@@ -214,7 +213,7 @@ class DeltaPart(Part):
             written,
             adds,
             metrics,
-            new_files=[unquote(add["add"]["path"]) for add in adds],
+            new_files=[canonical_path(add["add"]["path"]) for add in adds],
             keeps_row_ids=not replaces or row_tracking_columns(base) is not None,
             dry_run=dry_run,
         )

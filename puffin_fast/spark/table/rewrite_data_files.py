@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast import delta
 from puffin_fast.delta.dml.data_files import row_tracking_columns
 from puffin_fast.delta.log.snapshot import snapshot
+from puffin_fast.delta.log.storage import canonical_path
 from puffin_fast.delta.maintenance.rewrite_data_files import run_rewrite as run_rewrite_of_delta
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.iceberg.commit.request import Request
@@ -208,4 +208,4 @@ class NewDeltaFiles:
     @property
     def written(self) -> Sequence[str]:
         """The paths of the new files, below the table."""
-        return [unquote(add["add"]["path"]) for add in self.adds]
+        return [canonical_path(add["add"]["path"]) for add in self.adds]
