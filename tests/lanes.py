@@ -42,8 +42,7 @@ CHECK_HAS_NOT = frozenset(("slow", "spark", "jar", "pypaimon"))
 
 DEEP: dict[str, tuple[str, ...]] = {
     "kills": (
-        "tests/delta/test_interrupted.py::test_an_exception_of_a_handler_comes_out_and_the_table_is_whole",
-        "tests/delta/test_interrupted.py::test_what_libraries_make_of_an_exception_is_undone",
+        "tests/delta/test_interrupted.py::test_an_exception_of_a_handler_comes_out_and_the_table_is_whole[1:]",
         "tests/delta/test_maintain.py::test_a_killed_delete_is_whole_or_not_there[1:]",
         "tests/delta/test_rows.py::test_a_killed_job_is_whole_or_not_there[1:]",
         "tests/iceberg/faults/test_killed.py::test_a_killed_job_that_keeps_indexes_changes_no_row_and_the_next_run_finishes_it",
@@ -51,6 +50,9 @@ DEEP: dict[str, tuple[str, ...]] = {
     ),
     "spark": (
         "tests/spark[1:]",
+        "tests/delta/test_executor_rows.py[1:]",
+        "tests/delta/test_executors.py::test_a_killed_driver_leaves_all_or_nothing",
+        "tests/delta/test_executors.py::test_rows_go_by_keys_of_a_dataframe",
         "tests/delta/test_executors.py[1:]",
         "tests/delta/test_executor_upserts.py[1:]",
         "tests/delta/test_spark.py",
@@ -67,7 +69,8 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/iceberg/changelog/test_changes_model.py[1:]",
         "tests/iceberg/dml/test_model.py[1:]",
         "tests/iceberg/scans/test_scan_model.py[1:]",
-        "tests/rows/deletes/test_equality.py::test_random_appends_and_deletes_agree_with_a_list[4:]",
+        "tests/rows/deletes/test_equality.py::test_random_appends_and_deletes_agree_with_a_list[%4]",
+        "tests/rows/files/test_coded_texts.py::test_changed_bytes_are_refused_or_have_the_same_rows",
         "tests/rows/files/test_coded_texts.py[1:]",
     ),
     "races": (
@@ -79,28 +82,69 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/iceberg/maintenance/test_removal_races.py",
     ),
     "engines": (
-        "tests/interop[1:]",
+        "tests/iceberg/delete_files/test_position_files.py::test_spark_and_we_delete_in_turn_then_the_table_is_upgraded[1:]",
+        "tests/iceberg/dml/test_delete.py::test_spark_and_we_delete_in_turn[1:]",
+        "tests/iceberg/dml/test_tables.py::test_spark_and_duckdb_read_and_continue_what_we_append[1:]",
+        "tests/iceberg/dml/test_update.py::test_spark_reads_and_continues_what_we_update[1:]",
+        "tests/iceberg/maintenance/test_convert.py::test_equality_deletes_that_java_wrote_are_converted_as_spark_reads_them[1:]",
+        "tests/iceberg/maintenance/test_java_failures.py",
+        "tests/iceberg/maintenance/test_rewrite_data_files.py::test_spark_reads_the_same_rows_and_lineage[1:]",
+        "tests/iceberg/plan/test_columns.py::test_manifests_of_spark_are_read_as_entry_by_entry[1:]",
         "tests/interop/test_changes_of_engines.py",
+        "tests/interop/test_histories.py",
+        "tests/interop/test_key_index.py",
         "tests/interop/test_key_indexes_of_engines.py",
+        "tests/interop[1:]",
         "tests/paimon/test_java.py",
     ),
     "cases": (
         "tests/cli/test_demo.py",
-        "tests/cli/test_round_trips.py::test_values_are_set_as_scan_prints_them[4:]",
-        "tests/delta/test_log_forms.py::test_other_forms_of_commits_are_read_and_written_on[4:]",
+        "tests/cli/test_round_trips.py::test_each_value_of_each_type_comes_back[%5]",
+        "tests/cli/test_round_trips.py::test_values_are_set_as_scan_prints_them[%4]",
+        "tests/delta/test_log_forms.py::test_other_forms_of_commits_are_read_and_written_on[%4]",
         "tests/delta/test_partition_folders.py::test_every_reader_finds_the_partition_of_rows_that_were_changed[1:]",
-        "tests/first_hour/test_typed_names.py::test_unknown_names_are_errors_of_mypy",
+        "tests/delta/test_types.py::test_files_of_before_a_type_was_widened_are_read[%3]",
+        "tests/first_hour/test_pyiceberg_verbs.py::test_metadata_and_rows_change_in_one_commit[%3]",
+        "tests/first_hour/test_pyiceberg_verbs.py::test_verbs_do_what_they_do_on_version_2[%5]",
+        "tests/iceberg/delete_files/test_encodings.py::test_positions_are_read_in_every_encoding_of_the_paths[%3]",
         "tests/iceberg/delete_files/test_position_files.py::test_deletes_in_turn_leave_the_right_rows[1:]",
-        "tests/iceberg/maintenance/test_convert.py::test_converting_keeps_the_rows_and_leaves_only_vectors[2:]",
+        "tests/iceberg/dml/test_delete_keys.py::test_exactly_the_rows_with_a_key_are_deleted[%5]",
+        "tests/iceberg/dml/test_odd_locations.py::test_a_table_works_where_pyiceberg_writes_what_it_says[%3]",
+        "tests/iceberg/dml/test_overwrite.py::test_an_overwrite_has_the_rows_of_pyicebergs[%7]",
+        "tests/iceberg/dml/test_overwrite.py::test_partitions_are_replaced_as_by_pyiceberg[%3]",
+        "tests/iceberg/dml/test_refusals.py::test_a_vector_that_disagrees_with_the_manifest_is_refused[%3]",
+        "tests/iceberg/dml/test_refusals.py::test_data_files_of_another_format_are_named[%3]",
+        "tests/iceberg/dml/test_row_ids_after_upgrade.py::test_row_ids_that_another_commit_assigns_meanwhile_are_kept[%3]",
+        "tests/iceberg/faults/test_damaged_metadata.py::test_wrong_counts_of_a_data_manifest_are_findings[%3]",
+        "tests/iceberg/faults/test_damaged_metadata.py::test_wrong_counts_of_a_delete_manifest_are_findings[%5]",
+        "tests/iceberg/faults/test_values_of_manifests.py::test_values_that_no_file_has_are_refused_or_read[%3]",
+        "tests/iceberg/index/test_failed_reads.py::test_each_failed_read_of_an_index_costs_time_only[1:]",
+        "tests/iceberg/index/test_lookups.py::test_keys_of_each_type_are_deleted_as_without_an_index[%7]",
+        "tests/iceberg/index/test_lookups.py::test_keys_of_several_columns_are_deleted_as_without_an_index[%3]",
+        "tests/iceberg/index/test_lookups.py::test_scans_deletes_and_updates_by_filter_are_those_without_an_index[%13]",
+        "tests/iceberg/maintenance/test_convert.py::test_converting_keeps_the_rows_and_leaves_only_vectors[%5]",
+        "tests/iceberg/maintenance/test_sorted_rewrite.py::test_rows_are_sorted_and_do_not_change[%5]",
+        "tests/iceberg/maintenance/test_sorted_rewrite.py::test_the_order_is_that_of_the_specification[%7]",
+        "tests/iceberg/maintenance/test_two_catalogs.py::test_clean_up_of_one_catalog_keeps_the_diverged_state_of_the_other[%5]",
+        "tests/iceberg/manifest/test_manifests.py::test_copied_entries_are_those_that_are_decoded_and_written_again[%5]",
+        "tests/iceberg/scans/test_count.py::test_views_hold_the_same_values[%5]",
+        "tests/iceberg/scans/test_explain.py::test_results_count_what_their_verb_reads[%3]",
     ),
     "stores": (
         "tests/architecture/test_pages.py::test_catalogs_of_aws_take_deletes",
         "tests/architecture/test_pages.py::test_delta_tables_on_google_cloud_storage",
         "tests/delta/test_s3.py[1:]",
+        "tests/iceberg/index/test_index_on_s3.py",
+        "tests/iceberg/scans/test_s3.py",
+        "tests/iceberg/scans/test_s3.py::test_a_table_on_s3_is_written_and_read[1:]",
     ),
     "costs": (
+        "tests/delta/test_many_columns.py::test_verbs_take_a_linear_number_of_steps",
         "tests/hostile[1:]",
+        "tests/iceberg/delete_files/test_many_deletes.py::test_verbs_take_a_linear_number_of_steps[1:]",
         "tests/iceberg/maintenance/test_rewrite_memory.py",
+        "tests/iceberg/scans/test_exit.py[1:]",
+        "tests/iceberg/scans/test_many_columns.py",
         "tests/iceberg/scans/test_scan_memory.py",
         "tests/kernel/test_limits.py",
         "tests/rows/files/test_coded_texts.py::test_texts_that_need_longer_offsets_than_their_type_has",
@@ -109,8 +153,8 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/delta/test_plan.py::test_a_plan_is_freed_without_a_collection[1:]",
     ),
 }
-"""Groups of folders, files and test functions; the closest name of a test counts. ``name[1:]`` is each test function
-there without its first case, which `make test` runs."""
+"""Groups of folders, files and test functions; the closest name of a test counts. Of each test function there, `make
+test` runs the first case if the name ends in ``[1:]``, and each fourth case if it ends in ``[%4]``, from the first."""
 
 
 class Case(NamedTuple):
@@ -120,23 +164,25 @@ class Case(NamedTuple):
     number: int
 
 
-def _entries() -> Iterator[tuple[str, tuple[str, int]]]:
+def _entries() -> Iterator[tuple[str, tuple[str, range]]]:
     for group, entries in DEEP.items():
         for entry in entries:
-            name, first = re.fullmatch(r"([^\[]+)(?:\[(\d+):\])?", entry).groups()  # type: ignore[union-attr]
-            yield name, (group, int(first or 0))
+            name, first, each = re.fullmatch(r"([^\[]+)(?:\[(1:)\]|\[%(\d+)\])?", entry).groups()  # type: ignore[union-attr]
+            yield name, (group, range(0, MOST_CASES, int(each)) if each else range(1 if first else 0))
 
 
-DEEP_FROM = dict(_entries())
-"""Of each name of `DEEP`: the group, and the number of the first case that belongs to it."""
+MOST_CASES = 1_000_000
+
+DEEP_NAMES = dict(_entries())
+"""Of each name of `DEEP`: the group, and the numbers of the cases that `make test` runs all the same."""
 
 
 def group_of(case: Case) -> str | None:
     """The group of `DEEP` that a test belongs to, None for tests of `make test`."""
     for name in reversed(case.names):
-        if name in DEEP_FROM:
-            group, first = DEEP_FROM[name]
-            return group if case.number >= first else None
+        if name in DEEP_NAMES:
+            group, others = DEEP_NAMES[name]
+            return None if case.number in others else group
     return None
 
 

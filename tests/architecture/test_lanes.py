@@ -21,9 +21,9 @@ def exists(name: str) -> bool:
 
 
 def test_lanes_name_what_exists() -> None:
-    names = [*lanes.CHECK, *lanes.DEEP_FROM]
+    names = [*lanes.CHECK, *lanes.DEEP_NAMES]
     assert [name for name in names if not exists(name)] == []
-    assert len(lanes.DEEP_FROM) == sum(len(entries) for entries in lanes.DEEP.values()), "one is named twice"
+    assert len(lanes.DEEP_NAMES) == sum(len(entries) for entries in lanes.DEEP.values()), "one is named twice"
 
 
 def test_ci_runs_each_group() -> None:
@@ -37,3 +37,8 @@ def test_the_closest_name_decides_and_first_cases_stay() -> None:
     assert lanes.group_of(lanes.Case(names[:3], 0)) is None
     assert lanes.group_of(lanes.Case(names[:3], 1)) == "spark"
     assert lanes.group_of(lanes.Case(names[:1], 1)) is None
+    (entry,) = (
+        entry for entries in lanes.DEEP.values() for entry in entries if entry.endswith("_a_list[%4]")
+    )
+    left = [lanes.group_of(lanes.Case((entry.partition("[")[0],), number)) for number in range(9)]
+    assert [group is None for group in left] == [number in (0, 4, 8) for number in range(9)]

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,11 @@ def at_step(wanted: int | None, kind: type[Exception], function: str | None = No
         raise kind("time is up")
 
     def step(frame: Any, event: str, argument: object) -> Any:
-        if event == "line" and not _is_with(frame) and function in (None, frame.f_code.co_name):
+        if (
+            event == "line"
+            and function in (None, frame.f_code.co_name)
+            and not _is_with(frame.f_code.co_filename, frame.f_lineno)
+        ):
             seen[0] += 1
             if wanted is not None and seen[0] >= wanted and not _drops_exceptions(frame):
                 sys.settrace(None)
@@ -63,10 +68,11 @@ def at_step(wanted: int | None, kind: type[Exception], function: str | None = No
         signal.signal(signal.SIGALRM, before)
 
 
-def _is_with(frame: Any) -> bool:
+@cache
+def _is_with(file: str, line: int) -> bool:
     """Whether a line is a `with`: it is traced again when its block has ended, where no signal is handled, and an
     exception would leave a lock locked."""
-    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+    return linecache.getline(file, line).lstrip().startswith("with ")
 
 
 def _drops_exceptions(frame: Any) -> bool:
