@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from puffin_fast._io import open_sink
+from puffin_fast._run.cached import cached_property
 from puffin_fast._run.progress import count_rows
 from puffin_fast._text import without_values
 from puffin_fast.columns.arrow_rows import renamed
-from puffin_fast.delta.dml.file_statistics import statistics_of
+from puffin_fast.delta.dml.file_statistics import indexed_columns, statistics_of
 from puffin_fast.delta.dml.partition_folders import partition_folder
 from puffin_fast.delta.dml.stored_types import annotations_of, stored_fields
 from puffin_fast.delta.log.protocol import (
@@ -107,6 +108,14 @@ class DataFileWriter:
     def _is_mapped(self) -> bool:
         """Whether the table has column mapping."""
         return self._snapshot.configuration.get(MAPPING_MODE, "none") != "none"
+
+    @cached_property
+    def _indexed(self) -> frozenset[tuple[str, ...]]:
+        """The columns with statistics."""
+        base, schema = self._snapshot, self.table.schema
+        fields = base.delta_schema["fields"]
+        names = list(schema.names)[: len(fields)]
+        return indexed_columns(fields, names, schema.partition_names, base.configuration, base.root)
 
     def write(
         self, rows: pa.Table, extra: Mapping[str, pa.Array] | None = None, *, data_change: bool = True
@@ -218,7 +227,7 @@ class DataFileWriter:
             path = self.name()
         buffer = pa.BufferOutputStream()
         pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True, write_page_index=True)
-        data, base = buffer.getvalue(), self._snapshot
+        data = buffer.getvalue()
         if annotations := annotations_of(rows.schema):
             data = pa.py_buffer(annotated_end(data.to_pybytes(), annotations))
         sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
@@ -226,8 +235,7 @@ class DataFileWriter:
         self.written.append(path)
         sink.write_file(data)
         count_rows(written=rows.num_rows)
-        stats = statistics_of(rows, base.configuration, base.root)
-        return DataFile(encoded_path(path), partition, data.size, stats)
+        return DataFile(encoded_path(path), partition, data.size, statistics_of(rows, self._indexed))
 
 
 def keeps_changes(base: Snapshot) -> bool:

@@ -6,9 +6,10 @@ to milliseconds, outward. There are no bounds for binary and boolean columns, Na
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,13 @@ from puffin_fast.delta.dml.stored_types import is_variant
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.protocol import integer_of
 from puffin_fast.delta.scans.statistics import around_zeros
+from puffin_fast.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from pyiceberg.table.name_mapping import MappedField
+
+Path: TypeAlias = tuple[str, ...]
+"""The names of the fields from a column to a field in it."""
 
 MAX_TEXT = 32
 """Maximum number of characters of a bound."""
@@ -26,28 +34,98 @@ DEFAULT_INDEXED = 32
 _HIGHEST_CHARACTER = "\U0010ffff"
 
 
-def statistics_of(rows: pa.Table, configuration: Mapping[str, str], root: str) -> str:
+def indexed_columns(
+    fields: Sequence[Mapping[str, Any]],
+    names: Iterable[MappedField],
+    partition: Container[str],
+    configuration: Mapping[str, str],
+    root: str,
+) -> frozenset[Path]:
+    """Returns the physical paths of the columns with statistics in new files: fields that are no structs.
+
+    Args:
+        fields: the fields of the schema in the log.
+        names: their physical names, in the same order.
+        partition: the physical names of the partition columns, which have none.
+        configuration: the table properties. The one with the columns has logical names, and precedes the one with their
+            number, as for Spark.
+        root: the table, for errors.
+
+    Raises:
+        CorruptDataError: a property has no such value.
+    """
+    tops = [
+        (field, name) for field, name in zip(fields, names, strict=True) if name.names[0] not in partition
+    ]
+    leaves = [leaf for field, name in tops for leaf in _leaf_paths(field, name, (), ())]
+    text = configuration.get(CHOSEN)
+    if text is None:
+        most = integer_of(configuration, INDEXED, DEFAULT_INDEXED, root)
+        return frozenset(physical for _, physical in (leaves if most < 0 else leaves[:most]))
+    chosen = column_paths(text)
+    if chosen is None:
+        raise CorruptDataError(f"property {CHOSEN}", path=root, expected=COLUMN_PATHS, found=text)
+    return frozenset(
+        physical
+        for logical, physical in leaves
+        if any(logical[:depth] in chosen for depth in range(1, len(logical) + 1))
+    )
+
+
+def _leaf_paths(
+    field: Mapping[str, Any], mapped: MappedField, logical: Path, physical: Path
+) -> Iterator[tuple[Path, Path]]:
+    """Yields the logical path in lower case and the physical path of each leaf of structs."""
+    logical, physical = (*logical, field["name"].lower()), (*physical, mapped.names[0])
+    kind = field["type"]
+    if isinstance(kind, str) or kind["type"] != "struct":
+        yield logical, physical
+        return
+    for inner, name in zip(kind["fields"], mapped.fields, strict=True):
+        yield from _leaf_paths(inner, name, logical, physical)
+
+
+_PART = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.,\s]+))\s*([.,]|$)")
+COLUMN_PATHS = "names of columns divided by commas, those with other characters than letters in backticks"
+
+
+def column_paths(text: str) -> list[Path] | None:
+    """Parses a list of columns as SQL has it, such as ``id, s.x, `a.b```.
+
+    Returns:
+        The names of each column, from the outermost field, in lower case; None if the text is no such list.
+    """
+    found, parts, at = list[Path](), list[str](), 0
+    end = "," if text.strip() else ""
+    while end:
+        match = _PART.match(text, at)
+        if match is None:
+            return None
+        quoted, plain, end = match.groups()
+        parts.append((plain or quoted.replace("``", "`")).lower())
+        at = match.end()
+        if end != ".":
+            found.append(tuple(parts))
+            parts = []
+    return found
+
+
+def statistics_of(rows: pa.Table, columns: Collection[Path]) -> str:
     """Returns the statistics of rows by physical names.
 
     Args:
         rows: the columns of the file.
-        configuration: the table properties, which select the columns with statistics.
-        root: the table, for errors.
+        columns: those of `indexed_columns`.
     """
     found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
-    chosen = configuration.get(CHOSEN)
-    most = integer_of(configuration, INDEXED, DEFAULT_INDEXED, root)
-    names = None if chosen is None else {name.strip().strip("`") for name in chosen.split(",")}
-    number = 0
+    tops = {path[0] for path in columns}
     for column_name in rows.column_names:
+        if column_name not in tops:
+            continue
         chunks = rows[column_name]  # Arrow does not combine an array of empty maps that was cast
         column = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
         for path, values, n_hidden in _leaves((column_name,), column, 0):
-            number += 1
-            if names is not None:
-                if not any(".".join(path[:depth]) in names for depth in range(1, len(path) + 1)):
-                    continue
-            elif 0 <= most < number:
+            if path not in columns:
                 continue
             _put(found["nullCount"], path, values.null_count + n_hidden)
             low, high = _bounds(values)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, IcebergType, MapType
+from pyiceberg.types import BinaryType, IcebergType, MapType, NestedField, StructType
 
 from puffin_fast._run.arguments import check_mapping, check_texts
 from puffin_fast._text import no_column
+from puffin_fast.delta.dml.file_statistics import CHOSEN, COLUMN_PATHS, INDEXED, Path, column_paths
 from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions
 from puffin_fast.delta.log.action_types import as_json, as_lines
 from puffin_fast.delta.log.protocol import (
@@ -49,8 +50,8 @@ _PLAIN = frozenset(
     {
         ISOLATION,
         "delta.checkpointInterval",
-        "delta.dataSkippingNumIndexedCols",
-        "delta.dataSkippingStatsColumns",
+        INDEXED,
+        CHOSEN,
         "delta.deletedFileRetentionDuration",
         "delta.logRetentionDuration",
         "delta.enableExpiredLogCleanup",
@@ -94,7 +95,7 @@ def create_table(
     Raises:
         InvalidInputError: there is a Delta table, a name of a column is reserved, occurs twice (in any case) or needs
             column mapping, a property has a value that is not allowed, or all columns are partition columns.
-        NotFoundError: a partition column does not exist.
+        NotFoundError: a partition column, or one of ``delta.dataSkippingStatsColumns``, does not exist.
         UnsupportedError: Delta does not have the type of a column, a partition column is nested or binary, or a
             property requires a feature that this package does not write.
         CommitUnknownError: the storage did not answer whether the table was created.
@@ -113,6 +114,7 @@ def create_table(
     mapped = configuration.get(MAPPING_MODE, "none") != "none"
     partition = _checked_partition(made, partition_columns)
     _check_names(made, configuration, mapped=mapped)
+    _check_indexed(made, configuration, partition)
     physical = {id: f"col-{uuid.uuid4()}" for id in made.field_ids} if mapped else None
     columns = NewSchema(storage.root, physical).fields(made.fields)
     if mapped:
@@ -174,6 +176,35 @@ def _checked_partition(schema: Schema, names: Sequence[str]) -> list[str]:
         if not kind.is_primitive or isinstance(kind, BinaryType):
             raise UnsupportedError(f"partition_columns: column {name} is of type {kind}")
     return found
+
+
+def _check_indexed(schema: Schema, configuration: Mapping[str, str], partition: Sequence[str]) -> None:
+    """Checks the columns with statistics, which Spark reads in SQL's form."""
+    if CHOSEN not in configuration:
+        return
+    paths = column_paths(configuration[CHOSEN])
+    if paths is None:
+        raise InvalidInputError(
+            f"properties: {CHOSEN}: expected {COLUMN_PATHS}, found {configuration[CHOSEN]!r}"
+        )
+    known = set(_field_paths(schema.fields))
+    for path in paths:
+        shown = ".".join(path)
+        if path not in known:
+            names = (".".join(names) for names in sorted(known))
+            raise NotFoundError(f"properties: {CHOSEN}: {no_column(shown, names, 'the schema has')}")
+        if shown in map(str.lower, partition):
+            raise InvalidInputError(
+                f"properties: {CHOSEN}: expected no partition column, of which files have no statistics, found {shown}"
+            )
+
+
+def _field_paths(fields: Sequence[NestedField], above: Path = ()) -> Iterator[Path]:
+    """Yields the paths of columns and of the fields of structs, in lower case."""
+    for field in fields:
+        yield (path := (*above, field.name.lower()))
+        if isinstance(field.field_type, StructType):
+            yield from _field_paths(field.field_type.fields, path)
 
 
 def _check_names(schema: Schema, configuration: Mapping[str, str], *, mapped: bool) -> None:
