@@ -45,6 +45,7 @@ from pyiceberg.types import GeographyType as _GeographyType
 from pyiceberg.types import GeometryType as _GeometryType
 from pyiceberg.utils.singleton import Singleton
 
+from puffin_fast._pyiceberg.open_words import parsing_patches
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.fork import lock_across_fork
 from puffin_fast._run.patches import Acceleration, Patch, Patches
@@ -166,7 +167,8 @@ def _patches() -> list[Patch]:
         (PartitionField, _new_partition_field, _of_one_source(_new_partition_field)),
         (SortField, _new_sort_field, _of_one_source(_new_sort_field)),
     ]
-    return [Patch(owner, "__init__", ours, _PARAMETERS[owner]) for owner, _, ours in replaced]
+    made = [Patch(owner, "__init__", ours, _PARAMETERS[owner]) for owner, _, ours in replaced]
+    return made + parsing_patches()
 
 
 _PARAMETERS: dict[type, tuple[str, ...]] = {

@@ -100,8 +100,10 @@ _WITH_IDS = {
     "schemas": ("schemas", "schema-id"),
     "partition_specs": ("partition-specs", "spec-id"),
     "sort_orders": ("sort-orders", "order-id"),
+    "statistics": ("statistics", "snapshot-id"),
+    "partition_statistics": ("partition-statistics", "snapshot-id"),
 }
-"""The fields of metadata whose items are never changed, with the keys of the fields and of the items' ids."""
+"""The fields of metadata with items that have ids, and the keys of the fields and of the ids."""
 
 
 def _in_words_of(
