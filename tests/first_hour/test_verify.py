@@ -125,6 +125,6 @@ def test_delta(tmp_path: Path) -> None:
     assert [(one.kind, one.path) for one in found] == [("missing", str(second))]
     assert repr(found).splitlines() == [
         "1 finding, 2 data files, level 'files'; not checked: values of the rows (level 'rows' decodes them)",
-        f"- missing: {second}: no such file, but the table lists it",
+        f"- missing: {second}: no such file, but the snapshot that is read lists it",
     ]
     assert pf.delta.verify(folder, level="metadata") == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.outcome import until_commit
-from puffin_fast.errors import PuffinFastError, UnsupportedError
+from puffin_fast.errors import NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import attempts, commit
 from puffin_fast.iceberg.commit.request import Committed, Request, committed_before, head_of
@@ -70,6 +70,27 @@ def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
     return working
 
 
+def _on_current(
+    table: WorkingTable,
+    plan_on: Callable[[Snapshot | None], Changes],
+    base: Snapshot | None,
+    request: Request,
+) -> tuple[Snapshot | None, Changes]:
+    """Plans on a head. If a file of it is missing, plans again on a newer one: it may have expired meanwhile."""
+    for _ in attempts(table.metadata.properties):
+        try:
+            return base, plan_on(base)
+        except NotFoundError as error:
+            missing = error
+        table.remove_created()
+        table.load()
+        current = head_of(table.metadata, request.branch)
+        if base is None or current is None or current.snapshot_id == base.snapshot_id:
+            break
+        base = current
+    raise missing
+
+
 def run_job(
     table: WorkingTable,
     plan: Callable[[Snapshot | None], Plan],
@@ -101,7 +122,7 @@ def run_job(
 
     base = head_of(table.metadata, request.branch)
     try:
-        changes = plan_on(base)
+        base, changes = _on_current(table, plan_on, base, request)
         if not changes:
             return planned, None
         committed = commit(

@@ -27,6 +27,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.manifest import key_of
 from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import RowFilter
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg.manifest import ManifestEntry
-    from puffin_fast.rows.deletes.loader import DeleteLoader
     from puffin_fast.rows.rewrite.row_order import RowOrder
 
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
@@ -54,11 +54,13 @@ class OldFile:
     Attributes:
         task: the data file and its deletes when it was read.
         dead: the positions that were not live.
+        deleted: those of them that were deleted by position. The files that said so may have expired since.
         first: index of its first live row in the group.
     """
 
     task: FileTask
     dead: PositionBitmap
+    deleted: PositionBitmap
     first: int
 
     def deleted_since(self, now: FileTask, loader: DeleteLoader) -> PositionBitmap | None:
@@ -71,7 +73,7 @@ class OldFile:
         equal_before = {entry.file_path for entry in self.task.equality_deletes}
         equal_after = {entry.file_path for entry in now.equality_deletes}
         positions = loader.of(now)
-        needed = loader.of(self.task) if equal_before <= equal_after else self.dead
+        needed = self.deleted if equal_before <= equal_after else self.dead
         return positions - self.dead if needed <= positions else None
 
 
@@ -203,10 +205,11 @@ class GroupWriter:
         first = 0
         ordered = None if self.order is None else SortedRows(live, self.order)
         parts = _parts(live if ordered is None else ordered, max(1, -(-expected // n_files)))
-        order_id = None if self.order is None else self.order.order_id
         for number, part in groupby(parts, key=itemgetter(0)):
             entry = writer.write_rows(number, (batch for _, batch in part), data.partition)
-            entry = replace(entry, sequence_number=self.sequence_number, sort_order_id=order_id)
+            entry = replace(entry, sequence_number=self.sequence_number)
+            if self.order is not None:
+                entry.sort_order_id = self.order.order_id
             new.append(NewFile(entry, first))
             first += entry.record_count
         places = None if ordered is None else ordered.places
@@ -266,10 +269,11 @@ class _LiveRows:
 
     def files(self) -> Iterator[OldFile]:
         """Yields the data files after all rows were read."""
-        first = 0
+        first, loader = 0, DeleteLoader(self.table.io)
         for task, parts in zip(self.tasks, self.positions, strict=True):
             live = PositionBitmap.union(parts)
-            yield OldFile(task, PositionBitmap.from_range(0, task.data.record_count) - live, first)
+            dead = PositionBitmap.from_range(0, task.data.record_count) - live
+            yield OldFile(task, dead, loader.of(task) if task.equality_deletes else dead, first)
             first += len(live)
 
 

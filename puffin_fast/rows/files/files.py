@@ -250,7 +250,7 @@ class _Reading:
             return
         path, format = self._path, _NAMES.get(self._format, self._format)
         if isinstance(error, FileNotFoundError):
-            raise NotFoundError(f"{path}: no such file, but the table lists it") from error
+            raise NotFoundError(f"{path}: no such file, but the snapshot that is read lists it") from error
         if isinstance(error, pa.ArrowNotImplementedError | pa.ArrowCapacityError):
             raise UnsupportedError(f"{path}: PyArrow {pa.__version__} cannot read this: {error}") from error
         if isinstance(error, pa.ArrowInvalid):

@@ -454,6 +454,55 @@ def test_equality_deletes_that_race_in_apply_to_the_new_files(racing: RacingCata
     assert ids(table) == [i for i in range(N) if i not in (4, 5, 45)]
 
 
+@pytest.mark.parametrize("equal", [False, True], ids=["positions", "equality deletes"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_that_replace_and_expire_what_was_read(
+    racing: RacingCatalog, version: int, equal: bool
+) -> None:
+    """The delete files that said which rows were not live are gone when the rewrite compares."""
+    table = made(racing, "n", version=version)
+    if equal:
+        delete_equal(table, [1], [(4,)])
+    iceberg.delete(table, "id in (1, 22)")
+    other = racing.load_table("n.t")
+
+    def delete_and_expire() -> None:
+        iceberg.delete(other, "id in (2, 23)")
+        iceberg.expire_snapshots(other, older_than=timedelta(), retain_last=1)
+
+    racing.before.append(delete_and_expire)
+    done = iceberg.rewrite_data_files(table, **ALL)
+    assert (done.attempts, done.deletes_moved, done.data_files_left_out) == (2, 2, 0)
+    gone = {1, 22, 2, 23, *([4] if equal else [])}
+    assert ids(table) == [i for i in range(N) if i not in gone]
+    assert is_sound(table)
+
+
+def test_a_data_file_that_expires_while_it_is_read(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rewrite is planned again on the newer head. Without one, the file is lost, and the error says so."""
+    table = made(racing, "n", version=2)
+    other, write = racing.load_table("n.t"), GroupWriter.write
+    path = iceberg.plan_files(table, row_filter="id = 3").tasks[0].data.file_path
+
+    def raced(self: GroupWriter, group: Any) -> RewrittenGroup:
+        monkeypatch.setattr(GroupWriter, "write", write)
+        iceberg.delete(other, "id < 20")
+        iceberg.expire_snapshots(other, older_than=timedelta(), retain_last=1)
+        return write(self, group)
+
+    monkeypatch.setattr(GroupWriter, "write", raced)
+    iceberg.rewrite_data_files(table, **ALL)
+    assert not local(path).exists()
+    assert ids(table) == list(range(20, N))
+    (lost,) = {task.data.file_path for task in iceberg.plan_files(table, row_filter="id = 30").tasks}
+    iceberg.delete(table, "id = 31")
+    local(lost).unlink()
+    with pytest.raises(NotFoundError, match="the snapshot that is read lists it"):
+        iceberg.rewrite_data_files(table, min_deleted=0.001)
+
+
 def test_deletes_of_other_kinds_that_race_in(racing: RacingCatalog) -> None:
     table = made(racing, "n", version=2)
     paths = [task.data.file_path for task in iceberg.plan_files(table).tasks]
