@@ -21,8 +21,14 @@ from puffin_fast.iceberg.maintenance.index_checks import check_key_indexes
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
 from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
+from puffin_fast.iceberg.plan.delete_index import same_partition
 from puffin_fast.iceberg.plan.files import resolve
-from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
+from puffin_fast.iceberg.plan.inventory import (
+    DeleteInventory,
+    FileDeletes,
+    by_puffin_file,
+    take_inventory,
+)
 from puffin_fast.iceberg.scans.scan import scan as scan_of
 from puffin_fast.puffin.finding import (
     CORRUPT,
@@ -38,7 +44,7 @@ from puffin_fast.puffin.finding import (
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
-from puffin_fast.rows.shared_deletes import single_data_file
+from puffin_fast.rows.shared_deletes import distinct, single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -72,7 +78,10 @@ def verify(
       geometry and geography columns may be points;
     - at level "rows", that all rows of each live data file can be decoded, and how many they are;
     - that no data file has two vectors, and that no two vectors share bytes;
+    - that a Puffin file with live vectors has no superseded ones: Java's ``Table.expireSnapshots()`` may delete it;
     - that a vector contains all positions of the position-delete files that it supersedes;
+    - that a delete file of one data file has the partition spec and the partition of that data file, as the
+      specification demands (scans apply it all the same: its rows are named by their path);
     - that each delete file applies to a live data file, which is not younger than the deletes (a position-delete
       file that names no live data file is no error: `convert_position_deletes` removes it);
     - that the segments of key indexes are sound, and at level "rows" have the keys of the data files that they cover;
@@ -154,6 +163,7 @@ def verified(
     check_dangling = partial(_check_dangling, table.io, numbers)
     result += chain(*on_threads(check_dangling, found.dangling, threads, label="checking dangling deletes"))
     result += map(_check_incomplete, found.incomplete)
+    result += _check_partitions(found)
     unchecked = unchecked_at(level)
     without_footer = sum(not has_checked_footer(data) for data in live)
     if level == "files" and without_footer:
@@ -281,6 +291,22 @@ def _check_dangling(io: FileIO, numbers: Mapping[str, int | None], entry: Manife
         )
     message = f"{entry.file_path}: expected {expected}, found {actual}"
     return [Finding(DANGLING, owner, entry.file_path, entry.content_offset, message)]
+
+
+def _check_partitions(found: DeleteInventory) -> Iterator[Finding]:
+    """Compares the partition of each delete file of one data file with that of the data file."""
+    by_path = {file.data.file_path: file.data for file in found.files}
+    shared = distinct(file.position_deletes for file in found.files)
+    for entry in chain(found.vectors(), shared):
+        owner = entry.referenced_data_file or single_data_file(entry)
+        data = None if owner is None else by_path.get(owner)
+        if data is None or same_partition(entry, data):
+            continue
+        expected, actual = (
+            f"partition spec {one.spec_id}, partition {one.partition}" for one in (data, entry)
+        )
+        message = f"{entry.file_path}: expected {expected} (those of {owner}), found {actual}"
+        yield Finding(MISMATCH, owner, entry.file_path, entry.content_offset, message)
 
 
 def _check_incomplete(entry: ManifestEntry) -> Finding:

@@ -247,6 +247,13 @@ class DeleteIndex:
         return found
 
 
+def same_partition(one: ManifestEntry, other: ManifestEntry) -> bool:
+    """Whether two files have the same partition spec and the same partition; NaN equals NaN."""
+    return (one.spec_id, len(one.partition)) == (other.spec_id, len(other.partition)) and all(
+        a == b or (a != a and b != b) for a, b in zip(one.partition, other.partition, strict=True)
+    )
+
+
 def unused(entries: Iterable[ManifestEntry], used: Iterable[Iterable[ManifestEntry]]) -> list[ManifestEntry]:
     """The delete files of `entries` that are in none of `used`."""
     known = set(map(id, distinct(used)))
