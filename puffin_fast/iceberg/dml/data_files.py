@@ -28,6 +28,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, UnknownType
@@ -253,6 +254,7 @@ class DataFileWriter:
             spec_id=self._spec.spec_id,
             partition=tuple(record[at] for at in range(len(record))),
             file_size_in_bytes=len(output),
+            sort_order_id=UNSORTED_SORT_ORDER_ID,
             **metrics,
         )
 

@@ -143,10 +143,8 @@ def check_entries(
 
 
 def _formats(file: AvroFile, records: Records, manifest: ManifestFile) -> tuple[list[str], Column]:
-    known = records.numbered("file_format")
-    if known is None:
-        known = _distinct(records if "file_format" in records else Records.of(file, ["file_format"]))
-    names, numbers = [name.decode().upper() for name in known[0]], known[1]
+    known, numbers = spelled_formats(file, records)
+    names = [name.decode().upper() for name in known]
     rows = [int((numbers.values == number).argmax()) for number in range(len(names))]
     for name, row in zip(names, rows, strict=True):
         if (
@@ -157,6 +155,21 @@ def _formats(file: AvroFile, records: Records, manifest: ManifestFile) -> tuple[
                 f"found {name}"
             )
     return names, numbers
+
+
+def spelled_formats(file: AvroFile | None, records: Records) -> tuple[list[bytes], Column]:
+    """The distinct file formats as they are spelled, and the number of that of each file.
+
+    Args:
+        file: read if the records do not have the formats.
+        records: the records.
+    """
+    known = records.numbered("file_format")
+    if known is not None:
+        return known
+    return _distinct(
+        records if file is None or "file_format" in records else Records.of(file, ["file_format"])
+    )
 
 
 def _distinct(records: Records) -> tuple[list[bytes], Column]:

@@ -17,6 +17,7 @@ import numpy as np
 from puffin_fast.avro.blocks import as_long
 from puffin_fast.avro.integers import Column, Mask
 from puffin_fast.avro.programs import kernel_type, program
+from puffin_fast.iceberg.manifest.checks import spelled_formats
 from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.iceberg.manifest.entries import DATA, DELETED, EXISTING, ManifestEntry
 
@@ -64,7 +65,9 @@ class EntryCopies:
         return len(self.status)
 
     def can_copy(self, schema: PlainSchema) -> bool:
-        """Whether a manifest of a schema can have copies of the records."""
+        """Whether a manifest of a schema can have copies of the records. Formats in lower case are spelled anew."""
+        if any(name != name.upper() for name in spelled_formats(None, self._every.records)[0]):
+            return False
         own = self._every.records.encoding(), *_rest(self.files.schema)
         return own == _encoding(schema) and bool(self.files.integers("sequence_number").valid.all())
 

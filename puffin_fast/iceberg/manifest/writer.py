@@ -272,8 +272,6 @@ def _record(entry: ManifestEntry, version: int, snapshot_id: int, keys: Sequence
             file[name] = ("array", list(file[name]))
     if version == 1:
         file["block_size_in_bytes"] = _DEFAULT_BLOCK_SIZE
-    elif entry.is_vector:
-        file["file_format"] = "puffin"  # lower case, as in Java
     if entry.content != DATA:
         file["first_row_id"] = None
     if entry.sequence_number is None:
