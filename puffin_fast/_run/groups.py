@@ -15,6 +15,7 @@ def split_by_size(
     n_bytes: Callable[[T], int],
     *,
     kind: Callable[[T], object] = lambda item: None,
+    most: int | None = None,
 ) -> Iterator[Iterator[T]]:
     """Splits items into groups of at most ``limit`` bytes; an item above the limit is a group of its own.
 
@@ -23,19 +24,20 @@ def split_by_size(
         limit: bytes of a group.
         n_bytes: size of an item.
         kind: items of different kinds are never in one group.
+        most: the largest number of items of a group; by default there is none.
 
     Yields:
         each group, which has at least one item. It must be consumed before the next group is taken.
     """
-    number = filled = 0
+    number = filled = count = 0
     current: object = None
 
     def group_of(item: T) -> int:
-        nonlocal number, filled, current
+        nonlocal number, filled, count, current
         size, own = n_bytes(item), kind(item)
-        if filled and (filled + size > limit or own != current):
-            number, filled = number + 1, 0
-        filled += size
+        if count and (filled + size > limit or own != current or count == most):
+            number, filled, count = number + 1, 0, 0
+        filled, count = filled + size, count + 1
         current = own
         return number
 

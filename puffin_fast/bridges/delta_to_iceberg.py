@@ -39,7 +39,7 @@ from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.delete_files.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
+from puffin_fast.iceberg.compat.table_properties import delete_file_size, vectors_per_file
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
 from puffin_fast.puffin.vectors import write_vectors
@@ -181,9 +181,10 @@ class _Registered:
         by_path = {entry.file_path: entry for entry in data.values()}
         added, files = list(data.values()), []
         name = uuid.uuid4()
-        for number, group in enumerate(
-            split_by_size(_records(tasks, base), DEFAULT_TARGET_FILE_SIZE, lambda pair: len(pair[1]))
-        ):
+        properties = table.properties
+        size, most = delete_file_size(properties), vectors_per_file(properties)
+        groups = split_by_size(_records(tasks, base), size, lambda pair: len(pair[1]), most=most)
+        for number, group in enumerate(groups):
             path = table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.puffin")
             shortest_first = sorted(group, key=lambda pair: len(pair[1]))  # see `write_deletion_vectors`
             pairs = [(data[local].file_path, record) for local, record in shortest_first]

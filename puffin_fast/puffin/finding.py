@@ -40,7 +40,7 @@ class Finding:
             - ``unsupported``: a file that this package does not read, such as an encrypted one;
             - ``stale``: a warning (Iceberg): a number that no reader needs is wrong, such as a manifest's length or a
               total of the snapshot summary. Some writers, such as DuckDB, write wrong totals; otherwise manifests may
-              be lost.
+              be lost. Or a Puffin file has live vectors and superseded ones, and Java's API may delete it.
         data_file: the data file that the deletes are about; None if unknown.
         path: the path of the metadata, delete or data file.
         offset: the offset of the vector; None if the finding is not about a vector.

@@ -85,22 +85,19 @@ def write_vectors(
         >>> place.offset, place.length, place.cardinality
         (4, 44, 2)
     """
+    return write_blobs(
+        path, _encoded(vectors), filesystem=filesystem, properties=properties, overwrite=overwrite
+    )
+
+
+def write_blobs(
+    path: Path, blobs: Iterable[tuple[str, Buffer, int]], *, overwrite: bool = False, **options: Any
+) -> list[DeletionVectorLocation]:
+    """`write_vectors` for encoded vectors, which are not decoded: (location of the data file, blob, cardinality)."""
     name = _name_of(path)
     written: list[tuple[str, BlobMetadata, int]] = []
-    seen: set[str] = set()
-    with PuffinWriter(path, filesystem=filesystem, properties=properties, overwrite=overwrite) as writer:
-        for data_file, vector in _pairs(vectors):
-            if not isinstance(data_file, str) or not data_file:
-                raise InvalidInputError(f"vectors: expected the location of a data file, found {data_file!r}")
-            if data_file in seen:
-                raise InvalidInputError(
-                    f"vectors: expected one vector per data file, found two for {data_file}; unite them first"
-                )
-            seen.add(data_file)
-            if isinstance(vector, PositionBitmap):
-                blob, cardinality = codec.encode(vector), len(vector)
-            else:
-                blob, cardinality = _checked_blob(data_file, vector)
+    with PuffinWriter(path, overwrite=overwrite, **options) as writer:
+        for data_file, blob, cardinality in blobs:
             metadata = writer.add(
                 blob,
                 type=codec.BLOB_TYPE,
@@ -112,6 +109,23 @@ def write_vectors(
         DeletionVectorLocation(data_file, name, blob.offset, blob.length, cardinality, writer.file_size)
         for data_file, blob, cardinality in written
     ]
+
+
+def _encoded(vectors: Any) -> Iterator[tuple[str, bytes, int]]:
+    """Yields checked vectors: location of the data file, blob, cardinality."""
+    seen: set[str] = set()
+    for data_file, vector in _pairs(vectors):
+        if not isinstance(data_file, str) or not data_file:
+            raise InvalidInputError(f"vectors: expected the location of a data file, found {data_file!r}")
+        if data_file in seen:
+            raise InvalidInputError(
+                f"vectors: expected one vector per data file, found two for {data_file}; unite them first"
+            )
+        seen.add(data_file)
+        if isinstance(vector, PositionBitmap):
+            yield data_file, codec.encode(vector), len(vector)
+        else:
+            yield data_file, *_checked_blob(data_file, vector)
 
 
 def _pairs(vectors: Any) -> Iterator[tuple[Any, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast.errors import InvalidInputError
@@ -15,10 +15,15 @@ from puffin_fast.iceberg.manifest import (
     ManifestEntry,
     key_of,
 )
+from puffin_fast.iceberg.manifest.reader import BOUNDS
 from puffin_fast.rows.shared_deletes import FILE_PATH_ID
+from puffin_fast.rows.tasks import METRICS
 
 if TYPE_CHECKING:
     from puffin_fast.puffin.vectors import DeletionVectorLocation
+
+MANIFEST_COUNTS = ("manifests-created", "manifests-kept", "manifests-replaced")
+"""Summary keys of the numbers of manifests that a snapshot has anew, that it keeps, and that it no longer has."""
 
 MAX_DIGITS = 18
 """Digits of a count in a summary; longer ones may not fit in 64 bits, and no table has as many files or rows."""
@@ -101,6 +106,10 @@ class Changes:
             bound_to_head=self.bound_to_head or later.bound_to_head,
         )
 
+    def with_also(self, carried: Changes) -> Changes:
+        """Returns these changes with the vectors that the commit carried along."""
+        return replace(self, added=(*self.added, *carried.added), removed=(*self.removed, *carried.removed))
+
     @property
     def has_deletes(self) -> bool:
         """Whether delete files are added or removed. Their kinds differ between format versions."""
@@ -126,13 +135,16 @@ def vector_entry(
 ) -> ManifestEntry:
     """The entry of a new deletion vector (table specification, "Deletion Vectors").
 
-    The bounds of ``file_path`` keep PyIceberg from attaching the vector to every file of the partition.
+    The bounds of ``file_path`` keep PyIceberg from attaching the vector to every file of the partition. Its
+    ``inspect.entries()`` needs the other maps of metrics: they are empty.
 
     Args:
         data: the live entry of its data file, whose spec and partition the new entry has.
         file_size_in_bytes: size of the whole Puffin file.
     """
-    bound = {FILE_PATH_ID: vector.data_file.encode()}
+    metrics: dict[str, Any] = {name: {} for name in METRICS}
+    for name in BOUNDS:
+        metrics[name][FILE_PATH_ID] = vector.data_file.encode()
     return ManifestEntry(
         status=ADDED,
         snapshot_id=None,
@@ -145,8 +157,7 @@ def vector_entry(
         partition=data.partition,
         record_count=vector.cardinality,
         file_size_in_bytes=file_size_in_bytes,
-        lower_bounds=bound,
-        upper_bounds=bound,
+        **metrics,
         referenced_data_file=vector.data_file,
         content_offset=vector.offset,
         content_size_in_bytes=vector.length,
@@ -219,8 +230,8 @@ def _counts(added: _Tally, removed: _Tally, n_partitions: int) -> dict[str, int]
 
 
 def summary_keys() -> frozenset[str]:
-    """The keys of a snapshot's summary that `summarise` may write."""
-    return frozenset(_counts(_Tally(()), _Tally(()), 0)) | _ZEROS.keys()
+    """The keys of a snapshot's summary that a commit may write by itself."""
+    return frozenset(_counts(_Tally(()), _Tally(()), 0)) | _ZEROS.keys() | {*MANIFEST_COUNTS}
 
 
 def summarise(changes: Changes, previous: Mapping[str, Any] | None) -> dict[str, str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.manifest import (
     DATA,
     EQUALITY_DELETES,
+    Key,
     ManifestEntry,
     ManifestFile,
     key_of,
@@ -27,14 +29,24 @@ class ConcurrentChanges:
     """What any number of commits changed between two snapshots.
 
     Attributes:
-        added, removed: live entries.
+        added, removed: live entries, without the vectors that were moved.
+        moved: the new entries of vectors that were moved to another Puffin file, by their old keys.
         assigned_row_ids: whether data manifests without row ids were given some, as by the first commit after an
             upgrade.
     """
 
     added: tuple[ManifestEntry, ...]
     removed: tuple[ManifestEntry, ...]
+    moved: Mapping[Key, ManifestEntry]
     assigned_row_ids: bool
+
+    def followed(self, changes: Changes) -> Changes:
+        """Returns changes that remove the vectors that were moved from where they are now."""
+        if self.moved.keys().isdisjoint(map(key_of, changes.removed)):
+            return changes
+        return replace(
+            changes, removed=tuple(self.moved.get(key_of(entry), entry) for entry in changes.removed)
+        )
 
     def conflict(self, changes: Changes) -> str | None:
         """Returns the conflict with changes that were planned on the first snapshot, or None.
@@ -89,6 +101,16 @@ def _covers(entry: ManifestEntry, changes: Changes) -> str | None:
     return None
 
 
+def _content_of(vector: ManifestEntry) -> tuple[object, ...]:
+    """What a vector deletes: a commit makes one for a data file, and one that only moves keeps its sequence number."""
+    return (
+        vector.referenced_data_file,
+        vector.sequence_number,
+        vector.record_count,
+        vector.content_size_in_bytes,
+    )
+
+
 def concurrent_changes(table: Table, base: Snapshot | None, head: Snapshot | None) -> ConcurrentChanges:
     """Compares two snapshots. Reads only the manifests that are not in both."""
 
@@ -106,12 +128,22 @@ def concurrent_changes(table: Table, base: Snapshot | None, head: Snapshot | Non
 
     old, new = live(before, after), live(after, before)
     old_keys, new_keys = {key_of(e) for e in old}, {key_of(e) for e in new}
+    added = [entry for entry in new if key_of(entry) not in old_keys]
+    removed = [entry for entry in old if key_of(entry) not in new_keys]
+    places = {_content_of(entry): entry for entry in added if entry.is_vector}
+    moved = {
+        key_of(entry): places[_content_of(entry)]
+        for entry in removed
+        if entry.is_vector and _content_of(entry) in places
+    }
+    is_moved = {id(entry) for entry in moved.values()}
     had_ids, have_ids = (
         [manifest.first_row_id is not None for manifest in side.values() if manifest.content == DATA]
         for side in (before, after)
     )
     return ConcurrentChanges(
-        added=tuple(entry for entry in new if key_of(entry) not in old_keys),
-        removed=tuple(entry for entry in old if key_of(entry) not in new_keys),
+        added=tuple(entry for entry in added if id(entry) not in is_moved),
+        removed=tuple(entry for entry in removed if key_of(entry) not in moved),
+        moved=moved,
         assigned_row_ids=not all(had_ids) and any(have_ids),
     )

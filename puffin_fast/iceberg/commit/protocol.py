@@ -352,6 +352,7 @@ class _Commit:
         if changes.bound_to_head:
             return f"{self._table.shown}: another commit came first", True
         came = concurrent_changes(self._table, self._head, head)
+        changes = self._changes = came.followed(changes)
         conflict = came.conflict(changes)
         if conflict is not None:
             return conflict, self._merge
@@ -362,7 +363,8 @@ class _Commit:
         table, metadata, head, changes = self._table, self._table.metadata, self._head, self._planned
         self._earlier = frozenset(table.created)
         snapshot_id = metadata.new_snapshot_id()
-        files = SnapshotManifests(table, snapshot_id, self._merges).on_top_of(head, changes)
+        manifests = SnapshotManifests(table, snapshot_id, self._merges)
+        files = manifests.on_top_of(head, changes)
         sequence_number = metadata.next_sequence_number()
         path = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-1-{uuid.uuid4()}.avro")
         first_row_id = metadata.next_row_id or 0 if isinstance(metadata, TableMetadataV3) else None
@@ -376,7 +378,8 @@ class _Commit:
             first_row_id=first_row_id,
             format_version=metadata.format_version,
         )
-        counts = summarise(changes, None if head is None else head.summary or {})
+        previous: Mapping[str, Any] | None = None if head is None else head.summary or {}
+        counts = manifests.counts(files) | summarise(changes.with_also(manifests.carried), previous)
         fields: dict[str, Any] = {
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": _id(head),

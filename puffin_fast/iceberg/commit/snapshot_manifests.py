@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from pyiceberg.table import TableProperties
 
 from puffin_fast._run.groups import split_by_size
-from puffin_fast.errors import (
-    ConflictError,
-    CorruptDataError,
-    LimitExceededError,
-    NotFoundError,
-    UnsupportedError,
-)
-from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.errors import ConflictError
+from puffin_fast.iceberg.commit.carried_vectors import UNREADABLE, can_carry, carry, has_others
+from puffin_fast.iceberg.commit.changes import MANIFEST_COUNTS, Changes
 from puffin_fast.iceberg.commit.sorted_manifests import unsorted
-from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
+from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property, vectors_per_file
 from puffin_fast.iceberg.manifest import (
     DATA,
     DELETED,
@@ -46,7 +42,7 @@ from puffin_fast.iceberg.manifest import (
     read_many,
     write_manifest,
 )
-from puffin_fast.iceberg.manifest.columns import Paths
+from puffin_fast.iceberg.manifest.columns import FileColumns, Paths
 from puffin_fast.iceberg.manifest.copies import EntryCopies
 from puffin_fast.iceberg.manifest.geo_bounds import without_wrong_bounds
 
@@ -57,8 +53,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.compat.working_table import WorkingTable
 
 ENTRIES_PER_MANIFEST = 10_000
-
-UNREADABLE = (CorruptDataError, LimitExceededError, NotFoundError, UnsupportedError)
 
 Merges = dict[tuple[object, ...], ManifestFile]
 """Merged manifests, by the format version and the paths and first row ids of the committed manifests they replace."""
@@ -72,6 +66,9 @@ class SnapshotManifests:
         snapshot_id: the id of the new snapshot.
         merges: the merges of earlier attempts of the commit, which are reused or removed. Those of this attempt are
             added.
+
+    Attributes:
+        carried: the vectors that `on_top_of` moved to new Puffin files, besides the changes that it was given.
     """
 
     def __init__(self, table: WorkingTable, snapshot_id: int, merges: Merges) -> None:
@@ -80,6 +77,7 @@ class SnapshotManifests:
         self._merges = merges
         self._name, self._n_written = uuid.uuid4(), 0
         self._own: dict[str, Sequence[Iterable[ManifestEntry]]] = {}
+        self.carried, self._before = Changes(), frozenset[str]()
 
     def on_top_of(self, head: Snapshot | None, changes: Changes) -> list[ManifestFile]:
         """Returns all manifests of the snapshot.
@@ -88,7 +86,9 @@ class SnapshotManifests:
             ConflictError: an entry to remove is not live in the head.
             InvalidInputError: a property ``commit.manifest…`` of the table has a value that is not allowed.
         """
-        current = [] if head is None else self._counted(manifests_of(self._table.io, head))
+        every = [] if head is None else manifests_of(self._table.io, head)
+        self._before = frozenset(manifest.path for manifest in every)
+        current = self._counted(every)
         if changes.sorts_manifests:
             return list(self._sorted(current))
         if changes.unbounded:
@@ -97,8 +97,13 @@ class SnapshotManifests:
         for content in (DATA, DELETES):
             mine = [manifest for manifest in current if manifest.content == content]
             removed = {key_of(entry) for entry in changes.removed if _lists(content, entry)}
-            unchanged, rewritten = self._without(mine, removed, changes.manifests)
+            shared = {entry.file_path for entry in changes.removed if content == DELETES and can_carry(entry)}
+            if vectors_per_file(self._table.metadata.properties) is None:
+                shared.clear()
+            unchanged, rewritten = self._without(mine, removed, changes.manifests, shared)
             added = [entry for entry in changes.added if _lists(content, entry)]
+            if content == DELETES:
+                added += self.carried.added
             groups = [
                 _Group(spec_id, [entry for entry in added if entry.spec_id == spec_id], [])
                 for spec_id in dict.fromkeys(entry.spec_id for entry in added)
@@ -114,6 +119,12 @@ class SnapshotManifests:
             replaceable.intersection(self._table.created) - {manifest.path for manifest in result}
         )
         return result
+
+    def counts(self, manifests: Sequence[ManifestFile]) -> dict[str, str]:
+        """The numbers of manifests in the snapshot's summary, for those that `on_top_of` returned."""
+        kept = self._before.intersection(manifest.path for manifest in manifests)
+        numbers = len(manifests) - len(kept), len(kept), len(self._before) - len(kept)
+        return dict(zip(MANIFEST_COUNTS, map(str, numbers), strict=True))
 
     def _sorted(self, manifests: list[ManifestFile]) -> Iterator[ManifestFile]:
         """Yields manifests in order: new ones in the place of the first one of their content and spec."""
@@ -160,36 +171,56 @@ class SnapshotManifests:
         return [m for m in (counted.get(m.path, m) for m in manifests) if _has_live_files(m)]
 
     def _without(
-        self, manifests: list[ManifestFile], removed: set[Key], near: frozenset[str]
+        self, manifests: list[ManifestFile], removed: set[Key], near: frozenset[str], shared: Set[str]
     ) -> tuple[list[ManifestFile], list[_Group]]:
         """Removes entries: returns the manifests without them, and the entries of the others.
 
-        Those in `near` are read first: if all removed
-        entries are there, no other manifest is read.
+        Other live vectors in the Puffin files `shared` are carried along. Manifests in `near` are read first: if all
+        removed entries and all vectors of these files are there, no other manifest is read.
         """
         if not removed:
             return manifests, []
         paths, found = Paths(path for path, _ in removed), set[Key]()
-        rewritten: dict[str, _Group] = {}
+        matched: list[tuple[FileColumns, npt.NDArray[np.intp], list[Key]]] = []
+        others: dict[Key, ManifestEntry] = {}
         first = [manifest for manifest in manifests if manifest.path in near]
         for some in (first, [manifest for manifest in manifests if manifest.path not in near]):
-            if some is not first and first and found == removed:
+            if (
+                some is not first
+                and first
+                and found == removed
+                and not has_others(self._table.io, shared, found | others.keys())
+            ):
                 break
             for files in read_many(self._table.io, some, self._table.specs(), live_only=False):
-                was_deleted = files.integers("status").values == DELETED
-                rows = np.flatnonzero(paths.among(files) & ~was_deleted)
-                keys = [key_of(entry) for entry in files.take(rows).entries()]
-                hits = {key for key in keys if key in removed}
-                if not hits:
+                is_live = files.integers("status").values != DELETED
+                rows = np.flatnonzero(paths.among(files) & is_live)
+                entries = [(key_of(entry), entry) for entry in files.take(rows).entries()]
+                if not entries:
                     continue
-                found |= hits
-                mask = np.zeros(len(files), np.bool_)
-                mask[rows] = [key in hits for key in keys]
-                copies = EntryCopies(files, mask, self._snapshot_id, was_deleted)
-                rewritten[files.manifest.path] = _Group(files.manifest.spec_id, [], [copies])
+                keys = [key for key, _ in entries]
+                matched.append((files, rows, keys))
+                found |= removed.intersection(keys)
+                others |= {
+                    key: entry
+                    for key, entry in entries
+                    if key not in removed and entry.file_path in shared and can_carry(entry)
+                }
         if found != removed:
             path, _ = next(iter(removed - found))
             raise ConflictError(f"{path}: expected a live file of the table, found none")
+        carried = dict(carry(self._table, others.values()))
+        self.carried = Changes(added=tuple(carried.values()), removed=tuple(others[key] for key in carried))
+        gone = removed | carried.keys()
+        rewritten: dict[str, _Group] = {}
+        for files, rows, keys in matched:
+            if gone.isdisjoint(keys):
+                continue
+            mask = np.zeros(len(files), np.bool_)
+            mask[rows] = [key in gone for key in keys]
+            was_deleted = files.integers("status").values == DELETED
+            copies = EntryCopies(files, mask, self._snapshot_id, was_deleted)
+            rewritten[files.manifest.path] = _Group(files.manifest.spec_id, [], [copies])
         unchanged = [manifest for manifest in manifests if manifest.path not in rewritten]
         return unchanged, [rewritten[manifest.path] for manifest in manifests if manifest.path in rewritten]
 

@@ -21,6 +21,12 @@ INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 MAX_INTEGER = (1 << 63) - 1
 """Java's largest: Iceberg reads numbers as its types int and long."""
 
+DELETE_FILE_SIZE = "write.delete.target-file-size-bytes"
+DEFAULT_DELETE_FILE_SIZE = 64 * 1024 * 1024
+
+CARRY_SHARED_VECTORS = "puffin-fast.carry-shared-vectors"
+MOST_VECTORS = 100
+
 Default = TypeVar("Default", int, None)
 
 
@@ -62,6 +68,28 @@ def target_file_size(properties: Mapping[str, str]) -> int:
         TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
         TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
     )
+
+
+def delete_file_size(properties: Mapping[str, str]) -> int:
+    """Returns the target size of a delete file in bytes: property ``write.delete.target-file-size-bytes``.
+
+    Raises:
+        InvalidInputError: as `integer_property`.
+    """
+    return integer_property(properties, DELETE_FILE_SIZE, DEFAULT_DELETE_FILE_SIZE)
+
+
+def vectors_per_file(properties: Mapping[str, str]) -> int | None:
+    """Returns the largest number of deletion vectors in a Puffin file; None if the size alone limits it.
+
+    It limits what a commit copies: one that removes a vector carries the others of its file along (`carried_vectors`),
+    unless property ``puffin-fast.carry-shared-vectors`` is ``false``.
+
+    Raises:
+        InvalidInputError: the property is neither ``true`` nor ``false``.
+    """
+    carries = choice_property(properties, CARRY_SHARED_VECTORS, ("true", "false")) == "true"
+    return MOST_VECTORS if carries else None
 
 
 def choice_property(properties: Mapping[str, str], name: str, choices: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.dv.iceberg import FRAME_BYTES
-from puffin_fast.iceberg.compat.table_properties import integer_property
+from puffin_fast.iceberg.compat.table_properties import delete_file_size, vectors_per_file
 from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 
@@ -26,18 +26,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_fast.bitmap import PositionBitmap
-
-TARGET_FILE_SIZE = "write.delete.target-file-size-bytes"
-DEFAULT_TARGET_FILE_SIZE = 64 * 1024 * 1024
-
-
-def target_file_size(table: Table) -> int:
-    """The target size of a delete file in bytes: property ``write.delete.target-file-size-bytes``.
-
-    Raises:
-        InvalidInputError: it is not a positive integer.
-    """
-    return integer_property(table.properties, TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE)
 
 
 def size_of(vector: PositionBitmap | bytes) -> int:
@@ -60,7 +48,7 @@ def write_deletion_vectors(
     and the shortest vector of a file is its first.
 
     Args:
-        table: its location provider names the files.
+        table: its location provider names the files, its properties limit their vectors.
         deletes: at most one per data file; adjacent data files of one partition spec share Puffin files.
         only_new: skip data files without a newly deleted row.
         dry_run: write each file to memory and discard it.
@@ -84,9 +72,10 @@ def write_deletion_vectors(
 
     groups = split_by_size(
         vectors(),
-        target_file_size(table) if limit is None else limit,
+        delete_file_size(table.properties) if limit is None else limit,
         lambda item: size_of(item[1]),
         kind=lambda item: item[0].task.data.spec_id,
+        most=vectors_per_file(table.properties),
     )
     name = uuid.uuid4()
     for number, group in enumerate(groups):

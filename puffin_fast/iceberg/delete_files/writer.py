@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
-from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size, write_deletion_vectors
+from puffin_fast.iceberg.compat.table_properties import delete_file_size
+from puffin_fast.iceberg.delete_files.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.delete_files.position_files import FILE, PositionFiles, granularity_of
 from puffin_fast.iceberg.manifest import Key, ManifestEntry, key_of
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
@@ -158,7 +159,7 @@ def write_deletes(table: Table, deletes: Iterable[NewDeletes]) -> DeleteFiles:
     def path_of(number: int) -> str:
         return table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.parquet")
 
-    files = PositionFiles(table.io, table.properties, target_file_size(table), path_of)
+    files = PositionFiles(table.io, table.properties, delete_file_size(table.properties), path_of)
     outcomes = tuple(files.write(deletes))
     return DeleteFiles(outcomes, tuple(files.entries))
 

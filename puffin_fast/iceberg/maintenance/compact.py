@@ -15,7 +15,7 @@ from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as target_file_size_of
+from puffin_fast.iceberg.compat.table_properties import delete_file_size, vectors_per_file
 from puffin_fast.iceberg.delete_files.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
@@ -49,9 +49,10 @@ def compact(
     """Rewrites the vectors of small and half-empty Puffin files, and removes dangling vectors, in one commit.
 
     Each rewritten vector is read and checked, and keeps its data sequence number. A single such file is
-    rewritten only if a part of it are vectors that are no longer referenced, or if it has no Puffin footer, which
-    other readers need. Files without a referenced vector stay in storage until no snapshot needs them: see
-    `orphan_files`.
+    rewritten only if it has vectors that are no longer referenced, more than 100 vectors, or no Puffin footer, which
+    other readers need. (With table property ``puffin-fast.carry-shared-vectors`` set to ``false``: if a quarter of its
+    bytes are no longer referenced, or it has no footer.) Files without a referenced vector stay in storage until no
+    snapshot needs them: see `orphan_files`.
 
     Args:
         table: a PyIceberg table of format version 3. It is refreshed first, and has the new metadata
@@ -84,7 +85,7 @@ def compact(
     only = None if file_paths is None else check_texts("file_paths", file_paths)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
-        limit = target_file_size_of(table) if target_file_size is None else target_file_size
+        limit = delete_file_size(table.properties) if target_file_size is None else target_file_size
         chosen, terms = select_vectors(table, inventory, limit, threads)
 
         def found() -> Iterator[NewDeletes]:
@@ -127,17 +128,24 @@ def select_vectors(
         changes.
     """
     groups: dict[tuple[int, str], list[FileTask]] = defaultdict(list)  # by spec and Puffin file
-    live: Counter[str] = Counter()
+    live, counts, most = Counter[str](), Counter[str](), vectors_per_file(table.properties)
     for file in inventory.files:
         if file.vectors:
             path = file.vectors[0].file_path
             groups[file.data.spec_id, path].append(file.task)
             live[path] += n_bytes_of(file.task)
-    small = {path for path, n_bytes in live.items() if n_bytes < FULL * limit}
+            counts[path] += 1
+    small = {
+        path
+        for path, n_bytes in live.items()
+        if n_bytes < FULL * limit and (most is None or counts[path] < FULL * most)
+    }
     moved_tasks = chain.from_iterable(
         groups[group] for group in sorted(groups, key=itemgetter(0)) if group[1] in small
     )
-    n_new = sum(1 for _ in split_by_size(moved_tasks, limit, n_bytes_of, kind=lambda t: t.data.spec_id))
+    n_new = sum(
+        1 for _ in split_by_size(moved_tasks, limit, n_bytes_of, kind=lambda t: t.data.spec_id, most=most)
+    )
     if len(small) <= n_new:
         small = set()
     rest = sorted(live.keys() - small)
@@ -145,6 +153,8 @@ def select_vectors(
     def is_rewritten(path: str) -> bool:
         try:
             with PuffinReader(path, filesystem=table.io) as reader:
+                if most is not None and (counts[path] < len(reader.blobs) or counts[path] > most):
+                    return True
                 return live[path] < FULL * sum(blob.length for blob in reader.blobs)
         except (CorruptDataError, UnsupportedError):
             return True  # no Puffin file: other readers need the footer to find its vectors

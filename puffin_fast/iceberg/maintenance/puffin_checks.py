@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from puffin_fast._io import open_source
+from puffin_fast.dv.iceberg import BLOB_TYPE
 from puffin_fast.errors import NotFoundError, PuffinFastError
 from puffin_fast.puffin import PuffinReader
-from puffin_fast.puffin.finding import MISMATCH, MISSING, Finding, kind_of
+from puffin_fast.puffin.finding import MISMATCH, MISSING, STALE, Finding, kind_of
 from puffin_fast.puffin.footer import MAGIC, check_magic
 from puffin_fast.puffin.vectors import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
 
@@ -26,7 +27,8 @@ def check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
             return list(_check_overlap(vectors))
     except PuffinFastError as error:
         return _unreadable(vectors, error)
-    return check_frame(io, vectors)
+    found = check_frame(io, vectors)
+    return found if found else list(_check_shared(io, vectors))
 
 
 def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
@@ -77,6 +79,19 @@ def _check_overlap(vectors: list[ManifestEntry]) -> Iterator[Finding]:
             message = f"{path}: offset {at}: expected a vector at {end} or later (manifest), found an overlap"
             yield Finding(MISMATCH, owner, path, at, message)
         end = max(end, at + (vector.content_size_in_bytes or 0))
+
+
+def _check_shared(io: FileIO, vectors: list[ManifestEntry]) -> Iterator[Finding]:
+    """Compares the number of vectors of a sound Puffin file with that of its live ones."""
+    path, n_live = vectors[0].file_path, len({vector.content_offset for vector in vectors})
+    with PuffinReader(path, filesystem=io) as reader:
+        n_vectors = sum(blob.type == BLOB_TYPE for blob in reader.blobs)
+    if n_vectors > n_live:
+        message = (
+            f"{path}: {n_vectors - n_live} of {n_vectors} vectors were superseded; Java's Table.expireSnapshots() may "
+            "delete the file with the live ones; puffin_fast.iceberg.compact moves these to another file"
+        )
+        yield Finding(STALE, None, path, None, message)
 
 
 def _is_puffin(io: FileIO, path: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from puffin_fast._run.arguments import check_integer, check_texts
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as target_file_size_of
+from puffin_fast.iceberg.compat.table_properties import delete_file_size, vectors_per_file
 from puffin_fast.iceberg.maintenance.compact import n_bytes_of, select_vectors
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
 from puffin_fast.spark.session.sessions import session_of
@@ -73,21 +73,22 @@ def compact(
     only = None if file_paths is None else check_texts("file_paths", file_paths)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
-        limit = target_file_size_of(table) if target_file_size is None else target_file_size
+        limit = delete_file_size(table.properties) if target_file_size is None else target_file_size
         chosen, terms = select_vectors(table, inventory, limit, None)
         if not chosen:
             return Rewritten.of(table, (), terms)
         job = Job(table, job_id, "compact", target_file_size=ONE_FILE, dry_run=dry_run)
-        report = job.reports(spread(session, _bins(chain.from_iterable(chosen), limit)), move)
+        report = job.reports(spread(session, _bins(chain.from_iterable(chosen), limit, table)), move)
         return Rewritten.of(table, job.run(report, [*chain.from_iterable(chosen)]), terms)
 
     request = Request(verb="compact", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     return rewrite(table, work, request, dry_run=dry_run, file_paths=only)
 
 
-def _bins(tasks: Iterable[FileTask], limit: int) -> list[list[list[FileTask]]]:
+def _bins(tasks: Iterable[FileTask], limit: int, table: Table) -> list[list[list[FileTask]]]:
     """Groups vectors by new Puffin file, each with one partition spec; vectors of an old file are adjacent."""
-    groups = split_by_size(tasks, limit, n_bytes_of, kind=lambda task: task.data.spec_id)
+    most = vectors_per_file(table.properties)
+    groups = split_by_size(tasks, limit, n_bytes_of, kind=lambda task: task.data.spec_id, most=most)
     return [[list(some) for _, some in groupby(group, key=_puffin_file)] for group in groups]
 
 

@@ -13,8 +13,7 @@ from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._text import counted
 from puffin_fast.columns.objects import Objects, Same
 from puffin_fast.iceberg.compat.filesystem import filesystem
-from puffin_fast.iceberg.compat.table_properties import data_folder
-from puffin_fast.iceberg.delete_files.deletion_vectors import target_file_size as size_of
+from puffin_fast.iceberg.compat.table_properties import data_folder, delete_file_size, vectors_per_file
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.scan.splits import data_bytes, row_groups_of
 from puffin_fast.rows.shared_deletes import DeleteFiles as SharedDeleteFiles
@@ -98,8 +97,10 @@ class Job:
     ) -> None:
         self.table = table
         self.name = run_name(job_id, kind)
-        limit = size_of(table) if target_file_size is None else target_file_size
-        self.place = Place(f"{data_folder(table)}/{self.name}", self.name, limit, dry_run)
+        properties = table.properties
+        limit = delete_file_size(properties) if target_file_size is None else target_file_size
+        folder, most = f"{data_folder(table)}/{self.name}", vectors_per_file(properties)
+        self.place = Place(folder, self.name, limit, dry_run, most=most)
         self.report = Report()
 
     def executor_view(self) -> Target:

@@ -39,6 +39,7 @@ class Place:
         target_file_size: bytes of blobs above which a task begins another file.
         dry_run: write each file to memory and discard it.
         records: write files of records, as Delta has them, in place of Puffin files.
+        most: the largest number of vectors of a file; by default there is none.
     """
 
     location: str
@@ -46,6 +47,7 @@ class Place:
     target_file_size: int
     dry_run: bool = False
     records: bool = False
+    most: int | None = None
 
     def paths(self, suffix: str) -> Callable[[int], str]:
         """Returns a function that makes the path of a file from its number; the paths of other calls are different."""
@@ -79,7 +81,11 @@ def write_files(
     path_of = _record_file(place) if place.records else place.paths(".puffin")
     write = _write_records if place.records else write_vectors
     groups = split_by_size(
-        vectors, place.target_file_size, lambda item: size_of(item[1]), kind=lambda item: kind(item[0])
+        vectors,
+        place.target_file_size,
+        lambda item: size_of(item[1]),
+        kind=lambda item: kind(item[0]),
+        most=place.most,
     )
     for number, group in enumerate(groups):
         run = group if place.records else sorted(group, key=lambda item: size_of(item[1]))
