@@ -5,21 +5,27 @@
 | ``variant`` | raises | `VariantType` |
 | ``geometry(srid:3857)``, as the specification and Java spell it | raises: it expects quotes | its type, spelt so |
 | a partition or sort field with several ``source-ids`` | raises | a field of `UnknownTransform`, that prunes nothing |
+| a default of ``timestamp_ns`` or ``timestamptz_ns`` | raises | nanoseconds from 1970-01-01, an integer |
+| a default of a struct (only ``{}``), a list or a map | raises | a tuple of values; of a map, of pairs |
 
 The constructors of five of PyIceberg's classes are replaced. They call PyIceberg's own after they have replaced those
 values, so metadata that PyIceberg accepts is parsed as before. What PyIceberg does with a type, it does through
-functions that dispatch on the class of the type; `VariantType` is registered with them, which changes no other type.
+functions that dispatch on the class of the type; `VariantType`, and the types whose defaults it refuses, are registered
+with them, which changes no other type.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyiceberg
 from pydantic import Field, model_serializer
+from pyiceberg.conversions import from_json, to_json
 from pyiceberg.io.pyarrow import (
     ID2ParquetPath,
     ID2ParquetPathVisitor,
@@ -36,13 +42,18 @@ from pyiceberg.transforms import UnknownTransform
 from pyiceberg.typedef import IcebergRootModel, TableVersion
 from pyiceberg.types import (
     DEFAULT_GEOGRAPHY_ALGORITHM,
+    DecimalType,
     IcebergType,
     ListType,
     MapType,
     NestedField,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
 )
 from pyiceberg.types import GeographyType as _GeographyType
 from pyiceberg.types import GeometryType as _GeometryType
+from pyiceberg.utils.datetime import datetime_to_nanos
 from pyiceberg.utils.singleton import Singleton
 
 from puffin_fast._pyiceberg.open_words import parsing_patches
@@ -120,15 +131,49 @@ def _type(given: Any) -> Any:
 
 # --- the constructors ----------------------------------------------------------------------------------------
 
+_from_json: Any = from_json
+_to_json: Any = to_json
+"""PyIceberg declares them for primitive types only."""
+
 _new_field, _new_list, _new_map = NestedField.__init__, ListType.__init__, MapType.__init__
 _new_partition_field, _new_sort_field = PartitionField.__init__, SortField.__init__
+
+
+_DEFAULTS = {
+    "initial_default": "initial_default",
+    "initial-default": "initial_default",
+    "write_default": "write_default",
+    "write-default": "write_default",
+}
+
+
+def _of_scale(value: Decimal, scale: int) -> Decimal:
+    """The same number with so many digits after its point; unchanged if it has more."""
+    try:
+        found = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    except InvalidOperation:
+        return value
+    return found if found == value else value
+
+
+_EXACT = Context(prec=100)
 
 
 def _field(self: Any, *args: Any, **data: Any) -> None:
     for key in ("type", "field_type"):
         if key in data:
             data[key] = _type(data[key])
+    nested = {key: data.pop(key) for key in _DEFAULTS if isinstance(data.get(key), dict | list | tuple)}
     _new_field(self, *(_type(value) if at == 2 else value for at, value in enumerate(args)), **data)
+    kind = self.field_type
+    if isinstance(kind, DecimalType):  # Java refuses a default of another scale
+        for key in ("initial_default", "write_default"):
+            if isinstance(value := self.__dict__[key], Decimal):
+                self.__dict__[key] = _of_scale(value, kind.scale)
+    for key, value in nested.items():  # PyIceberg's fields for defaults take values of primitive types only
+        if not isinstance(kind, StructType | ListType | MapType) or (isinstance(kind, StructType) and value):
+            raise ValueError(f"{key} of field {self.field_id} ({self.name}), {kind}: {value!r:.100}")
+        self.__dict__[_DEFAULTS[key]] = _from_json(kind, value)
 
 
 def _list(self: Any, *args: Any, **data: Any) -> None:
@@ -224,3 +269,75 @@ def _(variant: VariantType, visitor: Any) -> Any:
         kind: Any = variant
         return [StatisticsCollector(visitor._field_id, kind, MetricsMode(MetricModeTypes.NONE), name)]
     return visitor.primitive(variant)
+
+
+# --- the defaults that PyIceberg refuses (table specification, "JSON single-value serialization") --------------
+
+
+@from_json.register(TimestampNanoType)
+@from_json.register(TimestamptzNanoType)
+def _(kind: TimestampNanoType | TimestamptzNanoType, value: str | int | datetime) -> int:
+    if isinstance(value, datetime):
+        return datetime_to_nanos(value)
+    if isinstance(value, str):
+        return int(pa.scalar(value).cast(_nanoseconds(kind)).value)
+    if type(value) is not int:
+        raise TypeError(f"expected a text of a {kind}, found {value!r:.100}")
+    return value
+
+
+@to_json.register(TimestampNanoType)
+@to_json.register(TimestamptzNanoType)
+def _(kind: TimestampNanoType | TimestamptzNanoType, value: int) -> str:
+    text = str(pa.scalar(value, pa.int64()).cast(pa.timestamp("ns")).cast(pa.string())).replace(" ", "T")
+    return text if isinstance(kind, TimestampNanoType) else f"{text}+00:00"
+
+
+def _nanoseconds(kind: TimestampNanoType | TimestamptzNanoType) -> pa.DataType:
+    return pa.timestamp("ns", "UTC" if isinstance(kind, TimestamptzNanoType) else None)
+
+
+def _each(convert: Callable[[Any, Any], Any], kind: Any, value: Any) -> Any:
+    return None if value is None else convert(kind, value)
+
+
+def _read_struct(kind: StructType, value: dict[str, Any] | tuple[Any, ...]) -> tuple[Any, ...]:
+    if isinstance(value, tuple) or not value:
+        return tuple(value)
+    return tuple(_each(_from_json, field.field_type, value.get(str(field.field_id))) for field in kind.fields)
+
+
+def _write_struct(kind: StructType, value: tuple[Any, ...]) -> dict[str, Any]:
+    pairs = zip(kind.fields, value, strict=False)
+    return {str(field.field_id): _each(_to_json, field.field_type, one) for field, one in pairs}
+
+
+def _read_list(kind: ListType, value: list[Any] | tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(_each(_from_json, kind.element_type, one) for one in value)
+
+
+def _write_list(kind: ListType, value: tuple[Any, ...]) -> list[Any]:
+    return [_each(_to_json, kind.element_type, one) for one in value]
+
+
+def _read_map(kind: MapType, value: dict[str, list[Any]] | tuple[Any, ...]) -> tuple[tuple[Any, Any], ...]:
+    pairs = zip(value["keys"], value["values"], strict=True) if isinstance(value, dict) else value
+    return tuple(
+        (_from_json(kind.key_type, key), _each(_from_json, kind.value_type, one)) for key, one in pairs
+    )
+
+
+def _write_map(kind: MapType, value: tuple[tuple[Any, Any], ...]) -> dict[str, list[Any]]:
+    return {
+        "keys": [_to_json(kind.key_type, key) for key, _ in value],
+        "values": [_each(_to_json, kind.value_type, one) for _, one in value],
+    }
+
+
+for _kind, _read, _write in (
+    (StructType, _read_struct, _write_struct),
+    (ListType, _read_list, _write_list),
+    (MapType, _read_map, _write_map),
+):
+    _from_json.register(_kind, _read)
+    _to_json.register(_kind, _write)

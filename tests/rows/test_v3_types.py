@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,6 +212,150 @@ def test_a_default_of_null_is_written_where_an_initial_default_is_not(racing: Sq
     table = iceberg.load_table(racing, "n.t")
     iceberg.append(table, pa.table({"id": [1]}))
     assert iceberg.scan(table).to_arrow().to_pylist() == [{"id": 1, "w": None}]
+
+
+def of_type(kind: Any, number: int = 10) -> dict[str, Any]:
+    return {"id": number, "name": "x", "required": False, "type": kind}
+
+
+def list_of(kind: Any) -> dict[str, Any]:
+    return {"type": "list", "element-id": 20, "element": kind, "element-required": False}
+
+
+NANOS = 1_510_871_468_123_456_789
+AT = "2017-11-16T22:31:08.123456"
+UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
+INNER = {
+    "type": "struct",
+    "fields": [
+        of_type("long", 11) | {"initial-default": 4, "write-default": 5},
+        of_type("uuid", 12) | {"name": "u"},
+    ],
+}
+OF_NANOS = {
+    "type": "map",
+    "key-id": 21,
+    "key": "string",
+    "value-id": 22,
+    "value": "timestamp_ns",
+    "value-required": False,
+}
+DEFAULTS: list[tuple[Any, Any, str]] = [
+    ("boolean", False, "false"),
+    ("int", -34, "-34"),
+    ("long", 2**62, str(2**62)),
+    ("float", 1.5, "1.5"),
+    ("double", 1, "1"),
+    ("decimal(9, 2)", "14.20", "14.20"),
+    ("decimal(38, 0)", "9" * 38, "9" * 38),
+    ("date", "2017-11-16", "2017-11-16"),
+    ("time", "22:31:08.123456", "22:31:08.123456"),
+    ("timestamp", AT, AT.replace("T", " ")),
+    ("timestamptz", f"{AT}+00:00", AT.replace("T", " ") + "Z"),
+    ("timestamp_ns", f"{AT}789", AT.replace("T", " ") + "789"),
+    ("timestamptz_ns", f"{AT}789+00:00", AT.replace("T", " ") + "789Z"),
+    ("timestamp_ns", "1960-01-01T00:00:00.000000001", "1960-01-01 00:00:00.000000001"),
+    ("string", "é\n", "é\n"),
+    ("string", "", ""),
+    ("uuid", UUID_TEXT, UUID_TEXT),
+    ("fixed[4]", "000102ff", "000102ff"),
+    ("binary", "000102ff", "000102ff"),
+    ("binary", "", ""),
+]
+
+
+def shown(values: pa.ChunkedArray) -> list[Any]:
+    """Values as text, as Arrow shows them to the last digit; those of bytes in hexadecimal."""
+    values = values.combine_chunks()
+    if isinstance(values, pa.ExtensionArray):
+        return [str(value) for value in values.to_pylist()]
+    if pa.types.is_large_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
+        return [value.hex() for value in values.to_pylist()]
+    return values.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
+
+
+def test_defaults_of_all_primitive_types_are_read_and_written_again(racing: SqlCatalog) -> None:
+    for at, (kind, default, text) in enumerate(DEFAULTS):
+        table = iceberg.create_table(racing, f"n.t{at}", pa.schema([("id", pa.int64())]))
+        iceberg.append(table, pa.table({"id": [1]}))
+        field = of_type(kind) | {"initial-default": default, "write-default": default}
+
+        def change(document: dict[str, Any], field: dict[str, Any] = field) -> None:
+            document["schemas"][0]["fields"].append(field)
+            document["last-column-id"] = 10
+
+        rewritten(table.metadata_location, change)
+        table = racing.load_table(f"n.t{at}")
+        iceberg.append(table, pa.table({"id": [2]}))
+        assert shown(iceberg.scan(table).to_arrow()["x"]) == [text, text], kind
+        assert iceberg.scan(table, "x is not null").count() == 2, kind
+        assert iceberg.delete(table, "x is null").rows_deleted == 0, kind
+        schema = table.schema().model_copy(update={"schema_id": 7})  # in PyIceberg's words
+        assert json.loads(schema.model_dump_json())["fields"][1] == field, kind
+        assert iceberg.verify(table) == [], kind
+        if kind.startswith(("timestamp", "date")):
+            assert iceberg.scan(table, f"x = '{default}'").count() == 2, kind
+
+
+NESTED: list[tuple[Any, Any, Any]] = [
+    (INNER, {}, {"x": 4, "u": None}),
+    (list_of("uuid"), [UUID_TEXT, None], [uuid.UUID(UUID_TEXT), None]),
+    (list_of("decimal(9, 2)"), [], []),
+    (list_of(INNER), [{"11": 1}, {}, None], [{"x": 1, "u": None}, {"x": None, "u": None}, None]),
+    (OF_NANOS, {"keys": ["a", "b"], "values": [f"{AT}789", None]}, [("a", NANOS), ("b", None)]),
+]
+
+
+def test_defaults_of_structs_lists_and_maps_are_read(racing: SqlCatalog) -> None:
+    for at, (kind, default, wanted) in enumerate(NESTED):
+        table = iceberg.create_table(racing, f"n.t{at}", pa.schema([("id", pa.int64())]))
+        iceberg.append(table, pa.table({"id": [1]}))
+        field = of_type(kind) | {"initial-default": default, "write-default": default}
+
+        def change(document: dict[str, Any], field: dict[str, Any] = field) -> None:
+            document["schemas"][0]["fields"].append(field)
+            document["last-column-id"] = 30
+
+        rewritten(table.metadata_location, change)
+        table = racing.load_table(f"n.t{at}")
+        assert pickle.loads(pickle.dumps(table.schema())) == table.schema()
+        column = iceberg.scan(table).to_arrow()["x"]
+        if kind is OF_NANOS:
+            column = column.cast(pa.map_(pa.string(), pa.int64()))
+        assert column.to_pylist() == [wanted], kind
+        if kind is INNER:
+            assert iceberg.scan(table, "x.x = 4").count() == 1
+            assert iceberg.scan(table, "x is null or x.x is null").count() == 0
+            assert iceberg.delete(table, "x.u is null", dry_run=True).rows_deleted == 1
+            iceberg.append(table, pa.table({"id": [2]}))
+            assert iceberg.scan(table, "x.x = 5").to_arrow()["id"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("timestamp_ns", f"{AT}+00:00"),
+        ("timestamptz_ns", AT),
+        ("timestamp_ns", "2317-11-16T22:31:08"),
+        ("timestamp_ns", 1.5),
+        ("long", [1]),
+        (INNER, {"11": 1}),
+        (OF_NANOS, {"keys": ["a"], "values": []}),
+        ("variant", 1),
+        ("geometry", "POINT (1 2)"),
+    ],
+    ids=str,
+)
+def test_a_default_that_its_type_does_not_have_is_refused(
+    racing: SqlCatalog, kind: Any, default: Any
+) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    field = of_type(kind) | {"initial-default": default}
+    rewritten(table.metadata_location, lambda document: document["schemas"][0]["fields"].append(field))
+    with pytest.raises((errors.UnsupportedError, errors.CorruptDataError), match=r"n\.t: |RacingCatalog"):
+        iceberg.load_table(racing, "n.t")
+    with pytest.raises((errors.UnsupportedError, errors.CorruptDataError), match=r"metadata\.json: "):
+        iceberg.scan(table.metadata_location)
 
 
 def test_structs_without_values_are_written(racing: SqlCatalog, name: str) -> None:

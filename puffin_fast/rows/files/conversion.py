@@ -153,8 +153,24 @@ def missing(
         ]
         return pa.StructArray.from_arrays(children, fields=list(wanted))
     if value is not None and isinstance(kind, StructType | ListType | MapType):
-        return _repeated(value, wanted, n_rows)
+        return _repeated(_stored_value(value, kind), wanted, n_rows)
     return constant(value, wanted, n_rows)
+
+
+def _stored_value(value: Any, kind: IcebergType) -> Any:
+    """A default value in Python, as Arrow makes arrays of plain types of it."""
+    if value is None:
+        return None
+    if isinstance(kind, StructType):
+        pairs = zip(kind.fields, value, strict=False)
+        return {field.name: _stored_value(one, field.field_type) for field, one in pairs}
+    if isinstance(kind, ListType):
+        return [_stored_value(one, kind.element_type) for one in value]
+    if isinstance(kind, MapType):
+        return [
+            (_stored_value(key, kind.key_type), _stored_value(one, kind.value_type)) for key, one in value
+        ]
+    return constant(value, storage_type(kind), 1)[0]
 
 
 def _repeated(value: Any, wanted: pa.DataType, n_rows: int) -> pa.Array:

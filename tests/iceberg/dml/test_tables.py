@@ -30,7 +30,9 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
@@ -91,6 +93,8 @@ DEFAULTS: list[tuple[IcebergType, Any]] = [
     (TimeType(), datetime.time(23, 59, 1)),
     (TimestampType(), datetime.datetime(2020, 1, 1, 12)),
     (TimestamptzType(), datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)),
+    (TimestampNanoType(), 1_577_880_000_123_456_789),
+    (TimestamptzNanoType(), -1),
     (UUIDType(), uuid.UUID(int=5)),
     (BinaryType(), b"ab"),
     (FixedType(2), b"xy"),
@@ -130,8 +134,19 @@ def test_the_defaults_of_a_schema_are_kept(shared_catalog: SqlCatalog, namespace
     append(table, pa.table({"c0": [1]}))
     (row,) = scan(table).to_arrow().to_pylist()
     assert row["id"] == 9
-    assert [row[f"c{at}"] for at in range(1, len(DEFAULTS))] == [value for _, value in DEFAULTS[1:]]
+    found_values = [row[f"c{at}"] for at in range(1, len(DEFAULTS))]
+    assert [getattr(value, "value", value) for value in found_values] == [value for _, value in DEFAULTS[1:]]
     assert type(create_table(shared_catalog, f"{namespace}.u", ROWS.schema).schema()) is Schema
+
+
+def test_the_default_of_a_decimal_is_stored_with_its_scale(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    """Java refuses another one."""
+    field = NestedField(1, "d", DecimalType(9, 2), initial_default=Decimal("1.5"), write_default=Decimal(3))
+    document: Any = metadata_json(create_table(shared_catalog, f"{namespace}.t", Schema(field)))
+    (stored,) = document["schemas"][0]["fields"]
+    assert (stored["initial-default"], stored["write-default"]) == ("1.50", "3.00")
 
 
 @pytest.mark.parametrize(
