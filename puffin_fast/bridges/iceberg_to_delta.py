@@ -201,7 +201,7 @@ def _check_names(metadata: TableMetadata, name: str) -> None:
             raise UnsupportedError(
                 f"{name}: column {column} is found by a name mapping, and a dropped column had the same name"
             )
-        if set(str(column).rpartition(".")[2]) & NOT_IN_NAMES:
+        if set(schema.find_field(field_id).name) & NOT_IN_NAMES:
             raise UnsupportedError(
                 f"{name}: column {column} is found by a name mapping; Delta does not allow this name without column "
                 "mapping"

@@ -12,6 +12,7 @@ from puffin_fast._run.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.rows.filters.filters import Filter, RowFilter
+from puffin_fast.rows.filters.struct_path import top_names
 from puffin_fast.rows.match.assignments import Assignments
 from puffin_fast.verbs.attempt import Attempt, Purpose
 from puffin_fast.verbs.counts import Counts
@@ -58,9 +59,9 @@ def bound_values(values: Mapping[str, Any], schema: Schema, *, case_sensitive: b
         NotFoundError, InvalidInputError: as `update`.
     """
     assignments = Assignments.bind(values, schema, case_sensitive=case_sensitive)
-    if unique := sorted(schema.identifier_field_names() & assignments.values.keys()):
+    if unique := sorted(top_names(schema, schema.identifier_field_ids) & assignments.values.keys()):
         raise InvalidInputError(
-            f"values: column {unique[0]} is an identifier field; expected other columns, because its new values "
+            f"values: column {unique[0]} is or has an identifier field; expected other columns, because its new values "
             "may not be unique"
         )
     return assignments

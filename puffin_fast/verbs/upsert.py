@@ -15,6 +15,7 @@ from puffin_fast._show.html import HtmlFields, Note
 from puffin_fast._text import counted, no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows, paths_of_rows, united
+from puffin_fast.rows.filters.struct_path import top_names
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.match.change_feed import ChangeFeed
 from puffin_fast.rows.match.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
@@ -199,8 +200,8 @@ def columns_to_set(
     known = dict.fromkeys(field.name for field in schema.fields)
     if missing := [name for name in columns if name not in known]:
         raise NotFoundError(f"update_columns: {no_column(missing[0], known)}")
-    keys = {name for key, _ in key_fields(schema, join_cols) for name in (key, key.partition(".")[0])}
-    keys |= schema.identifier_field_names()
+    key_ids = {field.field_id for _, field in key_fields(schema, join_cols)}
+    keys = top_names(schema, key_ids.union(schema.identifier_field_ids))
     if wrong := [name for name in columns if name in keys]:
         raise InvalidInputError(
             f"update_columns: column {wrong[0]} is a key column or an identifier field; expected other columns"

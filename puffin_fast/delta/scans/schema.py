@@ -7,7 +7,8 @@ Column mapping (Delta Transaction Log Protocol, "Column Mapping"): with mode `id
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,7 +103,8 @@ class TableSchema:
                 the log does not have depend on it.
 
         Raises:
-            UnsupportedError: the type of a column or the mode of column mapping is not supported.
+            UnsupportedError: the type of a column or the mode of column mapping is not supported, or a column has the
+                name of a field of a struct, with dots.
             CorruptDataError: the schema is invalid, or lacks a partition column.
         """
         mode = snapshot.configuration.get(MAPPING_MODE, "none")
@@ -117,7 +119,11 @@ class TableSchema:
                 fields = [f for f in fields if f["name"] in columns or f["name"] in partition_columns]
             converter = _Converter(snapshot.root, mapped=mode != "none", highest=highest)
             converted = [converter.field(field, field["name"]) for field in fields]
-            schema = Schema(*(field for field, _ in converted))  # raises where a name is repeated
+            try:
+                schema = Schema(*(field for field, _ in converted))
+            except ValueError:  # a name is repeated
+                _check_dotted(converted, snapshot.root)
+                raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, PuffinFastError):
                 raise
@@ -200,6 +206,23 @@ def _ids(value: Any) -> list[int]:
         own += [n for n in nested.values() if isinstance(n, int)] if isinstance(nested, Mapping) else []
         return own + [n for inner in value.values() for n in _ids(inner)]
     return [n for inner in value for n in _ids(inner)] if isinstance(value, list) else []
+
+
+def _check_dotted(converted: Iterable[tuple[NestedField, MappedField]], root: str) -> None:
+    """Raises `UnsupportedError` if columns and fields of structs have one name with dots: PyIceberg's schemas find
+    fields by these."""
+    paths = {path for field, _ in converted for path in _paths(field)}
+    repeated = [name for name, count in Counter(map(".".join, paths)).items() if count > 1]
+    if repeated:
+        raise UnsupportedError(
+            f"{root}: a column and a field of a struct have one name with dots, {repeated[0]}; rename one of them"
+        )
+
+
+def _paths(field: NestedField) -> Iterator[tuple[str, ...]]:
+    yield (field.name,)
+    for inner in field.field_type.fields if isinstance(field.field_type, StructType) else ():
+        yield from ((field.name, *path) for path in _paths(inner))
 
 
 def _mapped(field_id: int, name: str, below: list[MappedField]) -> MappedField:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from puffin_fast._run.interrupt import is_from_outside
@@ -34,3 +34,9 @@ def structs_around(schema: Schema, field_id: int) -> tuple[NestedField, ...] | N
         fields = cast("StructType", around[-1].field_type).fields
         accessor = accessor.inner
     return tuple(around)
+
+
+def top_names(schema: Schema, field_ids: Iterable[int]) -> set[str]:
+    """Returns the names of the top-level columns that are or contain some fields; a name may have dots."""
+    paths = ((*(structs_around(schema, number) or ()), schema.find_field(number)) for number in field_ids)
+    return {path[0].name for path in paths}

@@ -16,6 +16,7 @@ from puffin_fast._run.arguments import check_flags
 from puffin_fast.columns.plain_types import one_array, plain_rows
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.filters.struct_path import top_names
 from puffin_fast.rows.keys.key_columns import column_of, key_fields, to_key_type
 from puffin_fast.rows.keys.keys import Keys
 from puffin_fast.rows.match.change_feed import ChangeFeed
@@ -128,18 +129,13 @@ class Source:
         return found
 
 
-def _top_names(keys: Sequence[tuple[str, NestedField]]) -> set[str]:
-    """The names of the top-level columns that hold key columns."""
-    return {part for name, _ in keys for part in (name, name.partition(".")[0])}
-
-
 def written_schema(
     schema: Schema, keys: Sequence[tuple[str, NestedField]], columns: Collection[str] | None
 ) -> Schema:
     """Returns the columns that given rows must have: the key columns, and `columns` (None for all of the table)."""
     if columns is None:
         return schema
-    names = _top_names(keys).union(columns)
+    names = top_names(schema, (field.field_id for _, field in keys)).union(columns)
     return Schema(*(field for field in schema.fields if field.name in names), schema_id=schema.schema_id)
 
 
@@ -262,7 +258,7 @@ def find_matches(
     known: list[int] = []
     if not compared:
         known = [at for at, task in enumerate(tasks) if _are_known(task)]
-        names = _top_names(source.fields)
+        names = top_names(Schema(*fields), (field.field_id for _, field in source.fields))
         fields = [f for f in fields if f.name in names]
     exact = {name for name, f in source.fields if not isinstance(f.field_type, FloatType | DoubleType)}
     others = [f.name for f in fields if f.name not in exact] if compared else []

@@ -21,7 +21,7 @@ from pyiceberg.types import PrimitiveType, UnknownType
 from puffin_fast._run.arguments import check_texts
 from puffin_fast._text import no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.rows.filters.struct_path import structs_around
+from puffin_fast.rows.filters.struct_path import structs_around, top_names
 from puffin_fast.rows.keys.key_columns import column_of
 from puffin_fast.rows.keys.transforms import partition_values
 
@@ -73,8 +73,8 @@ class RowOrder:
         columns: dict[str, pa.Array] = {}
         keys: list[tuple[str, str]] = []
         names = [self.schema.find_column_name(field.source_id) or "" for field in self.fields]
-        tops = [top for top in rows.column_names if any(f"{name}.".startswith(f"{top}.") for name in names)]
-        batch = rows.select(tops).combine_chunks().to_batches()[0]
+        tops = top_names(self.schema, (field.source_id for field in self.fields))
+        batch = rows.select([*tops]).combine_chunks().to_batches()[0]
         for number, (field, name) in enumerate(zip(self.fields, names, strict=True)):
             kind = self.schema.find_type(field.source_id)
             values = partition_values(field.transform, kind, column_of(batch, name), name)
