@@ -149,7 +149,6 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/kernel/test_limits.py",
         "tests/rows/files/test_coded_texts.py::test_texts_that_need_longer_offsets_than_their_type_has",
         "tests/rows/match/test_key_memory.py",
-        "tests/spark/test_bounded.py::test_half_a_billion_positions_of_one_file_take_a_few_times_their_vector",
         "tests/delta/test_plan.py::test_a_plan_is_freed_without_a_collection[1:]",
     ),
 }

@@ -16,6 +16,10 @@ __all__ = ["MIB", "Cost", "cost", "forks", "peak_growth"]
 
 MIB = 1 << 20
 
+SYSTEM_POOL = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""The environment of fresh processes. Arrow's own allocator keeps freed memory for a time that depends on the
+machine's load: in twenty runs, the peaks of one action differed by 12%, and by 2% with the system's allocator."""
+
 
 class Cost(NamedTuple):
     """What an action took.
@@ -44,8 +48,9 @@ def cost(setup: str, action: str, limit_mib: int | None = None, timeout_s: float
         timeout_s: a process that takes longer fails.
     """
     program = _measured(setup, action, limit_mib)
+    command = [sys.executable, "-c", program]
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=timeout_s
+        command, env=SYSTEM_POOL, capture_output=True, text=True, check=False, timeout=timeout_s
     )
     return _cost(done.returncode, done.stdout, done.stderr)
 

@@ -91,8 +91,11 @@ def test_a_merge_holds_one_file_beyond_its_limit() -> None:
     assert taken["batches"] < 20
 
 
-def test_half_a_billion_positions_of_one_file_take_a_few_times_their_vector() -> None:
-    """One task merges the partial vectors of 1000 tasks; each has half of the positions of a block of 2^20 rows."""
+def test_two_hundred_million_positions_of_one_file_take_three_times_their_vector() -> None:
+    """One task merges the partial vectors of 400 tasks; each has half of the positions of a block of 2^20 rows.
+
+    Twenty runs took 2.96 to 3.02 times the buffer and the vector; a copy that is held too long makes it 3.7.
+    """
     setup = """
     import numpy as np
     import pyarrow as pa
@@ -102,16 +105,16 @@ def test_half_a_billion_positions_of_one_file_take_a_few_times_their_vector() ->
     from puffin_fast.spark.worker import merge
     block = np.flatnonzero(np.random.default_rng(0).random(1 << 20) < 0.5)[:500_000]
     def partials():
-        for number in range(1000):
+        for number in range(400):
             blob = codec.encode(PositionBitmap.from_positions(block + (number << 20)))
             yield from combine.pieces(pa.record_batch({"file_path": ["a"], "blob": [blob]}))
     """
     action = """
     (whole,) = merge.merge(partials(), memory=16 << 20)
-    assert whole["cardinality"].to_pylist() == [500_000_000]
+    assert whole["cardinality"].to_pylist() == [200_000_000]
     """
-    vector = (1000 << 20) // 8
-    assert peak_growth(setup, action) < 4 * (16 * MIB + vector) + BESIDE
+    vector = (400 << 20) // 8
+    assert peak_growth(setup, action) < 3.35 * (16 * MIB + vector) + BESIDE
 
 
 @pytest.mark.parametrize("n_files", [1, 100_000])

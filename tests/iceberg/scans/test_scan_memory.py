@@ -64,5 +64,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("action", [SCAN, UPSERT], ids=["scan", "upsert"])
 def test_a_thread_holds_a_few_row_groups_of_wide_rows(folder: Path, action: str) -> None:
+    """Six runs each held 24 MiB for the scan and 36 for the upsert."""
     action = action.format(rows=ROW_GROUPS * ROWS)
     peak_growth(SETUP.format(folder=folder), action + LIMIT.format(limit=96 * MIB))
