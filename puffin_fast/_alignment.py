@@ -17,11 +17,15 @@ _WIDE = frozenset(
 """The ids of types with values of 16 bytes; all others have at most 8."""
 
 
-@cache
 def _alignment(kind: pa.DataType) -> int:
     """The alignment of the buffers of a type, in bytes."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _alignment(kind.storage_type)
+    while isinstance(kind, pa.BaseExtensionType):  # those of Python need not be hashable
+        kind = kind.storage_type
+    return _known_alignment(kind)
+
+
+@cache
+def _known_alignment(kind: pa.DataType) -> int:
     inside = [_alignment(kind.field(at).type) for at in range(kind.num_fields)]
     return max(inside, default=16 if kind.id in _WIDE else 8)
 

@@ -246,6 +246,28 @@ def read_v3_types() -> None:
             _for_good.append(V3_TYPES.begin())
 
 
+# --- types in Arrow ------------------------------------------------------------------------------------------
+
+
+class _ToArrow(_ConvertToArrowSchema):
+    """PyIceberg's conversion, with geometries and geographies as WKB.
+
+    PyIceberg makes types of geoarrow-pyarrow of them if that is installed. These refuse some coordinate reference
+    systems, and PyArrow writes no statistics of them, not even the number of nulls.
+    """
+
+    def visit_geometry(self, geometry_type: Any) -> pa.DataType:
+        return pa.large_binary()
+
+    def visit_geography(self, geography_type: Any) -> pa.DataType:
+        return pa.large_binary()
+
+
+def schema_to_arrow(schema: Any, *, include_field_ids: bool = True) -> Any:
+    """Returns the Arrow schema of a schema, or the Arrow type of a type."""
+    return visit(schema, _ToArrow({}, include_field_ids))
+
+
 # --- what PyIceberg does with a variant ----------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,14 @@ ENCRYPTED_MAGIC = b"PARE"
 
 ARROW_SCHEMA = b"ARROW:schema"
 """The key of the Arrow schema that Arrow's writers store."""
+
+
+_NO_EXTENSIONS = (
+    {"arrow_extensions_enabled": False}
+    if "arrow_extensions_enabled" in signature(pq.ParquetFile.__init__).parameters
+    else {}
+)
+"""Logical types are read by their storage: geoarrow-pyarrow refuses some of Parquet's coordinate reference systems."""
 
 
 class ArrowFile(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
@@ -50,7 +59,7 @@ class ArrowFile(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
         self._native, self._is_prepared = _native(source), False
         self._source = source if isinstance(source, Source) else open_source(self._native)
         self._checked = CheckedFile(self._native, path)
-        self._options = {"pre_buffer": False, **options}
+        self._options = {"pre_buffer": False, **_NO_EXTENSIONS, **options}
         try:
             self._open(pa.PythonFile(self._checked, mode="r"))
             if self._has_unread_dictionaries():

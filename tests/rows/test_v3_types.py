@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import struct
 import subprocess
 import sys
 import uuid
@@ -43,6 +44,7 @@ SPEC = {
         {"source-ids": [1], "field-id": 1002, "transform": "identity", "name": "𠮷"},
     ],
 }
+POINT = struct.pack("<BIdd", 1, 1, 1.0, 2.0)
 ORDER = {
     "order-id": 5,
     "fields": [
@@ -200,6 +202,57 @@ def test_types_are_parsed_inside_of_others() -> None:
     assert ListType(4, "variant", False).element_type == VariantType()  # type: ignore[arg-type]
     assert MapType(1, "string", 2, "variant").value_type == VariantType()  # type: ignore[arg-type]
     assert PartitionField(1, 1000, "day", "d").source_id == 1  # type: ignore[arg-type]
+
+
+class GeoArrow(pa.ExtensionType):  # type: ignore[misc]  # PyArrow has no types
+    """What geoarrow-pyarrow registers: PyArrow reads annotated columns as it, and refuses values that it refuses."""
+
+    def __init__(self, crs: bytes = b"{}") -> None:
+        self._crs = crs
+        super().__init__(pa.binary(), "geoarrow.wkb")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return self._crs
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, crs: bytes) -> GeoArrow:
+        return cls(crs)
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_geometries_are_wkb_whatever_types_are_registered(
+    racing: SqlCatalog, name: str, is_registered: bool
+) -> None:
+    table = iceberg.load_table(racing, name)
+    points = pa.array([POINT, None, POINT], pa.binary())
+    given = pa.ExtensionArray.from_storage(GeoArrow(), points)
+    if is_registered:
+        pa.register_extension_type(GeoArrow())
+    try:
+        iceberg.append(table, pa.table({"id": [1, 2, 3], "g": given}))
+        iceberg.append(table, pa.table({"id": [4, 5, 6], "g": points}))
+        path = iceberg.plan_files(table).tasks[0].data.file_path.removeprefix("file://")
+        stored = pq.read_table(path)
+        kinds = [field.type for field in stored.schema]
+        kinds[2] = given.type
+        schema = pa.schema([field.with_type(kind) for field, kind in zip(stored.schema, kinds, strict=True)])
+        pq.write_table(
+            pa.table([stored[0], stored[1], given], schema=schema), path
+        )  # as geoarrow-pyarrow does
+        assert str(pq.ParquetFile(path).schema.column(3).logical_type) == "Geometry(crs=)"
+        assert iceberg.scan(table).to_arrow().field("g").type == pa.large_binary()
+        assert sorted(iceberg.scan(table, "g is null").to_arrow()["id"].to_pylist()) == [2, 5]
+        iceberg.update(table, "id = 3", {"id": 7})
+        iceberg.delete(table, "id = 1")
+        iceberg.rewrite_data_files(table, sort_by=["id"])
+        assert iceberg.scan(table).to_arrow()["g"].to_pylist() == [None, POINT, None, POINT, POINT]
+        (task,) = iceberg.plan_files(table).tasks
+        group = pq.read_metadata(task.data.file_path.removeprefix("file://")).row_group(0)
+        assert group.column(3).statistics.null_count == 2
+        assert iceberg.verify(table, level="rows") == []
+    finally:
+        if is_registered:
+            pa.unregister_extension_type("geoarrow.wkb")
 
 
 def given_default(document: dict[str, Any], **defaults: Any) -> None:

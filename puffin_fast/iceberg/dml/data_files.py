@@ -23,7 +23,6 @@ from pyiceberg.io.pyarrow import (
     bin_pack_arrow_table,
     bin_pack_record_batches,
     match_metrics_mode,
-    schema_to_pyarrow,
 )
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
@@ -34,6 +33,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
 from puffin_fast._io.location import is_of_storage
+from puffin_fast._pyiceberg.v3_types import schema_to_arrow
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
@@ -139,7 +139,7 @@ class DataFileWriter:
         shown = ".".join(table.name())
         stored, self._file_schema = file_schema(schema, shown)
         self._stored = None if len(stored) == len(schema.fields) else stored
-        self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
+        self._arrow_schema: pa.Schema = schema_to_arrow(self._file_schema, include_field_ids=True)
         self._locations = table.location_provider()
         self._id = uuid.uuid4()
         self._size = target_file_size(metadata.properties)

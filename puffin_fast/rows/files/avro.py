@@ -24,7 +24,6 @@ import fastavro
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import (
     ListType,
     MapType,
@@ -40,6 +39,7 @@ from pyiceberg.types import (
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast._io import open_source
+from puffin_fast._pyiceberg.v3_types import schema_to_arrow
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.avro.blocks import Block, FileBytes, as_long, read_block, too_many_records
 from puffin_fast.avro.file import AVRO_ERRORS, HEADER, MAGIC
@@ -101,7 +101,7 @@ class AvroReader:
                 f"{location}: AVRO; expected a schema of Iceberg's types, found {error!r}"
             ) from error
         self.stored = _without_logical_types(written)
-        found = plain_schema(schema_to_pyarrow(iceberg, include_field_ids=True))
+        found = plain_schema(schema_to_arrow(iceberg, include_field_ids=True))
         fields = zip(found, written["fields"], strict=True)
         self.schema = pa.schema(
             [field.with_type(_as_written(field.type, node["type"])) for field, node in fields]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.pyarrow import PYARROW_FIELD_DOC_KEY, schema_to_pyarrow
+from pyiceberg.io.pyarrow import PYARROW_FIELD_DOC_KEY
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
-from puffin_fast._pyiceberg.v3_types import VARIANT_FIELDS, VariantType
+from puffin_fast._pyiceberg.v3_types import VARIANT_FIELDS, VariantType, schema_to_arrow
 from puffin_fast.columns.plain_types import null_mask, plain_type, with_values
 from puffin_fast.columns.uuid_text import UuidText, uuids_of_text
 
@@ -66,7 +66,7 @@ def arrow_type(iceberg: IcebergType) -> pa.DataType:
 
 
 def _arrow_type(iceberg: IcebergType) -> pa.DataType:
-    found: Any = schema_to_pyarrow(iceberg, include_field_ids=False)
+    found: Any = schema_to_arrow(iceberg, include_field_ids=False)
     return found
 
 

@@ -31,11 +31,11 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import Literal
 from pyiceberg.expressions.visitors import visit
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from puffin_fast._kernels.rows.members import Members, SparseMembers, members_of
 from puffin_fast._pyiceberg.set_values import SetValues, SetVisitor, set_values
+from puffin_fast._pyiceberg.v3_types import schema_to_arrow
 from puffin_fast._run.cached import cached_property
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.rows.filters.bounds import as_integers
@@ -298,5 +298,5 @@ def _plain_value(value: Any, plain: pa.DataType) -> Any:
 
 @lru_cache(maxsize=256)
 def _plain_type(field_type: IcebergType) -> pa.DataType:
-    arrow = schema_to_pyarrow(field_type)
+    arrow = schema_to_arrow(field_type)
     return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow

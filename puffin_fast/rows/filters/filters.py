@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpression
 from pyiceberg.expressions.visitors import visit
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -38,7 +37,7 @@ from pyiceberg.types import (
 )
 
 from puffin_fast._pyiceberg.metrics import metrics_evaluator
-from puffin_fast._pyiceberg.v3_types import VariantType
+from puffin_fast._pyiceberg.v3_types import VariantType, schema_to_arrow
 from puffin_fast._text import no_column
 from puffin_fast.columns.decimals import MAX_DIGITS, exact_decimals
 from puffin_fast.columns.plain_types import decoded, plain_type
@@ -221,7 +220,7 @@ class RowFilter:
     @classmethod
     def _of_arrow(cls, row_filter: pc.Expression, schema: Schema) -> RowFilter:
         names = {field.name: field.field_id for field in schema.fields}
-        empty = pa.schema([pa.field(f.name, schema_to_pyarrow(f.field_type)) for f in schema.fields])
+        empty = pa.schema([pa.field(f.name, schema_to_arrow(f.field_type)) for f in schema.fields])
         try:
             scanner = ds.dataset(pa.Table.from_batches([], empty)).scanner(columns={"match": row_filter})
             found = scanner.projected_schema.field("match").type
@@ -237,7 +236,7 @@ class RowFilter:
         for one in schema.fields:
             if one.name in used and isinstance(one.field_type, VariantType):
                 raise UnsupportedError(f"filter {row_filter}: not supported on {one.name}, a variant")
-        types = {f.name: plain_type(schema_to_pyarrow(f.field_type)) for f in schema.fields if f.name in used}
+        types = {f.name: plain_type(schema_to_arrow(f.field_type)) for f in schema.fields if f.name in used}
         return cls(
             AlwaysTrue(), tuple(sorted(used.values())), False, 1, None, True, row_filter, used, _types=types
         )
