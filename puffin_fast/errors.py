@@ -119,4 +119,4 @@ class CommitUnknownError(PuffinFastError):
 
 
 class EngineSupportWarning(UserWarning):
-    """A table gets a column of a type that some engines cannot read; the message names them."""
+    """A table gets a column of a type, or a feature, that some engines cannot read; the message names them."""

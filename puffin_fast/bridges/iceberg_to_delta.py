@@ -34,6 +34,7 @@ from puffin_fast.delta.log.protocol import (
     MAPPING_MAX_ID,
     MAPPING_MODE,
     PHYSICAL_NAME,
+    warn_of_vectors,
 )
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
@@ -87,6 +88,7 @@ def from_iceberg(
             not distinguish from null.
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
         CommitUnknownError: the storage did not answer whether the Delta table was created.
+        EngineSupportWarning: is a warning, as of `create_table`.
 
     Examples:
         >>> location = pf.delta.from_iceberg(table, f"{path}-from-iceberg")
@@ -143,6 +145,7 @@ def from_iceberg(
             for path in written.files:
                 storage.remove(path)
         raise
+    warn_of_vectors(storage.root, stacklevel=3)
     return storage.root
 
 

@@ -45,8 +45,9 @@ def main(
     """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
     TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
-    append, changes, create, delete-keys, delete-positions, maintain, orphan-files, overwrite, remove-orphan-files,
-    report, rewrite, scan, update, upgrade and upsert of Delta; convert and delete of Delta and Paimon;
+    append, changes, create, delete-keys, delete-positions, disable, maintain, orphan-files, overwrite,
+    remove-orphan-files, report, rewrite, scan, update, upgrade and upsert of Delta;
+    convert and delete of Delta and Paimon;
     deletes, describe, files, history, schema, snapshots and verify of Delta, Paimon and Lance.
     Those that only read also take the folder or the metadata file of an Iceberg table.
 
@@ -79,6 +80,7 @@ for _command in (
     table.update,
     table.upsert,
     definition.upgrade,
+    definition.disable,
     maintain.report,
     maintain.convert,
     maintain.compact,

@@ -44,6 +44,7 @@ COMMANDS = {
     ),
     "catalog.create_namespace creates it": "`puffin-fast create` with --create-namespace creates it",
     "puffin_fast.delta.enable(table)": "`puffin-fast upgrade`",
+    "puffin_fast.delta.disable(table)": "`puffin-fast disable`",
     "puffin_fast.iceberg.upgrade(table)": "`puffin-fast upgrade`",
     "from_snapshot_id_exclusive": "--from-snapshot-id",
     "to_snapshot_id_inclusive": "--to-snapshot-id",
@@ -105,10 +106,16 @@ class ErrorReportingGroup(click.Group):
             outcome = "" if ctx.meta.get(_BEGUN) else ": nothing was changed"
             click.echo(f"{ctx.info_name}: interrupted{outcome}", err=True)
             return ctx.exit(INTERRUPTED)
-        for function, command in COMMANDS.items():
-            message = message.replace(function, command)
+        message = _as_command(message)
         click.echo(f"{ctx.info_name}: error: {printable(' '.join(message.split()))}", err=True)
         return ctx.exit(1)
+
+
+def _as_command(message: str) -> str:
+    """A message of the package with commands and options in place of functions and arguments."""
+    for function, command in COMMANDS.items():
+        message = message.replace(function, command)
+    return message
 
 
 def _configuration(error: Exception) -> str | None:
@@ -220,7 +227,7 @@ def shown_warnings(*kinds: type[Warning]) -> Iterator[None]:
             warnings.simplefilter("always", kind)
         yield
     for message in dict.fromkeys(str(warning.message) for warning in caught):
-        click.echo(f"puffin-fast: warning: {printable(message)}", err=True)
+        click.echo(f"puffin-fast: warning: {printable(_as_command(message))}", err=True)
 
 
 def tracked(change: Callable[..., Any]) -> Callable[..., Any]:

@@ -176,6 +176,10 @@ class DeltaPath(PathTable):
         """`puffin_fast.delta.enable`; returns whether deletion vectors were enabled before."""
         return delta().enable(self.path, dry_run=dry_run) is None
 
+    def disable(self, **options: Any) -> Any:
+        """`puffin_fast.delta.disable`."""
+        return delta().disable(self.path, **self._commit(options))
+
     def update(self, row_filter: Any, values: Mapping[str, Any], **commit: Any) -> Any:
         """`puffin_fast.delta.update`."""
         return delta().update(self.path, row_filter, values, **self._commit(commit))

@@ -1,15 +1,25 @@
-"""Commands that make a table or change its format: ``create``, ``upgrade``."""
+"""Commands that make a table or change its format: ``create``, ``upgrade``, ``disable``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, rows_answer, shown_warnings, tracked
+from puffin_fast.cli._common import (
+    DRY_RUN,
+    Answer,
+    answers,
+    grid,
+    result_grid,
+    rows_answer,
+    shown_warnings,
+    tracked,
+)
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import is_path, name_of, verb
@@ -81,9 +91,10 @@ def create(
     with _files.rows(data, schema, input_format) as rows:
         columns = rows.schema
     if is_path(table):
-        tracked(delta().create_table)(
-            table, columns, types=types, partition_columns=partition_spec, properties=properties
-        )
+        with shown_warnings(EngineSupportWarning):
+            tracked(delta().create_table)(
+                table, columns, types=types, partition_columns=partition_spec, properties=properties
+            )
         return _created(table, data, len(columns), table)
     try:
         opened = open_catalog(catalog, create=create_namespace)
@@ -125,7 +136,8 @@ def upgrade(table: Table | PathTable, dry_run: bool) -> Answer:
     before: int
     after: int
     if isinstance(table, PathTable):
-        before, after = verb(table, "upgrade")(dry_run=dry_run), True
+        with shown_warnings(EngineSupportWarning):
+            before, after = verb(table, "upgrade")(dry_run=dry_run), True
         what = "deletion vectors are already enabled"
     else:
         before = table.metadata.format_version
@@ -140,3 +152,32 @@ def upgrade(table: Table | PathTable, dry_run: bool) -> Answer:
             else f"{name}: nothing done: {what}"
         ],
     )
+
+
+@click.command()
+@answers
+@_options.on_table
+@_options.threads
+@_options.commit
+def disable(table: Table | PathTable, **options: Any) -> Answer:
+    """Disables deletion vectors of TABLE, a Delta table, so that all readers can read it.
+
+    Rewrites the data files that have deletion vectors, and drops the feature from the protocol, in several
+    commits. If earlier versions have deletion vectors, other writers must then know the feature
+    checkpointProtection.
+
+    Example: puffin-fast disable data/orders --dry-run
+    """
+    name = name_of(table)
+    if not isinstance(table, PathTable):
+        raise UnsupportedError(
+            f"{name}: expected the path of a Delta table: no table of Iceberg gets an older format"
+        )
+    given = {key: value for key, value in options.items() if value is not None}
+    result = verb(table, "disable")(**given)
+    answer = {"table": name, "job": "disable", **asdict(result)}
+    if result.repeated:
+        return Answer(answer, [f"{name}: disable: nothing done: the log has this job id"])
+    if result.version is None and not result.data_files and not options["dry_run"]:
+        return Answer(answer, [f"{name}: disable: nothing done: the table has no deletion vectors"])
+    return Answer(answer, [result_grid("disable", result)])

@@ -13,13 +13,13 @@ import click
 from rich.console import RenderableType
 
 from puffin_fast.cli import _options
-from puffin_fast.cli._common import Answer, answers, result_grid, rows_answer, tracked
+from puffin_fast.cli._common import Answer, answers, result_grid, rows_answer, shown_warnings, tracked
 from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import name_of, verb
 from puffin_fast.cli.table import case_option
-from puffin_fast.errors import UnsupportedError
+from puffin_fast.errors import EngineSupportWarning, UnsupportedError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -147,7 +147,8 @@ def convert(
             raise UnsupportedError(
                 f"{name_of(table)}: a table of Iceberg: expected --to delta, found --to {target}"
             )
-        location = tracked(delta().from_iceberg)(table, name, branch=commit["branch"])
+        with shown_warnings(EngineSupportWarning):
+            location = tracked(delta().from_iceberg)(table, name, branch=commit["branch"])
         return rows_answer([{"table": name_of(table), "to": target, "name": location}])
     if name is not None:
         raise click.UsageError("--name: expected --to beside it")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from puffin_fast.delta.dml.update import UpdateResult, update
     from puffin_fast.delta.dml.upsert import UpsertResult, upsert
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+    from puffin_fast.delta.maintenance.disable import DisableResult, disable
     from puffin_fast.delta.maintenance.enable import enable
     from puffin_fast.delta.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
     from puffin_fast.delta.maintenance.orphan_files import orphan_files, remove_orphan_files
@@ -43,6 +44,7 @@ __all__ = [
     "DeleteResult",
     "DeltaChanges",
     "DeltaScan",
+    "DisableResult",
     "MaintainResult",
     "MaintenancePolicy",
     "OverwriteResult",
@@ -60,6 +62,7 @@ __all__ = [
     "delete_keys",
     "delete_positions",
     "deletes",
+    "disable",
     "dynamic_partition_overwrite",
     "enable",
     "from_iceberg",
@@ -85,6 +88,7 @@ _HOMES = {
     "DeleteResult": "delta.dml.delete",
     "DeltaChanges": "delta.changelog.changes",
     "DeltaScan": "delta.scans.scan",
+    "DisableResult": "delta.maintenance.disable",
     "MaintainResult": "delta.maintenance.maintain",
     "MaintenancePolicy": "delta.maintenance.maintain",
     "OverwriteResult": "delta.dml.overwrite",
@@ -102,6 +106,7 @@ _HOMES = {
     "delete_keys": "delta.dml.delete",
     "delete_positions": "delta.dml.delete",
     "deletes": "delta.scans.vectors",
+    "disable": "delta.maintenance.disable",
     "dynamic_partition_overwrite": "delta.dml.overwrite",
     "enable": "delta.maintenance.enable",
     "from_iceberg": "bridges.iceberg_to_delta",

@@ -18,7 +18,7 @@ import pytest
 from click.testing import Result
 from pyiceberg.catalog import load_catalog
 
-from puffin_fast import iceberg
+from puffin_fast import delta, iceberg
 from puffin_fast.cli import main
 from tests.cli.conftest import ROWS
 from tests.cli.tables import count, open_table
@@ -53,7 +53,8 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", main.commands)
 def test_the_number_of_threads_is_an_option_of_commands_whose_function_takes_it(name: str) -> None:
-    function = getattr(iceberg, FUNCTIONS.get(name, name.replace("-", "_")), None)
+    called = FUNCTIONS.get(name, name.replace("-", "_"))
+    function = getattr(iceberg, called, None) or getattr(delta, called, None)
     takes = function is not None and "threads" in inspect.signature(function).parameters
     assert any(option.name == "threads" for option in main.commands[name].params) is takes
 

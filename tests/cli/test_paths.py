@@ -221,6 +221,27 @@ def test_a_table_of_deltalake_takes_deletes_after_upgrade(
     assert answer_of(run("orphan-files", written, "--older-than", 0, "--output", "json")) == []
 
 
+def test_a_table_is_readable_for_all_after_disable(
+    run: Run, written: Path, catalog_options: tuple[str, ...]
+) -> None:
+    deltalake: Any = require_module("deltalake")
+    upgraded = run("upgrade", written)
+    assert "warning: table" in upgraded.stderr
+    assert "to_pandas" in upgraded.stderr
+    assert "`puffin-fast disable`" in upgraded.stderr
+    run("delete", written, "--row-filter", "id < 20")
+    before = state(written)
+    dry = answer_of(run("disable", written, "--dry-run", "--output", "json"))
+    assert (dry["version"], dry["rows_purged"]) == (None, 20)
+    assert state(written) == before
+    done = answer_of(run("disable", written, "--job-id", "j", "--output", "json"))
+    assert (done["data_files"], done["rows_purged"], done["keeps_checkpoints"]) == (1, 20, True)
+    assert len(deltalake.DeltaTable(str(written)).to_pandas()) == 80
+    assert "has this job id" in run("disable", written, "--job-id", "j").stdout
+    assert "no deletion vectors" in run("disable", written).stdout
+    assert "expected the path of a Delta table" in run("disable", "ns.t", *catalog_options).stderr
+
+
 # What is refused ---------------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from puffin_fast.delta.log.protocol import (
     MAPPING_MAX_ID,
     MAPPING_MODE,
     is_set,
+    warn_of_vectors,
 )
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
@@ -99,6 +100,8 @@ def create_table(
         UnsupportedError: Delta does not have the type of a column, a partition column is nested or binary, or a
             property requires a feature that this package does not write.
         CommitUnknownError: the storage did not answer whether the table was created.
+        EngineSupportWarning: is a warning; the message names readers that cannot read tables with deletion vectors. The
+            property ``delta.enableDeletionVectors`` with the value ``false`` makes a table without them.
 
     Examples:
         >>> schema = pa.schema([("id", pa.int64())])
@@ -135,6 +138,8 @@ def create_table(
         if if_not_exists:
             return snapshot(storage)
         raise InvalidInputError(f"{storage.root}: a Delta table already exists")
+    if is_set(configuration, ENABLE_VECTORS):
+        warn_of_vectors(storage.root, stacklevel=3)
     return snapshot(storage, version=0)
 
 

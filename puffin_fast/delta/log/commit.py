@@ -59,6 +59,7 @@ _VERBS = (
     "delete",
     "delete_keys",
     "delete_positions",
+    "disable",
     "dynamic_partition_overwrite",
     "overwrite",
     "purge",
@@ -130,6 +131,7 @@ class Changes:
         whole_table: whether any other commit is a conflict.
         keeps_row_ids: whether rewritten rows have the same row ids as before.
         is_blind_append: whether rows are added without a look at the table.
+        is_empty: whether a version without actions is committed.
     """
 
     actions: list[dict[str, Any]]
@@ -143,9 +145,10 @@ class Changes:
     whole_table: bool = False
     keeps_row_ids: bool = True
     is_blind_append: bool = False
+    is_empty: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.actions)
+        return bool(self.actions) or self.is_empty
 
 
 class _Planned(Protocol):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.errors import CorruptDataError, EngineSupportWarning, UnsupportedError
 
 DELETION_VECTORS = "deletionVectors"
+CHECKPOINT_PROTECTION = "checkpointProtection"
 ENABLE_VECTORS = "delta.enableDeletionVectors"
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 ICEBERG_COMPAT_V3 = "delta.enableIcebergCompatV3"
@@ -43,7 +45,7 @@ WRITER_FEATURES = READER_FEATURES | {
     "appendOnly",
     "changeDataFeed",
     "checkConstraints",
-    "checkpointProtection",
+    CHECKPOINT_PROTECTION,
     "clustering",
     "domainMetadata",
     "generatedColumns",
@@ -321,3 +323,38 @@ def with_vectors(protocol: Protocol, configuration: Mapping[str, str]) -> Protoc
     readers = protocol.reader_features | (protocol.writer_features & READER_FEATURES)
     readers |= {DELETION_VECTORS, *mapped}
     return Protocol(*FEATURES, readers, protocol.writer_features | readers)
+
+
+def without_vectors(protocol: Protocol, *, protected: bool) -> Protocol:
+    """Returns the protocol without deletion vectors, of the lowest versions that have all other features.
+
+    Args:
+        protected: adds `checkpointProtection`, which writers of a table with vectors in its history must know.
+    """
+    readers = protocol.reader_features - {DELETION_VECTORS}
+    writers = (protocol.writer_features | ({CHECKPOINT_PROTECTION} if protected else set())) - {
+        DELETION_VECTORS
+    }
+    reader = FEATURES[0] if readers - {COLUMN_MAPPING} else _LEGACY[COLUMN_MAPPING][0] if readers else 1
+    if reader < FEATURES[0]:
+        for writer in range(_LEGACY["appendOnly"][1], FEATURES[1]):
+            if writers == {
+                name for name, least in _LEGACY.items() if least[0] <= reader and least[1] <= writer
+            }:
+                return Protocol(reader, writer, readers, writers)
+    return Protocol(reader, FEATURES[1], readers, writers)
+
+
+def warn_of_vectors(root: str, *, stacklevel: int) -> None:
+    """Warns that some engines cannot read a table for which deletion vectors are enabled.
+
+    Args:
+        root: the location of the table.
+        stacklevel: the stack level of the warning: 1 is the caller of this function.
+    """
+    warnings.warn(
+        f"table {root}: deltalake's to_pandas, to_pyarrow_table and to_pyarrow_dataset cannot read tables with "
+        "deletion vectors; its QueryBuilder can; puffin_fast.delta.disable(table) removes them and the feature",
+        EngineSupportWarning,
+        stacklevel=stacklevel + 1,
+    )

@@ -13,6 +13,7 @@ from puffin_fast.delta.log.protocol import (
     ENABLE_VECTORS,
     check_committable,
     is_set,
+    warn_of_vectors,
     with_vectors,
 )
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
@@ -31,7 +32,7 @@ def enable(
     """Enables deletion vectors: reader version 3, writer version 7, ``delta.enableDeletionVectors``.
 
     Features that older protocol versions implied are then listed by name. Readers without support for deletion vectors
-    can no longer read the table.
+    can no longer read the table; `disable` makes them able to.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
@@ -47,6 +48,7 @@ def enable(
         UnsupportedError: a feature is unknown or forbids deletion vectors; the message names it.
         ConflictError: a concurrent commit changed the protocol or the metadata.
         CommitUnknownError: the storage did not answer whether the commit happened.
+        EngineSupportWarning: is a warning; the message names readers that can no longer read the table.
 
     Examples:
         >>> pf.delta.enable(path) is None  # deletion vectors were enabled already
@@ -68,12 +70,17 @@ def enable(
         return _Planned(Changes(actions, "SET TBLPROPERTIES", parameters=parameters))
 
     check_flags(dry_run=dry_run)
+    storage = storage_of(table, filesystem)
     if dry_run:
         base = snapshot(table, filesystem=filesystem)
         check_committable(base.protocol, base.configuration, base.root)
-        return None if plan(base).changes is None else base.version + 1
-    _, committed = commit(storage_of(table, filesystem), plan, snapshot_properties=snapshot_properties)
-    return committed.version
+        version = None if plan(base).changes is None else base.version + 1
+    else:
+        _, committed = commit(storage, plan, snapshot_properties=snapshot_properties)
+        version = committed.version
+    if version is not None:
+        warn_of_vectors(storage.root, stacklevel=3)
+    return version
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter, removes_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.tasks import DeltaTask
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.file_groups import known_deleted
 
@@ -98,16 +99,66 @@ def purge(
     started = time.perf_counter()
     storage = storage_of(table, filesystem)
 
-    def plan(base: Snapshot) -> _Planned:
+    def is_chosen(task: DeltaTask) -> bool:
+        return known_deleted(task) / max(task.data.record_count, 1) >= min_deleted
+
+    def plan(base: Snapshot) -> Purged:
+        return Purged.of(base, is_chosen, threads=threads, dry_run=dry_run)
+
+    planned, committed = commit(
+        storage,
+        plan,
+        on_conflict=on_conflict,
+        job=Job("purge", job_id),
+        snapshot_properties=snapshot_properties,
+    )
+    planned = planned or Purged()
+    return PurgeResult(
+        committed.version,
+        planned.data_files,
+        planned.data_files_written,
+        planned.rows,
+        planned.rows_purged,
+        time.perf_counter() - started,
+        committed.attempts,
+        committed.repeated,
+    )
+
+
+@dataclass(frozen=True)
+class Purged:
+    """A purge planned on one version: the counts of `PurgeResult`, and the changes to commit."""
+
+    data_files: int = 0
+    rows: int = 0
+    rows_purged: int = 0
+    data_files_written: int = 0
+    changes: Changes | None = None
+
+    def plus(self, other: Purged) -> Purged:
+        """The counts of two purges together."""
+        return Purged(
+            self.data_files + other.data_files,
+            self.rows + other.rows,
+            self.rows_purged + other.rows_purged,
+            self.data_files_written + other.data_files_written,
+        )
+
+    @classmethod
+    def of(
+        cls, base: Snapshot, is_chosen: Callable[[DeltaTask], bool], *, threads: int | None, dry_run: bool
+    ) -> Purged:
+        """Writes the live rows of data files to new files.
+
+        Args:
+            is_chosen: whether a data file is rewritten.
+            threads, dry_run: as `purge`.
+        """
         current = DeltaTable.of(base)
         check_types_writable(base.delta_schema["fields"], base.root)
-        tasks = [
-            task
-            for task in plan_files(current)
-            if known_deleted(task) / max(task.data.record_count, 1) >= min_deleted
-        ]
+        tasks = [task for task in plan_files(current) if is_chosen(task)]
         purged = sum(map(known_deleted, tasks))
-        found = _Planned(len(tasks), sum(task.data.record_count for task in tasks) - purged, purged)
+        found = cls(len(tasks), sum(task.data.record_count for task in tasks) - purged, purged)
         if dry_run or not tasks:
             return found
         groups = [[task] for task in tasks]
@@ -129,33 +180,3 @@ def purge(
             keeps_row_ids=rewriter.keeps_row_ids,
         )
         return replace(found, data_files_written=len(adds), changes=changes)
-
-    planned, committed = commit(
-        storage,
-        plan,
-        on_conflict=on_conflict,
-        job=Job("purge", job_id),
-        snapshot_properties=snapshot_properties,
-    )
-    planned = planned or _Planned()
-    return PurgeResult(
-        committed.version,
-        planned.data_files,
-        planned.data_files_written,
-        planned.rows,
-        planned.rows_purged,
-        time.perf_counter() - started,
-        committed.attempts,
-        committed.repeated,
-    )
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """A purge planned on one version: the counts of `PurgeResult`, and the changes to commit."""
-
-    data_files: int = 0
-    rows: int = 0
-    rows_purged: int = 0
-    data_files_written: int = 0
-    changes: Changes | None = None

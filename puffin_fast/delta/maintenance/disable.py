@@ -1,0 +1,257 @@
+"""Disables deletion vectors: rewrites the data files that have some, and drops the feature from the protocol.
+
+What Spark's ``ALTER TABLE … DROP FEATURE deletionVectors`` does (RFC "Checkpoint Protection" of Delta), in commits of
+their own:
+
+files       the property is removed, and data files with vectors are rewritten, until none is left
+barriers    three versions without changes, each with a checkpoint: readers that do not know vectors start from these
+            checkpoints, and never read the actions with vectors before them
+protocol    without the feature; with `checkpointProtection`, which keeps writers from removing the barriers, and with
+            `remove` actions of the files of vectors, so that no other vacuum removes those that time travel needs
+
+A log in which no action ever had a vector needs no barriers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from puffin_fast._run.arguments import check_flags
+from puffin_fast._run.outcome import note_outcome
+from puffin_fast._run.threads import check_threads
+from puffin_fast._show.html import HtmlFields
+from puffin_fast.delta.log.action_types import as_json
+from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
+from puffin_fast.delta.log.commit import Changes, Job, OnConflict, check_properties, commit, newest
+from puffin_fast.delta.log.protocol import (
+    CHECKPOINT_PROTECTION,
+    DELETION_VECTORS,
+    ENABLE_VECTORS,
+    without_vectors,
+)
+from puffin_fast.delta.log.segment import LogListing, read_commit
+from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
+from puffin_fast.delta.maintenance.purge import Purged
+from puffin_fast.delta.scans.descriptors import path_of
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
+from puffin_fast.delta.scans.tasks import DeltaTask
+from puffin_fast.errors import ConflictError, UnsupportedError
+
+N_BARRIERS = 3
+"""Checkpoints before the protocol changes. Spark tries so many, if one cannot be read."""
+PROTECTED = "delta.requireCheckpointProtectionBeforeVersion"
+
+
+@dataclass(frozen=True)
+class DisableResult(HtmlFields):
+    """The result of disabling deletion vectors.
+
+    Attributes:
+        version: the version in which the protocol has no deletion vectors; None if it had none before, or in a dry run.
+        data_files: number of data files that had deletion vectors, and were rewritten.
+        data_files_written: number of new data files; fewer if a rewritten file had no live row.
+        rows: number of rows in the new data files.
+        rows_purged: number of deleted rows that were removed from the data files.
+        commits: number of commits.
+        keeps_checkpoints: whether the table has the feature ``checkpointProtection``, because earlier versions have
+            deletion vectors: other writers must know it.
+        seconds: wall time.
+        repeated: True if the job id was in the log already, and nothing was done.
+    """
+
+    version: int | None
+    data_files: int = 0
+    data_files_written: int = 0
+    rows: int = 0
+    rows_purged: int = 0
+    commits: int = 0
+    keeps_checkpoints: bool = False
+    seconds: float = 0.0
+    repeated: bool = False
+
+
+def disable(
+    table: Any,
+    *,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+    filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DisableResult:
+    """Disables deletion vectors, in several commits: all readers can read the table again.
+
+    Data files with vectors are rewritten without their deleted rows, as by `purge`; rows keep their row ids. Then the
+    protocol has no deletion vectors, and the lowest versions that its other features allow. Earlier versions stay
+    readable for readers that know deletion vectors. If it is interrupted, it goes on where it is called again.
+
+    If earlier versions have vectors, the table gets the writer feature ``checkpointProtection``, as by Spark's
+    ``ALTER TABLE … DROP FEATURE``: deltalake 1.6 reads the table, and does not write to it. Spark's
+    ``DROP FEATURE checkpointProtection TRUNCATE HISTORY`` removes this feature after a day, with the earlier versions.
+
+    Args:
+        table: a path, a URI, or deltalake's `DeltaTable`.
+        on_conflict: as `delete`, for the commit of the new data files.
+        job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
+        dry_run: count rows and data files, write nothing.
+
+    Returns:
+        The counts; `version` is None if the table had no deletion vectors.
+
+    Raises:
+        UnsupportedError: the table has the feature ``v2Checkpoint``, whose checkpoints are not written; or as `delete`.
+        CorruptDataError, NotFoundError, ConflictError, CommitUnknownError: as `delete`.
+
+    Examples:
+        >>> result = pf.delta.delete(path, "id < 50")
+        >>> result = pf.delta.disable(path)
+        >>> result.rows_purged, "deletionVectors" in pf.delta.snapshot(path).protocol.writer_features
+        (50, False)
+    """
+    filesystem = filesystem_of(table, filesystem, storage_options)
+    check_threads(threads)
+    check_flags(dry_run=dry_run)
+    check_properties(snapshot_properties)
+    started, job = time.perf_counter(), Job("disable", job_id)
+    storage = storage_of(table, filesystem)
+    base = newest(storage)
+    if job.is_done(base.transactions, base.root):
+        return DisableResult(None, repeated=True)
+    if DELETION_VECTORS not in base.protocol.writer_features:
+        return DisableResult(None)
+    if "v2Checkpoint" in base.protocol.writer_features:
+        raise UnsupportedError(
+            f"{base.root}: the table has the feature v2Checkpoint, whose checkpoints are not written; expected a table "
+            "without it"
+        )
+    if dry_run:
+        found = _purged(base, threads=threads, dry_run=True)
+        return _result(found, None, 0, started)
+    total, commits = Purged(), 0
+    while True:
+        part, committed = commit(
+            storage,
+            lambda head: _purged(head, threads=threads, dry_run=False),
+            on_conflict=on_conflict,
+            snapshot_properties=snapshot_properties,
+        )
+        if part is None or committed.version is None:
+            break
+        total, commits = total.plus(part), commits + 1
+    try:
+        protected = _had_vectors(storage)
+        for _ in range(N_BARRIERS if protected else 0):
+            _, committed = commit(
+                storage,
+                lambda head: _Planned(Changes([], "EMPTY COMMIT", is_empty=True)),
+                snapshot_properties=snapshot_properties,
+            )
+            commits += 1
+            write_checkpoint(storage, _version(committed.version))
+        _, committed = commit(
+            storage,
+            lambda head: _Planned(_dropped(head, protected=protected)),
+            on_conflict="merge",
+            job=job,
+            snapshot_properties=snapshot_properties,
+        )
+        if committed.version is not None:
+            write_checkpoint(storage, committed.version)
+    except BaseException as error:
+        note_outcome(
+            error,
+            f"{base.root}: no data file has deletion vectors; `disable` goes on if it is called again",
+        )
+        raise
+    result = _result(total, committed.version, commits + 1, started)
+    return replace(result, keeps_checkpoints=protected, repeated=committed.repeated)
+
+
+def _result(purged: Purged, version: int | None, commits: int, started: float) -> DisableResult:
+    counts = (purged.data_files, purged.data_files_written, purged.rows, purged.rows_purged)
+    return DisableResult(version, *counts, commits, seconds=time.perf_counter() - started)
+
+
+def _version(version: int | None) -> int:
+    assert version is not None, "a commit without a job"
+    return version
+
+
+@dataclass(frozen=True)
+class _Planned:
+    changes: Changes | None
+
+
+def _has_vector(task: DeltaTask) -> bool:
+    return task.vector is not None
+
+
+def _without_property(base: Snapshot) -> dict[str, str]:
+    return {name: value for name, value in base.configuration.items() if name != ENABLE_VECTORS}
+
+
+def _purged(base: Snapshot, *, threads: int | None, dry_run: bool) -> Purged:
+    """The changes after which no data file has a vector, and no writer may add one."""
+    found = Purged.of(base, _has_vector, threads=threads, dry_run=dry_run)
+    if dry_run or ENABLE_VECTORS not in base.configuration:
+        return found
+    parameters = {"properties": as_json([ENABLE_VECTORS]), "ifExists": "true"}
+    changes = found.changes or Changes([], "UNSET TBLPROPERTIES", parameters=parameters)
+    metadata = {"metaData": {**base.metadata, "configuration": _without_property(base)}}
+    return replace(found, changes=replace(changes, actions=[metadata, *changes.actions]))
+
+
+def _had_vectors(storage: TableStorage) -> bool:
+    """Whether an action of the log has a vector, or may have had one: its first commits are removed."""
+    commits = LogListing.of(storage).commits
+    if commits != tuple(range(len(commits))):
+        return True
+    return any(b'"deletionVector"' in read_commit(storage, version) for version in commits)
+
+
+def _dropped(base: Snapshot, *, protected: bool) -> Changes:
+    """The changes of the protocol.
+
+    Raises:
+        ConflictError: another commit added a vector.
+    """
+    if any(map(_has_vector, plan_files(DeltaTable.of(base)))):
+        raise ConflictError(
+            f"{base.root}: version {base.version} has deletion vectors that another commit added"
+        )
+    configuration = _without_property(base)
+    if protected:
+        configuration[PROTECTED] = str(base.version + 1)
+    keeps = protected or CHECKPOINT_PROTECTION in base.protocol.writer_features
+    return Changes(
+        [
+            {"protocol": without_vectors(base.protocol, protected=keeps).action()},
+            {"metaData": {**base.metadata, "configuration": configuration}},
+            *_tombstones(base),
+        ],
+        "DROP FEATURE",
+        parameters={"featureName": DELETION_VECTORS, "truncateHistory": "false"},
+        whole_table=True,
+    )
+
+
+def _tombstones(base: Snapshot) -> Iterator[dict[str, Any]]:
+    """Yields actions that remove the files of vectors of removed data files."""
+    removed = [action.get("deletionVector") for action in base.tombstones(0)]
+    paths = {path_of(vector, base.storage) for vector in removed if vector is not None}
+    now = int(time.time() * 1000)
+    for path in sorted(paths):
+        if path.startswith(f"{base.root}/"):
+            found = {
+                "path": encoded_path(path[len(base.root) + 1 :]),
+                "deletionTimestamp": now,
+                "dataChange": False,
+            }
+            yield {"remove": found}
