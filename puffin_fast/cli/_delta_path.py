@@ -57,19 +57,19 @@ class DeltaPath(PathTable):
     def history(self) -> list[dict[str, Any]]:
         """The versions whose commits are in the log, with their ``commitInfo``."""
         from puffin_fast.delta.log.segment import LogListing, commit_path
-        from puffin_fast.delta.log.snapshot import commit_info_of, commit_time
+        from puffin_fast.delta.log.times import CommitTimes, commit_info_of
 
-        storage = delta().snapshot(self.path).storage
-        versions = LogListing.of(storage).commits
-        modified = storage.modified(commit_path(version) for version in versions)
+        found = delta().snapshot(self.path)
+        storage, listing = found.storage, LogListing.of(found.storage)
+        times = CommitTimes(storage, listing)
         rows = []
-        for version in versions:
+        for version in listing.commits:
             path = commit_path(version)
             data = storage.read(path)
             info = commit_info_of(version, f"{storage.root}/{path}", data)
             rows.append(
                 {
-                    "timestamp_ms": commit_time(storage, version, modified, data),
+                    "timestamp_ms": times.time(version, data),
                     "version": version,
                     "operation": info.get("operation"),
                     "parameters": info.get("operationParameters"),

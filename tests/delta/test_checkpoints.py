@@ -23,9 +23,8 @@ import pytest
 
 from puffin_fast import delta
 from puffin_fast.delta.log.checkpoint import _drop_nulls, _plain
-from puffin_fast.delta.log.head import load_head
 from puffin_fast.delta.log.segment import LogListing
-from puffin_fast.delta.log.snapshot import load_snapshot
+from puffin_fast.delta.log.snapshot import load_head, load_snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.errors import ConflictError, NotFoundError
 from tests.delta.engines import ids_of_deltalake, ids_of_duckdb

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import delta
-from puffin_fast.delta.log.head import load_head
 from puffin_fast.delta.log.segment import LogListing, commit_path
-from puffin_fast.delta.log.snapshot import load_snapshot
+from puffin_fast.delta.log.snapshot import load_head, load_snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.errors import CorruptDataError
 from tests.conftest import require_module

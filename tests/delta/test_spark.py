@@ -30,6 +30,7 @@ CASES = [
     "racing",
     "changes",
     "histories",
+    "times",
 ]
 
 

@@ -24,12 +24,13 @@ from pyspark.sql import SparkSession
 
 from puffin_fast import delta
 from puffin_fast import spark as ps
-from puffin_fast.errors import InvalidInputError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from tests import jars
 from tests.conftest import JVM
 from tests.delta.changes_model import KINDS
 from tests.delta.spark_histories import SparkHistory
 from tests.delta.tables import Racing
+from tests.delta.timed_logs import BEGIN, TimedLog
 from tests.iceberg.changelog.states import SIGNS
 from tests.seeds import seeds
 
@@ -689,6 +690,37 @@ def histories(spark: SparkSession, table: Path) -> None:
         except Exception as error:
             error.add_note("\n".join([f"seed {seed}", *history.log]))
             raise
+
+
+@case
+def times(spark: SparkSession, table: Path) -> None:
+    """Each time selects the version that Spark takes, in random logs that were copied, cleaned and stamped later."""
+    jvm: Any = spark._jvm
+    for seed in seeds(25):
+        log, path = TimedLog.random(seed), table / str(seed)
+        log.write(path)
+        history = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path)).history()
+        for time in range(-1, 50, 3):
+            at, none = jvm.java.sql.Timestamp(BEGIN + time), jvm.scala.Option.empty()
+            commit = history.getActiveCommitAtTime(at, none, True, True, True)  # else the earliest one
+            is_before = commit.timestamp() > BEGIN + time
+            try:
+                found = delta.snapshot(path, as_of=BEGIN + time).version
+            except NotFoundError:
+                found = None
+            assert found == (None if is_before else commit.version()), (seed, log, time)
+            commit = history.getActiveCommitAtTime(at, none, True, False, True)
+            start = commit.version() + (commit.timestamp() < BEGIN + time)
+            try:
+                rows = delta.changes(path, starting_timestamp=BEGIN + time).to_arrow()["id"].to_pylist()
+            except NotFoundError:
+                assert log.first > 0, (seed, log, time)
+                assert commit.timestamp() > BEGIN + time, (seed, log, time)
+                continue
+            assert sorted(rows) == list(range(max(start, 1), len(log.modified))), (seed, log, time)
+        shown = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").select("version", "timestamp").collect()
+        found = {row.version: round(row.timestamp.timestamp() * 1000) - BEGIN for row in shown}
+        assert found == log.times(log.first), (seed, log)
 
 
 def summed(rows: pa.Table) -> dict[tuple[Any, ...], int]:

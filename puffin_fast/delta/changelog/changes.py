@@ -16,11 +16,11 @@ from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.changelog.plan import ChangePlanner
 from puffin_fast.delta.changelog.versions import Ends, Versions
 from puffin_fast.delta.log.actions import read_file_changes
-from puffin_fast.delta.log.head import load_head
-from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
-from puffin_fast.delta.log.snapshot import LOG_READERS, Snapshot, commit_time, load_snapshot
+from puffin_fast.delta.log.segment import LOG_READERS, LogListing, commit_path, read_commit
+from puffin_fast.delta.log.snapshot import Snapshot, load_head, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
+from puffin_fast.delta.log.times import CommitTimes
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.delta.scans.schema import TableSchema
 from puffin_fast.delta.scans.widening import widened
@@ -89,7 +89,7 @@ class DeltaChanges(ChangeScan):
             )
             if before is not None:
                 self._check_types(first - 1, before.metadata)
-            return [CommitChanges(Commit(last, self._time(last), 0), planner.between(before, after))]
+            return [CommitChanges(Commit(last, self._times.time(last), 0), planner.between(before, after))]
         wanted = self._versions.between(self._listing)
         threads = None if self._storage.is_local else LOG_READERS
         contents = on_threads(lambda at: read_commit(self._storage, at), wanted, threads)
@@ -109,7 +109,9 @@ class DeltaChanges(ChangeScan):
         found = []
         for ordinal, (version, (data, actions)) in enumerate(zip(wanted, commits, strict=True)):
             files, feed = planner.of_version(version, actions, partitioning=partitioning)
-            found.append(CommitChanges(Commit(version, self._time(version, data), ordinal), files, feed))
+            found.append(
+                CommitChanges(Commit(version, self._times.time(version, data), ordinal), files, feed)
+            )
         return found
 
     def _check_types(self, version: int, metadata: Mapping[str, Any]) -> None:
@@ -136,15 +138,8 @@ class DeltaChanges(ChangeScan):
                 ) from error
 
     @cached_property
-    def _modified(self) -> dict[str, int]:
-        segment = self._listing.segment(self._versions.last)
-        return self._storage.modified([*map(commit_path, self._listing.commits), *segment.checkpoint_files])
-
-    def _time(self, version: int, data: bytes | None = None) -> int:
-        """The time of a version: of its commit, or of its checkpoint if only that remains."""
-        if version in self._listing.commits:
-            return commit_time(self._storage, version, self._modified, data)
-        return self._modified[self._listing.segment(version).checkpoint_files[0]]
+    def _times(self) -> CommitTimes:
+        return CommitTimes(self._storage, self._listing, self._head.metadata)
 
 
 def changes(

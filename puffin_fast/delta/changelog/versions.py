@@ -8,8 +8,8 @@ from datetime import datetime
 from puffin_fast._run.arguments import check_integer
 from puffin_fast._run.times import milliseconds_of
 from puffin_fast.delta.log.segment import LogListing
-from puffin_fast.delta.log.snapshot import version_as_of
 from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.delta.log.times import CommitTimes
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
 
@@ -60,14 +60,18 @@ class Versions:
             InvalidInputError: a time has no time zone.
         """
         first, last = ends.starting_version or 0, newest
+        times = CommitTimes(storage, listing)
         if ends.ending_timestamp is not None:
             time = milliseconds_of(ends.ending_timestamp, "ending_timestamp")
-            last = version_as_of(storage, listing, time)
+            found = times.newest_at(time)
+            if found is None:
+                raise NotFoundError(f"{storage.root}: no version at or before {time} ms")
+            last = found
         elif ends.ending_version is not None:
             last = ends.ending_version
         if ends.starting_timestamp is not None:
             time = milliseconds_of(ends.starting_timestamp, "starting_timestamp")
-            first = _not_older(storage, listing, time)
+            first = _not_older(times, listing, time)
         if last > listing.latest or first > listing.latest + 1:
             wrong = last if last > listing.latest else first
             raise NotFoundError(f"{storage.root}: no version {wrong}, the newest is {listing.latest}")
@@ -105,14 +109,14 @@ def earliest(listing: LogListing) -> int:
     return first
 
 
-def _not_older(storage: TableStorage, listing: LogListing, time: int) -> int:
+def _not_older(times: CommitTimes, listing: LogListing, time: int) -> int:
     """The first version that is not older than a time; the one after the newest if all are older."""
-    try:
-        return version_as_of(storage, listing, time - 1) + 1
-    except NotFoundError:
-        if listing.commits[:1] == (0,):
-            return 0
-        first = next(iter(listing.commits), None)
-        raise NotFoundError(
-            f"{storage.root}: starting_timestamp={time}: the log begins at version {first}, which is not older"
-        ) from None
+    found = times.newest_at(time)
+    if found is not None:
+        return found if times.time(found) == time else found + 1
+    if listing.commits[:1] == (0,):
+        return 0
+    first = next(iter(listing.commits), None)
+    raise NotFoundError(
+        f"{listing.root}: starting_timestamp={time}: the log begins at version {first}, which is not older"
+    )

@@ -317,6 +317,16 @@ def _partition_struct(columns: Sequence[str]) -> list[tuple[str, pa.DataType]]:
     return [("partitionValues", pa.struct([(name, pa.string()) for name in columns]))] if columns else []
 
 
+def configuration_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the table properties in a `metaData` action. A value that is not a text counts as its JSON text."""
+    given = metadata.get("configuration") or {}
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in given.items()
+        if value is not None
+    }
+
+
 def schema_of(metadata: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """Returns the schema in a `metaData` action.
 

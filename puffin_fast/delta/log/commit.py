@@ -24,8 +24,9 @@ from puffin_fast.delta.log.checkpoint_writer import write_checkpoint_if_due
 from puffin_fast.delta.log.protocol import ISOLATION, check_committable
 from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
 from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
-from puffin_fast.delta.log.snapshot import Snapshot, in_commit_timestamp, load_snapshot
+from puffin_fast.delta.log.snapshot import Snapshot, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage, canonical_path
+from puffin_fast.delta.log.times import ENABLED, in_commit_timestamp
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import ConflictError, InvalidInputError
 
@@ -473,7 +474,7 @@ class _Commit(Generic[Plan]):
     def _content(self) -> bytes:
         changes, now = self._changes, int(time.time() * 1000)
         info: dict[str, Any] = {}
-        if self._base.configuration.get("delta.enableInCommitTimestamps", "false").lower() == "true":
+        if self._base.configuration.get(ENABLED, "false").lower() == "true":
             info["inCommitTimestamp"] = now = max(now, self._last_time + 1)
         info |= {
             "timestamp": now,

@@ -8,31 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.log.actions import read_file_changes
 from puffin_fast.delta.log.checkpoint import read_rare_actions
-from puffin_fast.delta.log.protocol import Protocol, check_readable
-from puffin_fast.delta.log.segment import LogSegment, commit_path, load_segment
-from puffin_fast.delta.log.snapshot import LOG_READERS, Snapshot
+from puffin_fast.delta.log.segment import LOG_READERS, LogSegment, commit_path, load_segment
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import CorruptDataError
 
 _KINDS = ("protocol", "metaData")
-_NO_FILES = pa.table({})
 
 
-def load_head(storage: TableStorage, segment: LogSegment) -> Snapshot:
-    """Loads a version without its files: the table `files` has no column.
+def head_of(storage: TableStorage, segment: LogSegment) -> dict[str, dict[str, Any]]:
+    """Returns the `protocol` and the `metaData` of a version.
 
     Raises:
-        As `load_snapshot`.
+        NotFoundError: the log no longer has the version.
+        CorruptDataError: a file of the log is damaged, or one of the actions is missing.
     """
     return load_segment(_load, storage, segment)
 
 
-def _load(storage: TableStorage, segment: LogSegment) -> Snapshot:
+def _load(storage: TableStorage, segment: LogSegment) -> dict[str, dict[str, Any]]:
     paths = [commit_path(at) for at in segment.commits]
     contents = list(on_threads(storage.read, paths, None if storage.is_local else LOG_READERS))
     found: dict[str, dict[str, Any]] = {}
@@ -45,9 +41,7 @@ def _load(storage: TableStorage, segment: LogSegment) -> Snapshot:
             raise CorruptDataError(
                 f"{kind} of version {segment.version}", path=storage.root, expected="one", found="none"
             )
-    protocol = Protocol.of(found["protocol"], storage.root)
-    check_readable(protocol, storage.root)
-    return Snapshot(storage, segment.version, protocol, found["metaData"], _NO_FILES, segment=segment)
+    return found
 
 
 def _add(found: dict[str, dict[str, Any]], actions: Iterable[tuple[str, dict[str, Any]]]) -> None:

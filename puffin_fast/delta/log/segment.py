@@ -21,6 +21,8 @@ from puffin_fast._io.table_formats import other_format
 from puffin_fast.delta.log.storage import LOG_FOLDER, TableStorage
 from puffin_fast.errors import ConflictError, CorruptDataError, NotFoundError
 
+LOG_READERS = 16
+"""Number of commits that are read at a time from an object store."""
 EMPTY_S = 5.0
 """Maximum seconds that a commit waits for another one whose file is still empty."""
 

@@ -6,7 +6,6 @@ The key of a file is its path and the unique id of its deletion vector. The newe
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,24 +21,25 @@ from puffin_fast._run.arguments import check_integer
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.threads import on_threads
 from puffin_fast._run.times import milliseconds_of
-from puffin_fast.delta.log.action_types import Actions, CommitTime, as_lines, check, parse
+from puffin_fast.delta.log.action_types import as_lines
 from puffin_fast.delta.log.actions import (
     FileActions,
     Source,
+    configuration_of,
     physical_partition_columns,
     read_commits,
     schema_of,
 )
 from puffin_fast.delta.log.checkpoint import read_checkpoint
+from puffin_fast.delta.log.head import head_of
 from puffin_fast.delta.log.paths import are_spelled, keys_of, may_be_spelled, may_contain
 from puffin_fast.delta.log.protocol import Protocol, check_readable
-from puffin_fast.delta.log.segment import LogListing, LogSegment, commit_path, load_segment
+from puffin_fast.delta.log.segment import LOG_READERS, LogListing, LogSegment, commit_path, load_segment
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
+from puffin_fast.delta.log.times import CommitTimes, commit_info_of
 from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError, NotFoundError
 
-LOG_READERS = 16
-"""Number of commits that are read at a time from an object store."""
 MAX_CHUNKS = 8
 """Number of chunks from which the files that commits would leave are copied to one."""
 
@@ -88,12 +88,7 @@ class Snapshot:
     @property
     def configuration(self) -> Mapping[str, str]:
         """The table properties. A value that is not a text counts as its JSON text, as in deltalake."""
-        given = self.metadata.get("configuration") or {}
-        return {
-            name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in given.items()
-            if value is not None
-        }
+        return configuration_of(self.metadata)
 
     @cached_property
     def delta_schema(self) -> Mapping[str, Any]:
@@ -253,7 +248,8 @@ def snapshot(
         table: a path, a URI, or deltalake's `DeltaTable`.
         version: its number; the newest by default.
         as_of: selects the version that was the newest at this time: milliseconds since 1970, or a datetime or ISO 8601
-            text with a time zone.
+            text with a time zone. The time of a version is its in-commit timestamp, if the table had these then, else
+            the modification time of its commit's file, raised above that of the commit before, as in Spark.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
         storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
             default, those of a given `DeltaTable`.
@@ -276,8 +272,20 @@ def snapshot(
     if as_of is not None:
         if version is not None:
             raise InvalidInputError("version and as_of: expected at most one of them, found both")
-        version = version_as_of(storage, listing, milliseconds_of(as_of))
+        version = CommitTimes(storage, listing).version_as_of(milliseconds_of(as_of))
     return load_snapshot(storage, listing.segment(version))
+
+
+def load_head(storage: TableStorage, segment: LogSegment) -> Snapshot:
+    """Loads a version without its files: the table `files` has no column.
+
+    Raises:
+        As `load_snapshot`.
+    """
+    found = head_of(storage, segment)
+    protocol = Protocol.of(found["protocol"], storage.root)
+    check_readable(protocol, storage.root)
+    return Snapshot(storage, segment.version, protocol, found["metaData"], pa.table({}), segment=segment)
 
 
 def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
@@ -343,15 +351,6 @@ def _load(storage: TableStorage, segment: LogSegment) -> Snapshot:
     )
 
 
-def in_commit_timestamp(commit_info: Mapping[str, Any], path: str) -> int | None:
-    """Returns the in-commit timestamp of a `commitInfo` action; None without one.
-
-    Raises:
-        CorruptDataError: it is not an integer.
-    """
-    return check(commit_info, CommitTime, "commitInfo", path).in_commit_timestamp
-
-
 def _newest(others: Sequence[tuple[int, str, dict[str, Any]]], kind: str) -> dict[str, Any] | None:
     return next((action for _, name, action in reversed(others) if name == kind), None)
 
@@ -395,55 +394,3 @@ def _last(adds: pa.Table, removes: pa.Table) -> tuple[pa.Table, bool]:
 
 def _are_distinct(paths: pa.Array | pa.ChunkedArray) -> bool:
     return len(pc.unique(paths)) == len(paths)
-
-
-# Time travel ------------------------------------------------------------------------------------------------
-
-
-def version_as_of(storage: TableStorage, listing: LogListing, as_of: int) -> int:
-    """Returns the newest version that was committed at or before a time.
-
-    Args:
-        as_of: milliseconds since 1970.
-
-    Raises:
-        NotFoundError: there is none.
-    """
-    commits = listing.commits
-    modified = storage.modified(commit_path(at) for at in commits)
-    low, high = 0, len(commits)
-    while low < high:  # the timestamps of commits ascend
-        middle = (low + high) // 2
-        if commit_time(storage, commits[middle], modified) <= as_of:
-            low = middle + 1
-        else:
-            high = middle
-    if low == 0:
-        raise NotFoundError(f"{storage.root}: no version at or before {as_of} ms")
-    return commits[low - 1]
-
-
-def commit_time(
-    storage: TableStorage, version: int, modified: Mapping[str, int], data: bytes | None = None
-) -> int:
-    """Returns the time of a commit: the one in the commit, else the modification time of its file.
-
-    Args:
-        modified: the modification times of commits, by path.
-        data: the content of the commit, if it was read.
-    """
-    path = commit_path(version)
-    where = f"{storage.root}/{path}"
-    data = storage.read(path) if data is None else data
-    time = in_commit_timestamp(commit_info_of(version, where, data), where)
-    return modified[path] if time is None else time
-
-
-def commit_info_of(version: int, path: str, data: bytes) -> Mapping[str, Any]:
-    """Returns the `commitInfo` of a commit, which is its first action; empty if there is none, or the commit is
-    damaged: the version that is read says what is wrong."""
-    with suppress(CorruptDataError):
-        return parse(data.split(b"\n", 1)[0], "line 1", path, Actions).get("commitInfo") or {}
-    with suppress(CorruptDataError):
-        return _newest(read_commits([(version, path, data)], list).others, "commitInfo") or {}
-    return {}

@@ -22,7 +22,8 @@ from pyiceberg.types import NestedField
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.columns.objects import Objects, Same, column
-from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
+from puffin_fast.delta.log.paths import are_spelled
+from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.scans.statistics import UNKNOWN, Statistics
 from puffin_fast.delta.scans.vector_columns import VectorColumns
