@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from pyiceberg.table import TableProperties
 
+from puffin_fast._pyiceberg.v3_types import unordered_fields
 from puffin_fast._run.groups import split_by_size
 from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.carried_vectors import UNREADABLE, can_carry, carry, has_others
@@ -102,6 +103,8 @@ class SnapshotManifests:
                 shared.clear()
             unchanged, rewritten = self._without(mine, removed, changes.manifests, shared)
             added = [entry for entry in changes.added if _lists(content, entry)]
+            if content == DATA and added and (fields := unordered_fields(self._table.metadata.schema())):
+                added = [without_wrong_bounds(entry, fields) for entry in added]  # of files that others wrote
             if content == DELETES:
                 added += self.carried.added
             groups = [

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from puffin_fast import errors, iceberg
+from puffin_fast.iceberg.commit import snapshot_manifests
 from puffin_fast.iceberg.compat import parquet_writer
+from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
 from puffin_fast.iceberg.manifest.geo_bounds import is_point
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 POINT = struct.pack("<BIdd", 1, 1, 1.0, 2.0)
 KINDS = {"id": "long", "g": "geometry", "h": "geography(srid:4326, karney)"}
+ROW_ID = 2147483540
 LINEAGE = ["id", "_row_id", "_last_updated_sequence_number"]
 
 
@@ -51,7 +53,8 @@ def table(racing: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:
     with pytest.warns(errors.EngineSupportWarning):
         table = iceberg.create_table(racing, "n.geo", KINDS)
     with monkeypatch.context() as patch:
-        patch.setattr(parquet_writer, "unordered_fields", lambda schema: [])
+        for module in (parquet_writer, snapshot_manifests):
+            patch.setattr(module, "unordered_fields", lambda schema: [])
         for id in range(3):
             iceberg.append(table, rows(2 * id, 2 * id + 1))
     iceberg.append(table, rows(6, 7))
@@ -97,19 +100,28 @@ def test_wrong_bounds_are_found_and_removed(table: Table) -> None:
     assert iceberg.changes(table, from_snapshot_id_exclusive=before_repair).to_arrow().num_rows == 0
 
 
+def test_wrong_bounds_of_new_files_are_not_committed(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever wrote the file, and counted its columns."""
+    iceberg.repair(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet_writer, "unordered_fields", lambda schema: [])
+        iceberg.append(table, rows(8))
+        iceberg.update(table, "id = 8", {"id": 9})
+    assert bounded(table) == {1, ROW_ID}
+
+
 def test_bounds_that_are_points_stay(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer may have right ones."""
     corner = struct.pack("<dd", 1.0, 2.0)
-    close: Callable[[Any], Any] = parquet_writer._Writer.close
+    write = DataFileWriter.write
 
-    def with_points(self: Any) -> Any:
-        found = close(self)
-        found.column_aggregates[2] = SimpleNamespace(min_as_bytes=lambda: corner, max_as_bytes=lambda: corner)
-        return found
+    def with_points(self: DataFileWriter, file: Any) -> ManifestEntry:
+        entry = write(self, file)
+        return replace(entry, lower_bounds={2: corner}, upper_bounds={2: corner})
 
     iceberg.repair(table)
     with monkeypatch.context() as patch:
-        patch.setattr(parquet_writer._Writer, "close", with_points)
+        patch.setattr(DataFileWriter, "write", with_points)
         iceberg.append(table, rows(8))
     assert bounded(table) == {1, 2}
     assert iceberg.verify(table) == []
