@@ -79,7 +79,10 @@ class ThriftReader:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise ValueError(f"structs nested deeper than {_MAX_DEPTH} levels")
-        for field_id, kind in self.fields():
+        field_id = 0
+        while head := self._byte():  # not by `fields`: a generator takes a fifth longer
+            kind = head & 15
+            field_id = field_id + (head >> 4) if head >> 4 else self.integer()
             fields[field_id] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind)
         self._depth -= 1
         return fields
