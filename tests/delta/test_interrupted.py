@@ -15,10 +15,10 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import delta, iceberg
 from puffin_fast._run.interrupt import interruptible, is_from_outside
+from tests.kit.tables import sqlite_catalog
 
 N = 60
 POINTS = 16
@@ -89,8 +89,7 @@ class Tables:
     """A table of Iceberg and one of Delta with the same rows; each job loads them anew."""
 
     def __init__(self, folder: Path) -> None:
-        self._catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
-        self._catalog.create_namespace("n")
+        self._catalog = sqlite_catalog(folder)
         rows = pa.table({"i": range(N), "s": ["a", "b", "c"] * (N // 3)})
         made = iceberg.create_table(self._catalog, "n.t", rows.schema, partition_spec=["s"])
         iceberg.append(made, rows)

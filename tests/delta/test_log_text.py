@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
@@ -18,6 +17,7 @@ from puffin_fast import delta, errors, iceberg
 from puffin_fast.delta.log.action_types import as_lines
 from tests.conftest import require_module
 from tests.delta.tables import files_of
+from tests.kit.tables import sqlite_catalog
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -133,8 +133,7 @@ def test_half_of_a_surrogate_pair_is_refused_before_anything_is_written(what: st
 
 @pytest.mark.parametrize("schema", [NAMED, COMMENTED, DEEP, {HALF: "long"}])
 def test_iceberg_tables_are_not_made_with_half_of_a_surrogate_pair(schema: Any, tmp_path: Path) -> None:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     with pytest.raises(errors.InvalidInputError, match="half of a surrogate pair"):
         iceberg.create_table(catalog, "n.t", schema)
     assert catalog.list_tables("n") == []

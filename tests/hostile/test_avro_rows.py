@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import zstandard
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import FixedType, ListType, LongType, NestedField, StringType, StructType
 
 from puffin_fast.avro.blocks import as_long
 from tests.hostile.avro_files import avro, record
+from tests.kit.tables import sqlite_catalog
 from tests.rows.files.formats import named_by_mapping, register
 
 N = 1 << 20
@@ -90,8 +90,7 @@ def test_rows_of_an_avro_file_take_memory_that_follows_from_its_bytes(
     tmp_path: Path, confined: Callable[..., int], bomb: str
 ) -> None:
     found = BOMBS[bomb]()
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     schema = Schema(NestedField(1, "a", found.kind))
     table, path, local = named_by_mapping(catalog, "n", schema, "AVRO")
     local.write_bytes(avro(record("r", ("a", found.avro_type)), found.blocks, found.codec))

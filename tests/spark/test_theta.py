@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import functions
 
 from puffin_fast import errors, iceberg
@@ -20,6 +19,7 @@ from puffin_fast.spark.dataframe import functions as dv
 from puffin_fast.spark.session.sessions import own_errors
 from puffin_fast.theta import ThetaSketch
 from tests.iceberg.conftest import local
+from tests.kit.tables import sqlite_catalog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -44,8 +44,7 @@ ROWS = pa.table(
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     made = iceberg.create_table(catalog, "n.t", ROWS.schema)
     for start in (0, 3_000, 6_000):
         iceberg.append(made, ROWS.slice(start, 3_000))

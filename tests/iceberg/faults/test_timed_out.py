@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import delta, iceberg
+from tests.kit.tables import sqlite_catalog
 
 ROWS = pa.table({"id": range(20), "s": [str(i) for i in range(20)]})
 
@@ -37,8 +37,7 @@ VERBS: dict[str, Callable[[Any, str], object]] = {
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
     folder = tmp_path_factory.mktemp("tables")
-    catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(folder)
     table = iceberg.create_table(catalog, "n.t", ROWS.schema)
     iceberg.append(table, ROWS)
     path = str(folder / "d")

@@ -24,6 +24,7 @@ from puffin_fast.iceberg.maintenance import unknown_metadata
 from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from tests.iceberg.conftest import local
+from tests.kit.tables import sqlite_catalog
 
 orphan_module = import_module("puffin_fast.iceberg.maintenance.orphan_files")
 AT_ONCE = timedelta()
@@ -266,8 +267,7 @@ def test_files_may_vanish_while_they_are_listed(
 
 
 def test_files_of_another_table_in_the_same_location_are_no_orphans(tmp_path: Path) -> None:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     tables = []
     for name in ("a", "b"):
         table = iceberg.create_table(
@@ -285,8 +285,7 @@ def test_files_of_another_table_in_the_same_location_are_no_orphans(tmp_path: Pa
 
 
 def test_files_of_another_table_whose_metadata_is_young_are_no_orphans(tmp_path: Path) -> None:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     tables = [
         iceberg.create_table(
             catalog, name, pa.schema([("id", pa.int64())]), location=f"file://{tmp_path}/same"
@@ -303,8 +302,7 @@ def test_files_of_another_table_whose_metadata_is_young_are_no_orphans(tmp_path:
 
 
 def test_files_of_a_table_that_was_dropped_are_no_orphans_of_its_successor(tmp_path: Path) -> None:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     first = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
     iceberg.append(first, pa.table({"id": range(10)}))
     location = first.metadata_location
@@ -316,8 +314,7 @@ def test_files_of_a_table_that_was_dropped_are_no_orphans_of_its_successor(tmp_p
 
 def test_files_of_an_older_state_of_another_table_are_no_orphans(tmp_path: Path) -> None:
     """Another catalog may have the older state, which does not know that its snapshots have expired."""
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     mine, other = (
         iceberg.create_table(
             catalog, name, pa.schema([("id", pa.int64())]), location=f"file://{tmp_path}/same"
@@ -339,8 +336,7 @@ def test_files_of_an_older_state_of_another_table_are_no_orphans(tmp_path: Path)
 
 
 def test_ages_that_would_remove_files_of_other_commits_are_refused(tmp_path: Path) -> None:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
     with pytest.raises(InvalidInputError, match="expected a timedelta, found 0"):
         iceberg.orphan_files(table, older_than=0)  # type: ignore[arg-type]

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 import puffin_fast as pf
 from puffin_fast import iceberg
 from tests.conftest import require_module
+from tests.kit.tables import sqlite_catalog
 
 NAME = "<b>&"
 
@@ -48,8 +48,7 @@ def checked(html: str) -> str:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Iterator[Table]:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     rows = pa.table({"id": range(1000), NAME: ["x"] * 1000})
     table = iceberg.create_table(catalog, "n.t", rows.schema)
     iceberg.append(table, rows)

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
+from tests.kit.tables import sqlite_catalog
 
 N_FILES, N_ROWS = 6, 1_000_000
 
@@ -59,8 +59,7 @@ next(found)
 def metadata(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A table of files of many batches."""
     folder = tmp_path_factory.mktemp("exit")
-    catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(folder)
     table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
     for _ in range(N_FILES):
         iceberg.append(table, pa.table({"id": range(N_ROWS)}))

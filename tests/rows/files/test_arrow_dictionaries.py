@@ -10,10 +10,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import delta, iceberg
 from tests.conftest import require_module
+from tests.kit.tables import sqlite_catalog
 
 ROWS = pa.table(
     {
@@ -39,8 +39,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_iceberg(file: Path, tmp_path: Path) -> None:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     table = catalog.create_table("n.t", PLAIN.schema)
     table.add_files([str(file)])
     found = iceberg.scan(table, "s = 'b'", selected_fields=("id", "s", "n")).to_arrow().to_pydict()

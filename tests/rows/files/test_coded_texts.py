@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
-from pyiceberg.table import Table
 
 import puffin_fast as pf
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.parquet.column_pages import ColumnPages
 from puffin_fast.rows.files.projection import FileSchema
 from puffin_fast.rows.files.reader import DataFiles
+from tests.kit.tables import table_of_files
 from tests.seeds import seeds
 
 N = 3000
@@ -58,20 +58,6 @@ class Coded:
 @pytest.fixture
 def coded(monkeypatch: pytest.MonkeyPatch) -> Coded:
     return Coded(monkeypatch)
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[InMemoryCatalog]:
-    with InMemoryCatalog("c", warehouse=f"file://{tmp_path}") as found:
-        found.create_namespace("n")
-        yield found
-
-
-def table_of(catalog: InMemoryCatalog, path: Path) -> Table:
-    schema = pq.read_schema(path)
-    table = catalog.create_table(f"n.{path.stem}", schema=schema, properties={"format-version": "2"})
-    table.add_files([f"file://{path}"])
-    return table
 
 
 def texts(rng: random.Random, kind: str) -> list[Any]:
@@ -158,7 +144,7 @@ def test_filters_of_texts_find_the_same_rows(
     rows = pa.table({"id": ids, "k": pa.array([rng.randrange(10) for _ in range(N)]), **made})
     path = tmp_path / f"f{seed}.parquet"
     write(rng, path, rows)
-    table = table_of(catalog, path)
+    table = table_of_files(catalog, path)
     for number in range(12):
         text = row_filter(rng, columns)
         found = coded.both(lambda text=text: pf.iceberg.scan(table, row_filter=text).to_arrow())  # type: ignore[misc]
@@ -186,7 +172,7 @@ def test_dictionaries_are_used_where_all_pages_have_them(
     ):
         path = tmp_path / f"{name}.parquet"
         pq.write_table(rows, path, **options)
-        table, coded.batches, coded.failed = table_of(catalog, path), 0, 0
+        table, coded.batches, coded.failed = table_of_files(catalog, path), 0, 0
         expected = [at for at in range(N) if at % 5 and at % 9 in (2, 8)]
         for text in ("s in ('text 2', 'text 8', 'x')", "s = 'text 2' or s like '%8'"):
             assert pf.iceberg.scan(table, row_filter=text).to_arrow()["id"].to_pylist() == expected
@@ -208,7 +194,7 @@ def test_pages_without_the_dictionary_are_read_in_another_way(
     rows = pa.table({"id": range(N), "s": [f"text {at // 3:05}" for at in range(N)]})
     path = tmp_path / "a.parquet"
     pq.write_table(rows, path, dictionary_pagesize_limit=2000, data_page_size=1000, write_batch_size=100)
-    table = table_of(catalog, path)
+    table = table_of_files(catalog, path)
     for limit in (100, 1 << 17):
         inner = DataFiles.open
 
@@ -237,7 +223,7 @@ def test_texts_that_need_longer_offsets_than_their_type_has(
     path, n, size = tmp_path / "a.parquet", 33, 1 << 26
     texts = pa.DictionaryArray.from_arrays([0] * n, pa.array(["x" * size]))
     pq.write_table(pa.table({"s": texts}), path, dictionary_pagesize_limit=1 << 30, store_schema=False)
-    (batch,) = pf.iceberg.scan(table_of(catalog, path), row_filter="s is not null").to_batches()
+    (batch,) = pf.iceberg.scan(table_of_files(catalog, path), row_filter="s is not null").to_batches()
     assert coded.batches == 1
     column = batch.column("s")
     assert column.nbytes > n * size
@@ -254,7 +240,7 @@ def test_changed_bytes_are_refused_or_have_the_same_rows(
     pq.write_table(
         pa.table({"s": values}), path, compression="none", write_statistics=False, store_schema=False
     )
-    table, data = table_of(catalog, path), path.read_bytes()
+    table, data = table_of_files(catalog, path), path.read_bytes()
     stop = pq.read_metadata(path).row_group(0).column(0).total_compressed_size + 4
     refused = 0
     for at in range(4, stop):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,6 @@ def rows(rng: random.Random, first: int, n: int) -> pa.Table:
             "l": pa.array(some(lambda at: [at] * (at % 4)), pa.list_(pa.int64())),
         }
     )
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[InMemoryCatalog]:
-    with InMemoryCatalog("c", warehouse=f"file://{tmp_path}") as found:
-        found.create_namespace("n")
-        yield found
 
 
 def files(rng: random.Random, folder: Path) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
-from pyiceberg.table import Table
 
 import puffin_fast as pf
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.files import joined_groups
 from puffin_fast.rows.files.joined_groups import SMALL_ROWS, spans_of
+from tests.kit.tables import table_of_files
 from tests.seeds import seeds
 
 N = 5_000
@@ -90,20 +90,6 @@ def write(rng: random.Random, table: pa.Table, path: Path) -> None:
                     at += n
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[InMemoryCatalog]:
-    with InMemoryCatalog("c", warehouse=f"file://{tmp_path}") as found:
-        found.create_namespace("n")
-        yield found
-
-
-def table_of(catalog: InMemoryCatalog, path: Path) -> Table:
-    properties = {"format-version": "2"}
-    table = catalog.create_table(f"n.{path.stem}", pq.read_schema(path), properties=properties)
-    table.add_files([f"file://{path}"])
-    return table
-
-
 def one_by_one(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Any]) -> Any:
     with monkeypatch.context() as patch:
         patch.setattr(joined_groups, "_MOST_GROUPS", 1)
@@ -117,7 +103,7 @@ def test_rows_are_those_of_row_groups_one_by_one(
     rng = random.Random(seed)
     path = tmp_path / "data.parquet"
     write(rng, rows(rng), path)
-    table, whole = table_of(catalog, path), pq.read_table(path)
+    table, whole = table_of_files(catalog, path), pq.read_table(path)
     known = [where for where in FILTERS if "m" in whole.column_names or "m is" not in where]
     if rng.random() < 0.5:
         gone = sorted(rng.sample(range(N), rng.choice([1, 100, 4000])))
@@ -144,7 +130,7 @@ def test_damaged_pages_are_found_as_one_by_one(
     rng = random.Random(seed)
     path = tmp_path / "data.parquet"
     write(rng, rows(rng, 500), path)
-    table, data = table_of(catalog, path), path.read_bytes()
+    table, data = table_of_files(catalog, path), path.read_bytes()
     end = pq.read_metadata(path).serialized_size + 8
 
     def outcome() -> Any:
@@ -166,7 +152,7 @@ def test_a_first_row_group_is_read_alone(catalog: InMemoryCatalog, tmp_path: Pat
     """The first rows of a scan do not wait for many row groups."""
     path = tmp_path / "data.parquet"
     pq.write_table(rows(random.Random(1)), path, row_group_size=10)
-    first = next(iter(pf.iceberg.scan(table_of(catalog, path), threads=1).limit(3)))
+    first = next(iter(pf.iceberg.scan(table_of_files(catalog, path), threads=1).limit(3)))
     assert first.num_rows == 3
     runs = joined_groups.joined_groups(
         [(at, 10 * at, 10) for at in range(600)], [100] * 600, [0] * 600, 1 << 17

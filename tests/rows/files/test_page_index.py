@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from puffin_fast.rows.files import parquet
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.reader import OpenedFile
 from puffin_fast.rows.filters.bounds import Range
+from tests.kit.tables import table_of_files
 from tests.seeds import seeds
 from tests.thrift import STRUCT, Reader, encode, footer_of, get
 
@@ -100,19 +100,6 @@ def row_filter(rng: random.Random, columns: dict[str, pa.Array]) -> str:
     return text
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[InMemoryCatalog]:
-    with InMemoryCatalog("c", warehouse=f"file://{tmp_path}") as found:
-        found.create_namespace("n")
-        yield found
-
-
-def table_of(catalog: InMemoryCatalog, schema: pa.Schema, *paths: Path) -> Table:
-    table = catalog.create_table(f"n.{paths[0].stem}", schema=schema, properties={"format-version": "2"})
-    table.add_files([f"file://{path}" for path in paths])
-    return table
-
-
 class Reads:
     """Bytes that are read of files."""
 
@@ -171,7 +158,7 @@ def test_filters_find_the_rows_of_all_pages(
     rows = pa.table(columns)
     path = tmp_path / "a.parquet"
     write(rng, path, rows)
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     for _ in range(12):
         both(table, reads, row_filter(rng, columns))
 
@@ -191,7 +178,7 @@ def test_pages_that_are_requested_are_those_of_all_wanted_rows(
     rows = pa.table(columns)
     path = tmp_path / "a.parquet"
     write(rng, path, rows)
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     for _ in range(6):
         both(table, reads, row_filter(rng, columns))
 
@@ -212,7 +199,7 @@ def test_deletes_by_keys_and_filters_hit_the_same_rows(
         reads.by(index=index)
         path = tmp_path / f"{index}.parquet"
         write(random.Random(seed), path, rows)
-        table = table_of(catalog, rows.schema, path)
+        table = table_of_files(catalog, path)
         pf.iceberg.delete(table, text)
         pf.iceberg.delete_keys(table, keys, name)
         if not upserted["i"].null_count and upserted["i"][0] != upserted["i"][1]:
@@ -241,7 +228,7 @@ def test_a_point_filter_reads_one_page_of_each_column(
 ) -> None:
     path = tmp_path / "a.parquet"
     rows = clustered(path, compression="none")
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     monkeypatch.setattr(parquet, "is_remote", lambda *_: True)  # so that all reads are those of a `Source`
     counts: list[int] = []
     inner = Source.read_at
@@ -267,7 +254,7 @@ def test_small_pages_of_all_columns_are_requested_at_once(
 ) -> None:
     path = tmp_path / "a.parquet"
     rows = clustered(path, compression="none", use_dictionary=["text"])
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     monkeypatch.setattr(parquet, "is_remote", lambda *_: True)
     stop = ParquetReader(table.io, str(path)).chunk(0, "id").bounds  # indexes follow the pages
     waves: list[int] = []
@@ -295,7 +282,7 @@ def test_a_large_dictionary_that_no_page_needs_delays_no_page(
     path = tmp_path / "a.parquet"
     limit = 1 << 17  # after which the writer encodes pages without the dictionary
     rows = clustered(path, compression="none", use_dictionary=["text"], dictionary_pagesize_limit=limit)
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     monkeypatch.setattr(parquet, "is_remote", lambda *_: True)
     monkeypatch.setattr(column_chunks, "AHEAD_BYTES", limit // 2)
     stop = ParquetReader(table.io, str(path)).chunk(0, "id").bounds
@@ -329,7 +316,7 @@ def test_pages_are_left_out_by_fields_of_structs(
     pq.write_table(
         rows, path, write_page_index=True, data_page_size=500, write_batch_size=50, use_dictionary=False
     )
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     for text in (
         "s.x = 100",
         "s.x < 90 or s.text = '2000'",
@@ -354,7 +341,7 @@ def test_pages_are_left_out_by_decimals_and_booleans(
     pq.write_table(
         rows, path, write_page_index=True, data_page_size=20, store_decimal_as_integer=as_integer, **options
     )
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     for text, n_rows, n_pages in (
         ("n = 1.25", 1, 1),
         ("n in (-14.99, 0, 1.25, 99)", 3, 3),
@@ -377,7 +364,7 @@ def test_pages_are_left_out_by_decimals_and_booleans(
 
 def test_explain_shows_what_pages_leave_out(tmp_path: Path, catalog: InMemoryCatalog, reads: Reads) -> None:
     path = tmp_path / "a.parquet"
-    table = table_of(catalog, clustered(path).schema, path)
+    table = table_of_files(catalog, path, schema=clustered(path).schema)
     reads.by(index=True)
     found = pf.iceberg.scan(table, row_filter="id = 12345").explain()
     left_out = found["page index"]
@@ -396,7 +383,7 @@ def test_zero_bytes_at_the_end_of_a_value_count(
     cells = [bytes([n]) * 2 for n in range(100)]
     rows = pa.table({"b": cells, "x": pa.array(cells, pa.binary(2)), "s": [cell.decode() for cell in cells]})
     pq.write_table(rows, path, write_page_index=True, data_page_size=1, write_batch_size=10)
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     for text in ("b <= X'0000'", "x <= X'0000'", "s <= '\0\0'", "b < X'000000' and x < X'0001'"):
         assert both(table, reads, text).to_pylist() == rows.slice(0, 1).to_pylist(), text
     lows, high = np.array([b"a\0", b"a\0\0"], object), np.array([b"b"], object)
@@ -413,8 +400,8 @@ def test_a_page_with_other_rows_than_its_index_states_is_refused(
     tmp_path: Path, catalog: InMemoryCatalog, reads: Reads
 ) -> None:
     path = tmp_path / "a.parquet"
-    rows = clustered(path, n=2000)
-    table = table_of(catalog, rows.schema, path)
+    clustered(path, n=2000)
+    table = table_of_files(catalog, path)
     reads.by(index=True)
     assert pf.iceberg.scan(table, row_filter="id = 1005").count() == 1
     for leaf in (0, 1):
@@ -439,7 +426,7 @@ def test_damaged_offset_indexes_are_refused_or_change_nothing(
     rng = random.Random(seed)
     path = tmp_path / "a.parquet"
     rows = clustered(path, n=2000)
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     reads.by(index=True)
     whole = path.read_bytes()
     for _ in range(40):
@@ -487,7 +474,7 @@ def test_files_of_other_writers_have_the_same_rows(
     rows = pa.table(columns)
     path = tmp_path / "a.parquet"
     write_file(rows, path)
-    table = table_of(catalog, rows.schema, path)
+    table = table_of_files(catalog, path)
     for text in (
         "key = 1234",
         "key between 700 and 720 and i is not null",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
-from pyiceberg.table import Table
 
 import puffin_fast as pf
 from puffin_fast.parquet.column_pages import ColumnPages
 from puffin_fast.rows.files.reader import DataFiles
+from tests.kit.tables import table_of_files
 from tests.seeds import seeds
 
 N, TEXTS = 4000, ("s", "u", "b")
 TYPES = {"s": pa.string(), "u": pa.large_string(), "b": pa.binary()}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[InMemoryCatalog]:
-    with InMemoryCatalog("c", warehouse=f"file://{tmp_path}") as found:
-        found.create_namespace("n")
-        yield found
-
-
-def table_of(catalog: InMemoryCatalog, path: Path) -> Table:
-    table = catalog.create_table(
-        f"n.{path.stem}", schema=pq.read_schema(path), properties={"format-version": "2"}
-    )
-    table.add_files([f"file://{path}"])
-    return table
 
 
 def text(number: int, name: str) -> Any:
@@ -163,7 +147,7 @@ def test_equality_and_in_find_the_rows_of_a_full_decode(
     write(rng, path, rows)
     stored = pq.ParquetFile(path).read()
     assert stored.cast(rows.schema).equals(rows)
-    table, deleted = table_of(catalog, path), pa.array([False] * N)
+    table, deleted = table_of_files(catalog, path), pa.array([False] * N)
     for number in range(16):
         shown, matches = condition(rng, rows)
         wanted = pc.and_not(pc.fill_null(matches, False), deleted)
@@ -194,7 +178,7 @@ def test_filters_exclude_row_groups_and_the_others_are_decided_by_dictionaries(
         options["bloom_filter_options"] = {"s": {"ndv": 1000, "fpp": 0.001}}
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": range(N), "s": values}), path, row_group_size=1000, **options)
-    table = table_of(catalog, path)
+    table = table_of_files(catalog, path)
     for wanted in ([text(2240, "s")], [text(2206, "s"), text(2280, "s")]):
         shown = " or ".join(f"s = {literal(value)}" for value in wanted)
         for row_filter in (

@@ -20,10 +20,10 @@ import deltalake
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo, GreaterThan, In, LessThan
 
 from puffin_fast import delta, iceberg
+from tests.kit.tables import sqlite_catalog
 
 N = 40
 START = datetime(2024, 1, 15, 16, 0)
@@ -122,8 +122,7 @@ class Tables:
     """A table of Iceberg and one of Delta with the same rows."""
 
     def __init__(self, folder: Path) -> None:
-        catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
-        catalog.create_namespace("n")
+        catalog = sqlite_catalog(folder)
         parts = ("day", "truncate[1000](price)", "bucket[3](wide)", "hour(ts)")
         self.iceberg = iceberg.create_table(catalog, "n.t", ROWS.schema, partition_spec=parts)
         iceberg.append(self.iceberg, ROWS)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import (
     EqualTo,
     GreaterThan,
@@ -25,6 +24,7 @@ from pyiceberg.expressions import (
 from pyiceberg.table import Table
 
 from puffin_fast import iceberg
+from tests.kit.tables import sqlite_catalog
 
 VALUES = [inf, -inf, 1.0, 3.4e38, None, nan]
 COMPARISONS: list[tuple[Any, Callable[[float, float], bool]]] = [
@@ -42,8 +42,7 @@ COMPARISONS: list[tuple[Any, Callable[[float, float], bool]]] = [
 @pytest.fixture(params=[(), ("k",)], ids=["flat", "partitioned"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
     """Each value in a row group of its own, of 32 and of 64 bits."""
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     schema = pa.schema([("i", pa.int64()), ("k", pa.float32()), ("d", pa.float64())])
     properties = {"write.parquet.row-group-limit": "1"}
     found = iceberg.create_table(catalog, "n.t", schema, partition_spec=request.param, properties=properties)

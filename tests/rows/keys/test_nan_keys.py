@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import delta, errors, iceberg
 from tests.conftest import require_module
+from tests.kit.tables import sqlite_catalog
 from tests.rows.deletes.equality_deletes import SCHEMA, delete_equal
 
 BITS = np.array([0x7FF8 << 48, 0xFFF8 << 48, (0x7FF8 << 48) + 1, (0x7FF0 << 48) + 1], np.uint64)
@@ -23,8 +23,7 @@ Made = tuple[Any, Any]
 
 
 def in_iceberg(folder: Path) -> Made:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(folder)
     table = iceberg.create_table(catalog, "n.t", ROWS.schema)
     table = catalog.load_table("n.t")
     iceberg.append(table, ROWS)
@@ -70,8 +69,7 @@ def test_an_upsert_sees_every_nan(made: Made) -> None:
 
 def test_equality_deletes_of_nan(tmp_path: Path) -> None:
     """Java compares with `Double.equals`: any NaN is the same, and 0.0 differs from -0.0."""
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     table = catalog.create_table("n.t", SCHEMA, properties={"format-version": "2"})
     iceberg.append(table, ROWS)
     delete_equal(table, [4], [(float("nan"),), (-0.0,)])

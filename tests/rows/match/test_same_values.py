@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.rows.match.same_values import same_values
 from tests.conftest import readable
+from tests.kit.tables import sqlite_catalog
 
 ITEM = pa.struct([("x", pa.float64()), ("t", pa.string())])
 KINDS = [
@@ -68,8 +68,7 @@ def test_nested_values_are_compared_by_their_bits(kind: pa.DataType) -> None:
 
 
 def test_an_upsert_writes_a_zero_of_the_other_sign_and_leaves_nan(tmp_path: Path) -> None:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     rows = pa.table({"id": [1, 2], "s": [{"x": float("nan")}, {"x": 0.0}]})
     table = iceberg.create_table(catalog, "n.t", rows.schema)
     iceberg.append(table, rows)
