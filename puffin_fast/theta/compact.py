@@ -7,11 +7,12 @@ preLongs | serVer | family | 0, 0 | flags | seedHash | count: i32 | p: f32 | the
                                           |          | hash: u64                                          1: one value
                                           |          |                                                    1: empty
 ```
-All words are little-endian, hashes strictly ascending and below theta. Flags: 2 read-only, 4 empty, 8 compact,
-16 ordered, 32 single item. theta is 2^63 - 1 (exact) unless it is written. Source: the Puffin specification,
+All words are little-endian, hashes distinct and below theta. Flags: 2 read-only, 4 empty, 8 compact, 16 ordered
+(the hashes ascend), 32 single item. theta is 2^63 - 1 (exact) unless it is written. An empty sketch may also have the
+longer preambles, with a count of 0; its theta has no meaning. Source: the Puffin specification,
 `apache-datasketches-theta-v1`, and the DataSketches library's compact form (serVer 3, family 3).
 
-Other versions are only read. Version 1 has the layout of an estimating sketch, without flags and seed hash. Version 2
+Hashes that are not ordered, and other versions, are only read. Version 1 has the layout of an estimating sketch, without flags and seed hash. Version 2
 has that of version 3, without the form for a single value. The hashes of both are ordered.
 
 Serial version 4: entryBits in byte 3, bytes of the count in byte 4, then theta when preLongs is 2, the
@@ -62,19 +63,19 @@ def encode(theta: int, hashes: bytes) -> bytes:
 
 
 def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
-    """Checks a compact ordered sketch.
+    """Checks a compact sketch.
 
     Args:
         data: the whole sketch.
         path: the name of the sketch in errors.
 
     Returns:
-        The bytes of serial version 3 (`data` itself unless it has another version), theta, the offset of the hashes,
-        and their number.
+        The bytes of serial version 3 with ordered hashes (`data` itself if they have that form), theta, the offset of
+        the hashes, and their number.
 
     Raises:
         CorruptDataError: the bytes are not a well-formed sketch.
-        UnsupportedError: another family, version or seed, or hashes that are not ordered.
+        UnsupportedError: another family, version or seed.
         LimitExceededError: a compressed sketch with more than 2^24 hashes.
     """
 
@@ -99,21 +100,22 @@ def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
         return decode(_upgrade(data, longs, version, corrupt), path)
     if version != _OLD_VERSION and (flags & _BIG_ENDIAN or not flags & _COMPACT):
         raise corrupt("flags", 5, "compact and little-endian", f"{flags:#04x}")
-    if version == _SERIAL_VERSION and longs == 1 and flags & _EMPTY:
+    empty = version == _SERIAL_VERSION and bool(flags & _EMPTY)
+    if empty and longs == 1:
         if len(data) != _PREAMBLE.size:
             raise corrupt("an empty sketch", _PREAMBLE.size, f"{_PREAMBLE.size} bytes", len(data))
         return data, THETA_MAX, _PREAMBLE.size, 0
-    if seed != _SEED_HASH:
+    if seed != _SEED_HASH and not empty:
         raise unsupported(f"seed hash {seed:#06x}; expected {_SEED_HASH:#06x} (seed 9001)")
     if version == _OLD_VERSION:
         return decode(_upgrade(data, longs, version, corrupt), path)
-    if not flags & _ORDERED:
-        raise unsupported("hashes that are not ordered")
     if version == _COMPRESSED_VERSION:
-        data = _decompress(data, longs, corrupt)
-        longs = data[0]
-    if longs not in (1, 2, 3) or flags & _EMPTY:
-        raise corrupt("preamble longs and flags", 0, "1, 2 or 3, not empty", f"{longs}, {flags:#04x}")
+        if flags & _EMPTY:
+            raise corrupt("flags of a compressed sketch", 5, "not empty", f"{flags:#04x}")
+        data = _decompress(data, longs, corrupt)  # whose hashes are differences, and so ordered
+        longs, flags = data[0], data[5]
+    if longs not in (1, 2, 3):
+        raise corrupt("preamble longs", 0, "1, 2 or 3", longs)
     start, count, theta = WORD * longs, 1, THETA_MAX
     if len(data) < start:
         raise corrupt("preamble", 0, f"{start} bytes", len(data))
@@ -123,19 +125,34 @@ def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
         theta = int.from_bytes(data[start - WORD : start], "little")
         if not 0 < theta <= THETA_MAX:
             raise corrupt("theta", start - WORD, f"1 to {THETA_MAX}", theta)
+    if empty and count:
+        raise corrupt("count of hashes of an empty sketch", _PREAMBLE.size, 0, count)
     if count < 0 or len(data) != start + WORD * count:
         raise corrupt("count of hashes", _PREAMBLE.size, f"{(len(data) - start) / WORD:g} by size", count)
-    hashes = np.frombuffer(data, "<u8", count, start)
+    if empty:
+        return decode(encode(THETA_MAX, b""), path)
+    hashes, places = np.frombuffer(data, "<u8", count, start), None
+    if not flags & _ORDERED:
+        places = np.argsort(hashes, kind="stable")
+        hashes = hashes[places]
+
+    def place(at: int) -> int:
+        return start + WORD * (at if places is None else int(places[at]))
+
     if count:
         wrong = np.flatnonzero(hashes[1:] <= hashes[:-1])
         if len(wrong):
             at = int(wrong[0]) + 1
-            raise corrupt(
-                "order of hashes", start + WORD * at, f"above {hashes[at - 1]:#x}", f"{hashes[at]:#x}"
-            )
+            what, above = "order of hashes", f"above {hashes[at - 1]:#x}"
+            if places is not None:
+                what, above = "hashes", "distinct ones"
+            raise corrupt(what, place(at), above, f"{hashes[at]:#x}")
         if hashes[0] == 0 or hashes[-1] >= theta:
             at = 0 if hashes[0] == 0 else int(np.searchsorted(hashes, np.uint64(theta)))
-            raise corrupt("hash", start + WORD * at, f"1 to theta - 1 = {theta - 1:#x}", f"{hashes[at]:#x}")
+            raise corrupt("hash", place(at), f"1 to theta - 1 = {theta - 1:#x}", f"{hashes[at]:#x}")
+    if places is not None:
+        data = encode(theta, hashes.tobytes())
+        start = len(data) - WORD * count
     return data, theta, start, count
 
 

@@ -85,9 +85,10 @@ class ThetaSketch:
 
     @classmethod
     def from_bytes(cls, data: Any, *, path: str | None = None) -> ThetaSketch:
-        """Makes a sketch from its serialised compact form. All fields are checked; the bytes are not changed.
+        """Makes a sketch from its serialised compact form. All fields are checked.
 
-        Compressed sketches (serial version 4, as Spark's ``theta_sketch_agg`` writes) are decompressed.
+        The bytes of ordered hashes of serial version 3 are not changed. Hashes that are not ordered are sorted, and
+        compressed sketches (serial version 4, as Spark's ``theta_sketch_agg`` writes) are decompressed.
 
         Args:
             data: a buffer of bytes.
@@ -95,7 +96,7 @@ class ThetaSketch:
 
         Raises:
             CorruptDataError: the bytes are not a well-formed sketch.
-            UnsupportedError: another family, version or seed, or hashes that are not ordered.
+            UnsupportedError: another family, version or seed.
         """
         self = cls.__new__(cls)
         self._hold(as_bytes(data, "sketch"), path)
