@@ -12,8 +12,9 @@ All words are little-endian, hashes distinct and below theta. Flags: 2 read-only
 longer preambles, with a count of 0; its theta has no meaning. Source: the Puffin specification,
 `apache-datasketches-theta-v1`, and the DataSketches library's compact form (serVer 3, family 3).
 
-Hashes that are not ordered, and other versions, are only read. Version 1 has the layout of an estimating sketch, without flags and seed hash. Version 2
-has that of version 3, without the form for a single value. The hashes of both are ordered.
+Hashes that are not ordered, and other versions, are only read. Version 1 has the layout of an estimating sketch,
+without flags and seed hash. Version 2 has that of version 3, without the form for a single value. The hashes of both
+are ordered.
 
 Serial version 4: entryBits in byte 3, bytes of the count in byte 4, then theta when preLongs is 2, the
 count, and the difference of each hash to the one before in entryBits bits, most significant bit first.
@@ -25,6 +26,7 @@ import struct
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
 
@@ -131,13 +133,14 @@ def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
         raise corrupt("count of hashes", _PREAMBLE.size, f"{(len(data) - start) / WORD:g} by size", count)
     if empty:
         return decode(encode(THETA_MAX, b""), path)
-    hashes, places = np.frombuffer(data, "<u8", count, start), None
+    hashes = np.frombuffer(data, "<u8", count, start)
+    places: npt.NDArray[np.int64] | None = None
     if not flags & _ORDERED:
         places = np.argsort(hashes, kind="stable")
         hashes = hashes[places]
 
     def place(at: int) -> int:
-        return start + WORD * (at if places is None else int(places[at]))
+        return int(start) + WORD * (at if places is None else int(places[at]))
 
     if count:
         wrong = np.flatnonzero(hashes[1:] <= hashes[:-1])

@@ -112,7 +112,9 @@ def test_unordered_sketches_are_read_as_ordered_ones(n: int) -> None:
         assert read.estimate == pytest.approx(foreign.get_estimate(), rel=1e-12)
         assert read == ThetaSketch.from_bytes(oracle.serialise(foreign.theta64, sorted(foreign)))
         assert ThetaSketch.from_bytes(read.to_bytes()) == read
-        assert arrow.theta_union([foreign.serialize(), SMALL]) == arrow.theta_union([ordered.to_bytes(), SMALL])
+        assert arrow.theta_union([foreign.serialize(), SMALL]) == arrow.theta_union(
+            [ordered.to_bytes(), SMALL]
+        )
     ours = ThetaSketch.from_arrow(np.arange(n))
     assert ThetaSketch.from_bytes(reordered(ours.to_bytes())) == ours
 
