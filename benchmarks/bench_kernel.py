@@ -180,7 +180,7 @@ def _siblings(name: str, n: int, k: int) -> list[bytes]:
 def _ours(job: str, blobs: list[bytes]) -> bytes:
     read = [PositionBitmap.from_bytes(blob) for blob in blobs]
     if job == "union" and len(read) > 2:
-        return PositionBitmap.union(read).to_bytes()
+        return PositionBitmap.union_all(read).to_bytes()
     return functools.reduce(SETS[job][0], read).to_bytes()
 
 

@@ -74,6 +74,16 @@ def _flags_of(mask: Any) -> Any:
     return mask
 
 
+def _bitmaps_of(bitmaps: Any, verb: str) -> list[PositionBitmap]:
+    """The bitmaps of an iterable, which is not a bitmap itself: that one has positions."""
+    if isinstance(bitmaps, PositionBitmap) or not isinstance(bitmaps, Iterable):
+        found = type(bitmaps).__name__
+        raise InvalidInputError(
+            f"bitmaps: expected an iterable of bitmaps, found {found}; write bitmap.{verb}(*others) for single ones"
+        )
+    return list(bitmaps)
+
+
 class ContainerCounts(NamedTuple):
     """The numbers of containers of each kind in a bitmap."""
 
@@ -91,6 +101,10 @@ _NAMES = {
         ("remove", "discard", "pop", "clear"),
         "bitmap - PositionBitmap.from_positions([...]): a bitmap does not change",
     ),
+    **{
+        f"{name}_update": f"bitmap.{name}(...), a new set: a bitmap does not change"
+        for name in ("intersection", "difference", "symmetric_difference")
+    },
     **dict.fromkeys(
         ("to_list", "tolist", "to_pylist", "to_array", "positions"), "to_numpy() or list(bitmap)"
     ),
@@ -126,7 +140,7 @@ class PositionBitmap(stored.StoredBitmap):
         [True, False, False, False, False, True]
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
     def __init__(self, positions: Any = ()) -> None:
         array = as_positions(positions)
@@ -237,25 +251,33 @@ class PositionBitmap(stored.StoredBitmap):
         return stored.of_bytes(cls, data, 0, len(data), path, offset)
 
     @classmethod
-    def union(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
-        """Unites any number of bitmaps in one pass.
+    def union_all(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
+        """Unites any number of bitmaps in one pass; the union of none is empty.
 
         Raises:
-            InvalidInputError: an argument is not a PositionBitmap.
+            InvalidInputError: an item is not a PositionBitmap.
+
+        Examples:
+            >>> PositionBitmap.union_all([PositionBitmap([1]), PositionBitmap([5]), PositionBitmap([1, 7])])
+            PositionBitmap([1, 5, 7])
         """
-        return stored.union(cls, list(bitmaps))
+        return stored.union(cls, _bitmaps_of(bitmaps, "union"))
 
     @classmethod
-    def intersection(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
-        """Intersects several bitmaps in one pass.
+    def intersection_all(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
+        """Intersects any number of bitmaps in one pass.
 
         Raises:
-            InvalidInputError: an argument is not a PositionBitmap, or there is none.
+            InvalidInputError: an item is not a PositionBitmap, or there is none.
+
+        Examples:
+            >>> PositionBitmap.intersection_all([PositionBitmap([1, 5]), PositionBitmap([5, 7])])
+            PositionBitmap([5])
         """
-        every = list(bitmaps)
+        every = _bitmaps_of(bitmaps, "intersection")
         if not every:
             raise InvalidInputError("bitmaps: expected at least one, found none")
-        return cls._other(every[0]) if len(every) == 1 else stored.intersection(cls, every)
+        return (stored.union if len(every) == 1 else stored.intersection)(cls, every)
 
     # ---- bytes --------------------------------------------------------------------------------------------
 
@@ -275,9 +297,14 @@ class PositionBitmap(stored.StoredBitmap):
         """The number of serialised bytes."""
         return self._stop - self._start
 
+    def __bytes__(self) -> bytes:
+        """The portable 64-bit Roaring bytes, as `to_bytes`. A blob of a table has a frame around them, which a codec
+        writes: `puffin_fast.dv.iceberg.encode`."""
+        return self.to_bytes()
+
     def canonical(self) -> PositionBitmap:
         """Returns the same set in the canonical form, in which each container has its smallest form."""
-        return self.union((self,))
+        return self.union_all((self,))
 
     def containers(self) -> ContainerCounts:
         """Returns the numbers of array, bitmap and run containers."""
@@ -449,9 +476,84 @@ class PositionBitmap(stored.StoredBitmap):
 
     @staticmethod
     def _other(other: object) -> PositionBitmap:
-        if not isinstance(other, PositionBitmap):
-            raise InvalidInputError(f"bitmap: expected a PositionBitmap, found {type(other).__name__}")
-        return other
+        """Returns a bitmap as it is, and positions as a bitmap."""
+        if isinstance(other, PositionBitmap):
+            return other
+        if isinstance(other, list | tuple) and any(isinstance(one, PositionBitmap) for one in other):
+            raise InvalidInputError(
+                f"bitmap: expected a PositionBitmap or positions, found a {type(other).__name__} of bitmaps; write "
+                "bitmap.union(*others) or PositionBitmap.union_all(bitmaps), and likewise for other operations"
+            )
+        return PositionBitmap(other)
+
+    @staticmethod
+    def _others(*sets: object) -> list[PositionBitmap]:
+        """`_other` of each argument; the first is `self`, which is anything in ``PositionBitmap.union(anything)``."""
+        return [PositionBitmap._other(one) for one in sets]
+
+    def union(self, *others: PositionBitmap | Any) -> PositionBitmap:
+        """Returns the positions that are in this set or in one of the others, as ``frozenset.union``; also | for one.
+
+        Args:
+            others: bitmaps, or positions as `from_positions` accepts them.
+
+        Raises:
+            InvalidInputError: an argument has no positions.
+
+        Examples:
+            >>> PositionBitmap([1]).union(PositionBitmap([5]), [7])
+            PositionBitmap([1, 5, 7])
+        """
+        every = PositionBitmap._others(self, *others)
+        return stored.union(type(every[0]), every) if others else every[0]
+
+    def intersection(self, *others: PositionBitmap | Any) -> PositionBitmap:
+        """Returns the positions that are in this set and in all others, as ``frozenset.intersection``; also & for one.
+
+        Args:
+            others: as for `union`.
+
+        Raises:
+            InvalidInputError: an argument has no positions.
+
+        Examples:
+            >>> PositionBitmap([1, 5, 7]).intersection(PositionBitmap([5, 7]), [7])
+            PositionBitmap([7])
+        """
+        every = PositionBitmap._others(self, *others)
+        return stored.intersection(type(every[0]), every) if others else every[0]
+
+    def difference(self, *others: PositionBitmap | Any) -> PositionBitmap:
+        """Returns the positions of this set that no other set has, as ``frozenset.difference``; also - for one.
+
+        Args:
+            others: as for `union`.
+
+        Raises:
+            InvalidInputError: an argument has no positions.
+
+        Examples:
+            >>> PositionBitmap([1, 5, 7]).difference(PositionBitmap([5]), [7])
+            PositionBitmap([1])
+        """
+        own, *every = PositionBitmap._others(self, *others)
+        return own - every[0].union(*every[1:]) if every else own
+
+    def symmetric_difference(self, other: PositionBitmap | Any) -> PositionBitmap:
+        """Returns the positions that are in exactly one of two sets, as ``frozenset.symmetric_difference``; also ^.
+
+        Args:
+            other: as for `union`.
+
+        Raises:
+            InvalidInputError: the argument has no positions.
+
+        Examples:
+            >>> PositionBitmap([1, 5]).symmetric_difference(PositionBitmap([5, 7]))
+            PositionBitmap([1, 7])
+        """
+        own, its = PositionBitmap._others(self, other)
+        return own ^ its
 
     def split(self, *, n_bytes: int, cardinality: int) -> list[PositionBitmap]:
         """Splits the set into bitmaps with disjoint ranges, in order; an empty set has no parts.
@@ -466,12 +568,13 @@ class PositionBitmap(stored.StoredBitmap):
         parts = split.split(self._data, self._start, min(n_bytes, most), min(cardinality, most))
         return [stored.written(PositionBitmap, data, size) for data, size in parts]
 
-    def issubset(self, other: PositionBitmap) -> bool:
-        """Returns whether each position of this set is in the other; also <=."""
-        return self._cardinality <= self._other(other)._cardinality and not self._meets(stored.ANDNOT, other)
+    def issubset(self, other: PositionBitmap | Any) -> bool:
+        """Returns whether each position of this set is in the other, a bitmap or positions; also <=."""
+        other = self._other(other)
+        return self._cardinality <= other._cardinality and not self._meets(stored.ANDNOT, other)
 
-    def issuperset(self, other: PositionBitmap) -> bool:
-        """Returns whether each position of the other set is in this one; also >=."""
+    def issuperset(self, other: PositionBitmap | Any) -> bool:
+        """Returns whether each position of the other set, a bitmap or positions, is in this one; also >=."""
         return self._other(other).issubset(self)
 
     def __le__(self, other: PositionBitmap) -> bool:

@@ -7,37 +7,47 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from puffin_fast._positions import as_bytes
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import delta, iceberg, lance, mumbling, paimon
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["FORMATS", "SAME", "convert"]
+__all__ = ["FORMATS", "SAME", "codec_of", "convert"]
 
 SAME = ("iceberg", "delta", "paimon")
 """Formats whose records are the bytes of `deletion-vector-v1`."""
 
-_ENCODE: dict[str, Callable[[PositionBitmap], bytes]] = {
-    "iceberg": iceberg.encode,
-    "delta": delta.encode,
-    "paimon": paimon.encode,
-    "paimon-v1": partial(paimon.encode, version=1),
-    "lance": lance.encode,
-    "mumbling": mumbling.encode,
-}
-_DECODE: dict[str, Callable[..., PositionBitmap]] = {
-    "iceberg": iceberg.decode,
-    "delta": delta.decode,
-    "paimon": paimon.decode,
-    "paimon-v1": paimon.decode,
-    "lance": lance.decode,
-    "mumbling": mumbling.decode,
+Encode: TypeAlias = "Callable[[PositionBitmap], bytes]"
+Decode: TypeAlias = "Callable[..., PositionBitmap]"
+
+_CODECS: dict[str, tuple[Encode, Decode]] = {
+    "iceberg": (iceberg.encode, iceberg.decode),
+    "delta": (delta.encode, delta.decode),
+    "paimon": (paimon.encode, paimon.decode),
+    "paimon-v1": (partial(paimon.encode, version=1), paimon.decode),
+    "lance": (lance.encode, lance.decode),
+    "mumbling": (mumbling.encode, mumbling.decode),
 }
 
-FORMATS = tuple(_ENCODE)
+FORMATS = tuple(_CODECS)
 """The formats of `convert`; ``"paimon"`` writes V2."""
+
+
+def codec_of(name: str, what: str = "format") -> tuple[Encode, Decode]:
+    """Returns `encode` and `decode` of a format.
+
+    Args:
+        name: one of `FORMATS`.
+        what: the name of the argument in the error.
+
+    Raises:
+        InvalidInputError: the format is unknown.
+    """
+    if name not in FORMATS:
+        raise InvalidInputError(f"{what}: expected one of {', '.join(FORMATS)}, found {name!r}")
+    return _CODECS[name]
 
 
 def convert(
@@ -68,11 +78,9 @@ def convert(
         >>> pf.dv.delta.decode(pf.dv.convert(blob, "iceberg", "delta"))
         PositionBitmap([1, 3])
     """
-    for name in (source, target):
-        if name not in FORMATS:
-            raise InvalidInputError(f"format: expected one of {', '.join(FORMATS)}, found {name!r}")
+    (_, decode), (encode, _) = codec_of(source), codec_of(target)
     data = as_bytes(blob, "deletion vector")
     if source in SAME and target in SAME and data[4:8] == iceberg.MAGIC:
         iceberg.decode(data, cardinality=cardinality, path=path, offset=offset)
         return data
-    return _ENCODE[target](_DECODE[source](data, cardinality=cardinality, path=path, offset=offset))
+    return encode(decode(data, cardinality=cardinality, path=path, offset=offset))

@@ -151,19 +151,21 @@ def _checked_blob(data_file: str, blob: Buffer) -> tuple[bytes, int]:
 
 
 def read_vector(
-    path: Path,
-    offset: int,
-    length: int,
+    path: Path | DeletionVectorLocation,
+    offset: int | None = None,
+    length: int | None = None,
     *,
     cardinality: int | None = None,
     filesystem: Any = None,
     file_size: int | None = None,
     decode: Callable[..., PositionBitmap] = codec.decode,
 ) -> PositionBitmap:
-    """Reads one vector by the range in a manifest entry. The footer is not read.
+    """Reads one vector by the range in a manifest entry, or by a location that `write_vectors` returned. The footer is
+    not read.
 
     Args:
-        path: a local path, a URI, a path on `filesystem`, or an open, seekable binary file object.
+        path: a local path, a URI, a path on `filesystem`, an open, seekable binary file object, or the location of a
+            vector, which has the range, the cardinality and the size of the file.
         offset: the offset of the blob; 0 if the file is only a blob.
         length: the length of the blob in bytes.
         cardinality: record_count of the entry, compared with the vector's.
@@ -172,15 +174,29 @@ def read_vector(
         decode: the `decode` of a codec in `dv`, for other formats than Iceberg's.
 
     Raises:
+        InvalidInputError: a path without an offset and a length, or a location with them.
         NotFoundError: there is no such file.
         CorruptDataError: the range is not a complete ``deletion-vector-v1`` blob, or has another cardinality.
 
     Examples:
         >>> vectors = {"orders.parquet": pf.PositionBitmap([3, 1])}
         >>> (place,) = pf.write_vectors("deletes.puffin", vectors, overwrite=True)
+        >>> pf.read_vector(place)
+        PositionBitmap([1, 3])
         >>> pf.read_vector("deletes.puffin", place.offset, place.length)
         PositionBitmap([1, 3])
     """
+    if isinstance(path, DeletionVectorLocation):
+        if offset is not None or length is not None:
+            raise InvalidInputError("offset, length: expected none beside a location, which has them")
+        place = path
+        path, offset, length = place.path, place.offset, place.length
+        cardinality = place.cardinality if cardinality is None else cardinality
+        file_size = (place.file_size or None) if file_size is None else file_size
+    elif offset is None or length is None:
+        raise InvalidInputError(
+            "offset, length: expected both for a path; a location needs neither, read_vectors reads all of a file"
+        )
     ((_, vector),) = read_ranges(
         path,
         [(offset, length, cardinality)],

@@ -6,7 +6,9 @@ not depend on order, chunks or threads, and the union of the parts' sketches is 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +48,7 @@ class ThetaSketch:
         (1500.0, 500.0, 500.0, 0.333)
     """
 
-    __slots__ = ("_count", "_data", "_start", "_theta")
+    __slots__ = ("__weakref__", "_count", "_data", "_start", "_theta")
 
     _data: bytes
     _theta: int
@@ -103,8 +105,21 @@ class ThetaSketch:
         return self
 
     @classmethod
-    def union(cls, sketches: Iterable[ThetaSketch]) -> ThetaSketch:
-        """Unites any number of sketches; the result has at most 4096 hashes."""
+    def union_all(cls, sketches: Iterable[ThetaSketch]) -> ThetaSketch:
+        """Unites any number of sketches; the result has at most 4096 hashes.
+
+        Raises:
+            InvalidInputError: an item is not a ThetaSketch.
+
+        Examples:
+            >>> parts = [ThetaSketch.from_arrow(part) for part in ([1, 2], [2, 3])]
+            >>> ThetaSketch.union_all(parts).estimate
+            3.0
+        """
+        if not isinstance(sketches, Iterable):
+            raise InvalidInputError(
+                f"sketches: expected an iterable of sketches, found {type(sketches).__name__}"
+            )
         builder = ThetaSketchBuilder()
         for sketch in sketches:
             builder.merge(sketch)
@@ -113,6 +128,8 @@ class ThetaSketch:
     def to_bytes(self) -> bytes:
         """Returns the serialised compact form."""
         return self._data
+
+    __bytes__ = to_bytes
 
     # ---- estimates ----------------------------------------------------------------------------------------
 
@@ -165,8 +182,32 @@ class ThetaSketch:
 
     # ---- sets ---------------------------------------------------------------------------------------------
 
+    def union(self, *others: ThetaSketch) -> ThetaSketch:
+        """Returns the sketch of the values of this one or of one of the others; also | for one.
+
+        Raises:
+            InvalidInputError: an argument is not a ThetaSketch.
+        """
+        return ThetaSketch.union_all((self, *others))
+
+    def intersection(self, *others: ThetaSketch) -> ThetaSketch:
+        """Returns the sketch of the values of this one and of all others; also & for one.
+
+        Raises:
+            InvalidInputError: an argument is not a ThetaSketch.
+        """
+        return reduce(operator.and_, map(_sketch, (self, *others)))
+
+    def difference(self, *others: ThetaSketch) -> ThetaSketch:
+        """Returns the sketch of the values of this one that none of the others has; also - for one.
+
+        Raises:
+            InvalidInputError: an argument is not a ThetaSketch.
+        """
+        return reduce(operator.sub, map(_sketch, (self, *others)))
+
     def __or__(self, other: ThetaSketch) -> ThetaSketch:
-        return ThetaSketch.union((self, other)) if isinstance(other, ThetaSketch) else NotImplemented
+        return self.union(other) if isinstance(other, ThetaSketch) else NotImplemented
 
     def __and__(self, other: ThetaSketch) -> ThetaSketch:
         if not isinstance(other, ThetaSketch):
@@ -239,14 +280,24 @@ class ThetaSketchBuilder:
 
     def merge(self, sketch: ThetaSketch) -> None:
         """Adds the values of a sketch."""
-        if not isinstance(sketch, ThetaSketch):
-            raise InvalidInputError(f"expected a ThetaSketch, found {type(sketch).__name__}")
+        _sketch(sketch)
         end = sketch._start + compact.WORD * sketch._count
         self._accumulator.add_hashes(sketch._data[:end], sketch._start, sketch._theta)
 
     def sketch(self) -> ThetaSketch:
         """Returns the sketch of all values that were added."""
         return ThetaSketch._of(*self._accumulator.result())
+
+
+def _sketch(given: object) -> ThetaSketch:
+    if not isinstance(given, ThetaSketch):
+        hint = (
+            "; write union(*sketches) or ThetaSketch.union_all(sketches)"
+            if isinstance(given, list | tuple)
+            else ""
+        )
+        raise InvalidInputError(f"expected a ThetaSketch, found {type(given).__name__}{hint}")
+    return given
 
 
 def _check_deviations(n_std_dev: int) -> None:

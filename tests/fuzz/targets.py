@@ -264,7 +264,7 @@ def sets(data: bytes) -> None:
     assert np.array_equal(both.to_numpy(), np.intersect1d(left, right, assume_unique=True))
     assert np.array_equal(only.to_numpy(), np.setdiff1d(left, right, assume_unique=True))
     assert np.array_equal(either.to_numpy(), np.setxor1d(left, right, assume_unique=True))
-    assert union == b | a == PositionBitmap.union([a, b, both, only]) == either | both
+    assert union == b | a == PositionBitmap.union_all([a, b, both, only]) == either | both
     assert only == a - both == union - b
     assert len(a) + len(b) == len(union) + len(both)
     assert both.issubset(a)

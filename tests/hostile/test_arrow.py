@@ -86,6 +86,7 @@ calls = [
     arrow.decode, arrow.cardinality, lambda b: arrow.mask(b, 1 << 20), lambda b: arrow.contains(b, 77),
     lambda b: arrow.union(pa.ListArray.from_arrays(pa.array([0, 2, 4], pa.int32()), b)),
     lambda b: arrow.union(pa.ListArray.from_arrays(pa.array([0, 4], pa.int32()), b)),
+    lambda b: arrow.difference(b, b), lambda b: arrow.difference(b.slice(1), b.slice(0, 3)),
 ]
 refused = 0
 for _ in range(60):

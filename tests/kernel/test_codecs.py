@@ -295,7 +295,7 @@ def test_non_canonical_bytes_are_never_written(codec: Codec, name: str) -> None:
     assert codec.encode(read - nothing) == canonical
     assert codec.encode(read ^ nothing) == canonical
     assert codec.encode(read & read) == canonical
-    assert codec.encode(PositionBitmap.union([read])) == canonical
+    assert codec.encode(PositionBitmap.union_all([read])) == canonical
 
 
 def test_gaps_between_containers_cost_only_their_bytes() -> None:

@@ -142,9 +142,8 @@ def test_a_range_that_memory_cannot_hold_fails_at_once() -> None:
 def test_what_is_no_bitmap_is_the_callers_fault(other: Any) -> None:
     bitmap = PositionBitmap.from_positions([1])
     for call in (
-        lambda: PositionBitmap.union([bitmap, other]),
-        lambda: bitmap.isdisjoint(other),
-        lambda: bitmap.issubset(other),
+        lambda: PositionBitmap.union_all([bitmap, other]),
+        lambda: PositionBitmap.intersection_all([other]),
         lambda: dv.iceberg.encode(other),
     ):
         with pytest.raises(errors.InvalidInputError, match="PositionBitmap"):

@@ -143,7 +143,7 @@ def test_nothing_leaks() -> None:
     def work(times):
         for _ in range(times):
             a, b = PositionBitmap.from_positions(shuffled), dv.iceberg.decode(blob)
-            a | b, a & b, a - b, a ^ b, PositionBitmap.union([a, b, a])
+            a | b, a & b, a - b, a ^ b, PositionBitmap.union_all([a, b, a])
             a.to_numpy(), a.to_arrow(), a.mask(1000), a.contains(positions[:1000]), list(a)[:1]
             refused(broken, dv.iceberg.decode)
             refused(blob[8:-5])

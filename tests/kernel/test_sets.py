@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.theta import ThetaSketch
 from tests import oracle, strategies
 from tests.conftest import readable
 from tests.kernel.bank import croaring
@@ -135,32 +137,99 @@ def test_equality_and_hash_are_those_of_the_members(sets: Three) -> None:
 @given(st.lists(strategies.position_sets(max_chunks=2), max_size=9))
 def test_union_of_many_is_the_union_of_all_members(sets: list[strategies.Positions]) -> None:
     members = set(itertools.chain.from_iterable(positions.tolist() for positions in sets))
-    united = PositionBitmap.union(PositionBitmap.from_positions(positions) for positions in sets)
+    united = PositionBitmap.union_all(PositionBitmap.from_positions(positions) for positions in sets)
     assert united.to_bytes() == oracle.encode(members)
 
 
 @given(overlapping, st.permutations(range(3)))
 def test_union_of_many_does_not_depend_on_the_order(sets: Three, order: list[int]) -> None:
     all_three = bitmaps(sets)
-    assert PositionBitmap.union([all_three[i] for i in order]) == all_three[0] | all_three[1] | all_three[2]
+    assert (
+        PositionBitmap.union_all([all_three[i] for i in order]) == all_three[0] | all_three[1] | all_three[2]
+    )
 
 
 @strategies.costly
 @given(overlapping)
 def test_intersection_of_many_is_what_all_have(sets: Three) -> None:
     a, b, c = bitmaps(sets)
-    common = PositionBitmap.intersection(iter([a, b, c]))
+    common = PositionBitmap.intersection_all(iter([a, b, c]))
     assert common.to_bytes() == oracle.encode(set.intersection(*(set(part.tolist()) for part in sets)))
-    assert PositionBitmap.intersection([b]) == b
+    assert PositionBitmap.intersection_all([b]) == b
     assert a.issuperset(common)
     assert a.issuperset(b) == (a >= b) == (set(sets[0].tolist()) >= set(sets[1].tolist()))
 
 
+METHODS = (
+    "union",
+    "intersection",
+    "difference",
+    "symmetric_difference",
+    "issubset",
+    "issuperset",
+    "isdisjoint",
+)
+
+
+@given(overlapping)
+def test_methods_are_those_of_frozenset(sets: Three) -> None:
+    made, known = bitmaps(sets), [frozenset(part.tolist()) for part in sets]
+    for method in METHODS:
+        for others in [()] * (method in METHODS[:3]) + [(1,)] + [(1, 2), (2, 1, 1)] * (method in METHODS[:3]):
+            expected = getattr(known[0], method)(*(known[at] for at in others))
+            found = [
+                getattr(made[0], method)(*(kind[at] for at in others)) for kind in (made, sets, known)
+            ]  # bitmaps, arrays and sets of positions
+            found.append(getattr(PositionBitmap, method)(made[0], *(made[at] for at in others)))
+            for one in found:
+                if isinstance(expected, bool):
+                    assert one is expected, method
+                else:
+                    assert one.to_bytes() == oracle.encode(expected), method
+    assert [one.to_bytes() for one in made] == [oracle.encode(one) for one in known]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_refuse_what_has_no_positions(method: str) -> None:
+    a, b = PositionBitmap([1]), PositionBitmap([2])
+    for wrong in (5, "text", b"", None, [None], ["a"], [1.5], [-1]):
+        with pytest.raises(InvalidInputError):
+            getattr(a, method)(wrong)
+    for others in ([b], (b, a), [b, 1]):
+        with pytest.raises(InvalidInputError, match=r"of bitmaps; write bitmap\.union\(\*others\)"):
+            getattr(a, method)(others)
+        if method in METHODS[:3]:
+            with pytest.raises(InvalidInputError, match=r"PositionBitmap\.union_all\(bitmaps\)"):
+                getattr(PositionBitmap, method)(others)
+    for given_one in (a, 5):
+        with pytest.raises(InvalidInputError, match="expected an iterable of bitmaps, found"):
+            PositionBitmap.union_all(given_one)  # type: ignore[arg-type]
+
+
+def test_bytes_of_a_bitmap_are_its_roaring_bytes() -> None:
+    for positions in ([], [1, 2, 3], [255], [1 << 40], range(100_000)):
+        bitmap = PositionBitmap(positions)
+        assert bytes(bitmap) == bitmap.to_bytes() == oracle.encode(positions)
+        assert PositionBitmap.from_bytes(bytes(bitmap)) == bitmap
+
+
+def test_bitmaps_and_sketches_have_weak_references() -> None:
+    one = PositionBitmap([1])
+    for make in (lambda: PositionBitmap([1]), lambda: one | PositionBitmap([2]), ThetaSketch):
+        made: Any = make()
+        reference = weakref.ref(made)
+        kept = weakref.WeakValueDictionary({1: made})
+        assert reference() is kept[1] is made
+        del made
+        assert reference() is None
+        assert not kept
+
+
 def test_intersection_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="at least one"):
-        PositionBitmap.intersection([])
+        PositionBitmap.intersection_all([])
     with pytest.raises(InvalidInputError, match="expected a PositionBitmap"):
-        PositionBitmap.intersection([{1, 2}])  # type: ignore[list-item]
+        PositionBitmap.intersection_all([{1, 2}])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("n_sets", [3, 4, 5, 6, 7])
@@ -176,20 +245,20 @@ def test_union_of_arrays_of_very_different_lengths(n_sets: int) -> None:
     ]
     for chosen in itertools.product(range(len(shapes)), repeat=min(n_sets, 4)):
         sets = [shapes[number] for number in (*chosen, *range(n_sets - len(chosen)))]
-        united = PositionBitmap.union([PositionBitmap.from_positions(sorted(one)) for one in sets])
+        united = PositionBitmap.union_all([PositionBitmap.from_positions(sorted(one)) for one in sets])
         assert united.to_bytes() == PositionBitmap.from_positions(sorted(set().union(*sets))).to_bytes()
 
 
 def test_union_of_nothing_is_nothing() -> None:
-    assert PositionBitmap.union([]) == PositionBitmap.from_positions([])
-    assert PositionBitmap.union([PositionBitmap.from_positions([])] * 3).to_bytes() == oracle.encode([])
+    assert PositionBitmap.union_all([]) == PositionBitmap.from_positions([])
+    assert PositionBitmap.union_all([PositionBitmap.from_positions([])] * 3).to_bytes() == oracle.encode([])
 
 
 @pytest.mark.parametrize("k", [2, 3, 8, 64, 1000])
 def test_union_of_k_large_sets(k: int) -> None:
     rng = np.random.default_rng(k)
     sets = [rng.integers(0, 400_000, 200_000 // k) for _ in range(k)]
-    united = PositionBitmap.union([PositionBitmap.from_positions(positions) for positions in sets])
+    united = PositionBitmap.union_all([PositionBitmap.from_positions(positions) for positions in sets])
     np.testing.assert_array_equal(united.to_numpy(), np.unique(np.concatenate(sets)))
 
 
@@ -202,7 +271,7 @@ def test_arrays_of_every_small_length_unite(k: int, last: int) -> None:
         sets = [rng.choice(last, n + i, replace=False) for i in range(k)]
         sets[n % k][0] = last
         expected = np.unique(np.concatenate(sets))
-        united = PositionBitmap.union([PositionBitmap.from_positions(positions) for positions in sets])
+        united = PositionBitmap.union_all([PositionBitmap.from_positions(positions) for positions in sets])
         assert united.to_bytes() == PositionBitmap.from_positions(expected).to_bytes()
         np.testing.assert_array_equal(united.to_numpy(), expected)
 
@@ -312,7 +381,7 @@ def test_intersection_of_many_is_that_of_python_sets(first: Three, second: Three
     for parts in (sets, with_core):
         every = [PositionBitmap.from_positions(parts[i]) for i in order]
         expected = oracle.encode(set.intersection(*(set(part.tolist()) for part in parts)))
-        assert PositionBitmap.intersection(every).to_bytes() == expected
+        assert PositionBitmap.intersection_all(every).to_bytes() == expected
 
 
 @each("kinds", list(itertools.combinations(KINDS, 2)), ids="-".join)
@@ -325,7 +394,7 @@ def test_intersection_of_three_container_kinds(kinds: tuple[str, str]) -> None:
         for other in (0, 7 << 16, 3 << 32):  # and a container that only two have
             every = [PositionBitmap.from_positions(np.append(part, 1 << 33) + other) for part in two]
             every.append(PositionBitmap.from_positions(KINDS[kind] + other))
-            assert PositionBitmap.intersection(every).to_bytes() == encoded(common + other), kind
+            assert PositionBitmap.intersection_all(every).to_bytes() == encoded(common + other), kind
 
 
 def test_intersection_of_bitmaps_where_one_ends_early() -> None:
@@ -333,8 +402,8 @@ def test_intersection_of_bitmaps_where_one_ends_early() -> None:
     for end in (1, 65_536, 70_000, 1 << 20):
         short = PositionBitmap.from_positions(np.append(np.arange(0, end, 500), 1 << 40))
         common = np.arange(0, end, 1_000)
-        assert PositionBitmap.intersection([long, short, long, short]).to_bytes() == encoded(common)
-    assert not PositionBitmap.intersection([long, long, PositionBitmap.from_positions([1 << 50])])
+        assert PositionBitmap.intersection_all([long, short, long, short]).to_bytes() == encoded(common)
+    assert not PositionBitmap.intersection_all([long, long, PositionBitmap.from_positions([1 << 50])])
 
 
 @each("name", OPERATIONS)
@@ -349,7 +418,7 @@ def test_operands_stay_as_they_were() -> None:
     before = a.to_bytes(), b.to_bytes()
     for operation in OPERATIONS.values():
         operation(a, b)
-    PositionBitmap.union([a, b])
+    PositionBitmap.union_all([a, b])
     assert (a.to_bytes(), b.to_bytes()) == before
 
 

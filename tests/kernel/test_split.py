@@ -22,7 +22,7 @@ def test_parts_are_disjoint_ordered_and_the_whole(
 ) -> None:
     whole = PositionBitmap.from_positions(positions)
     parts = whole.split(n_bytes=n_bytes, cardinality=cardinality)
-    assert PositionBitmap.union(parts) == whole
+    assert PositionBitmap.union_all(parts) == whole
     assert all(parts), "an empty part"
     for before, after in itertools.pairwise(parts):
         assert before.max() >> 16 < after.min() >> 16

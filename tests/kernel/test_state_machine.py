@@ -61,7 +61,7 @@ class BitmapMachine(RuleBasedStateMachine):
 
     @rule(target=pairs, some=st.lists(pairs, max_size=5))
     def union_of_many(self, some: list[Pair]) -> Pair:
-        united = PositionBitmap.union([bitmap for bitmap, _ in some])
+        united = PositionBitmap.union_all([bitmap for bitmap, _ in some])
         return self.pair(united, frozenset().union(*(members for _, members in some)))
 
     @rule(target=pairs, value=consumes(pairs))

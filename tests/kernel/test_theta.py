@@ -162,7 +162,7 @@ def test_the_union_of_the_parts_is_the_whole(n: int, n_parts: int) -> None:
     values = spread(n, n_parts)
     whole = ThetaSketch.from_arrow(values)
     parts = [ThetaSketch.from_arrow(part) for part in np.array_split(values, n_parts)]
-    assert ThetaSketch.union(parts).to_bytes() == whole.to_bytes()
+    assert ThetaSketch.union_all(parts).to_bytes() == whole.to_bytes()
     assert arrow.theta_union([part.to_bytes() for part in parts]).to_bytes() == whole.to_bytes()
     assert arrow.theta_sketch(values) == whole
 
@@ -170,7 +170,13 @@ def test_the_union_of_the_parts_is_the_whole(n: int, n_parts: int) -> None:
 def test_union_is_commutative_associative_and_idempotent() -> None:
     a, b, c = (ThetaSketch.from_arrow(np.arange(start, start + 20_000)) for start in (0, 10_000, 25_000))
     assert a | b == b | a
-    assert (a | b) | c == a | (b | c) == ThetaSketch.union((c, a, b))
+    assert (a | b) | c == a | (b | c) == ThetaSketch.union_all((c, a, b)) == a.union(b, c)
+    assert (a & b & c, a - b - c) == (a.intersection(b, c), a.difference(b, c))
+    assert a.union() == a.intersection() == a.difference() == a
+    for method in ("union", "intersection", "difference"):
+        for call in (getattr(a, method), getattr(ThetaSketch, method)):
+            with pytest.raises(errors.InvalidInputError, match=r"found list; write union\(\*sketches\)"):
+                call([b])
     assert a | a == a
     assert (a | ThetaSketch()).to_bytes() == a.to_bytes()
 
@@ -244,7 +250,7 @@ def test_threads_with_a_builder_each_unite_to_the_same_bytes() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    united = ThetaSketch.union(builder.sketch() for builder in builders)
+    united = ThetaSketch.union_all(builder.sketch() for builder in builders)
     assert united.to_bytes() == ThetaSketch.from_arrow(values).to_bytes()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,6 +182,21 @@ def test_nothing_is_left_when_a_vector_is_refused(tmp_path: Path) -> None:
         with pytest.raises(error, match=said):
             write_vectors(tmp_path / "x", given_vectors)
         assert list(tmp_path.iterdir()) == []
+
+
+def test_the_location_of_a_vector_reads_it(tmp_path: Path, vectors: dict[str, PositionBitmap]) -> None:
+    local = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    for path, filesystem in ((tmp_path / "x", None), ((tmp_path / "y").as_uri(), None), ("z", local)):
+        for place in write_vectors(path, vectors, filesystem=filesystem):
+            assert read_vector(place, filesystem=filesystem) == vectors[place.data_file]
+            for changed in ({"cardinality": 77}, {"file_size": 3}, {"length": place.length - 1}):
+                with pytest.raises(CorruptDataError):
+                    read_vector(dataclasses.replace(place, **changed), filesystem=filesystem)
+    with pytest.raises(InvalidInputError, match="expected none beside a location"):
+        read_vector(place, place.offset, place.length)
+    for given_range in ((), (4,)):
+        with pytest.raises(InvalidInputError, match="expected both for a path"):
+            read_vector(tmp_path / "x", *given_range)
 
 
 def test_a_range_that_lies_is_refused_with_path_and_offset(tmp_path: Path) -> None:

@@ -15,5 +15,15 @@ def decode_blobs(data: Any, offsets: Any, n: int, where: Callable[[int], str]) -
 def union_blobs(
     data: Any, offsets: Any, n_blobs: int, lists: Any, n: int, where: Callable[[int], str]
 ) -> tuple[Block, Block, Block]: ...
+def difference_blobs(
+    data: Any,
+    offsets: Any,
+    n: int,
+    others: Any,
+    other_offsets: Any,
+    n_others: int,
+    where: Callable[[int], str],
+    where_other: Callable[[int], str],
+) -> tuple[Block, Block]: ...
 def contains_each(data: Any, offsets: Any, n: int, positions: Any, where: Callable[[int], str]) -> Block: ...
 def mask_blobs(data: Any, offsets: Any, n: int, rows: Any, where: Callable[[int], str]) -> Block: ...

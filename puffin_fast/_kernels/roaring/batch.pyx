@@ -15,7 +15,7 @@ Each function is one entry point over whole columns, and all share `Block`, `_Bl
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.roaring.containers cimport (
     Bytes, Cursor, Container, Fault, Summary, Writer, cursor_next, cursor_start, release, reserve, trim, writer_free,
@@ -29,7 +29,8 @@ from puffin_fast._kernels.roaring.frames cimport FRAME_BYTES, HEAD_BYTES, MAGIC_
 from puffin_fast._kernels.roaring.masks cimport fill_bits
 from puffin_fast._kernels.roaring.query cimport has
 from puffin_fast._kernels.roaring.setops cimport (
-    UNION_OUT_OF_MEMORY, UNITED, UnionScratch, UnionStatus, Vector, union_all, union_free, union_ready,
+    N_SCRATCH, PF_ANDNOT, SCRATCH, UNION_OUT_OF_MEMORY, UNITED, UnionScratch, UnionStatus, Vector, combine_all, union_all,
+    union_free, union_ready,
 )
 from puffin_fast._kernels.views cimport Buffer, buffer_of, pf_nothing
 
@@ -90,6 +91,25 @@ cdef bint seal_blob(Bytes* blobs, size_t vector_size) noexcept nogil:
         return False
     blobs.size += FRAME_BYTES + vector_size
     return True
+
+
+cdef int append_written(Bytes* blobs, const Writer* writer) noexcept nogil:
+    """Frames what a set operation has written and appends it; returns ENCODED, OUT_OF_MEMORY or TOO_LONG."""
+    cdef size_t size = writer_size(writer)
+    cdef uint8_t* vector
+    if MAGIC_BYTES + size > MAX_LENGTH:
+        return TOO_LONG
+    if not append_blob(blobs, size, &vector):
+        return OUT_OF_MEMORY
+    writer_store(writer, vector)
+    return ENCODED if seal_blob(blobs, size) else OUT_OF_MEMORY
+
+
+cdef void restart(Writer* writer) noexcept nogil:
+    """Empties a writer and keeps its memory."""
+    writer.payload.size = 0
+    writer.records.size = 0
+    writer.cardinality = 0
 
 
 cdef int check_offsets(Buffer offsets, size_t n, uint64_t limit) except -1:
@@ -362,10 +382,9 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
     cdef Vector* members = NULL
     cdef Fault fault
     cdef int code = 0
-    cdef uint8_t* vector
     cdef const int64_t* bounds
     cdef int64_t* end = <int64_t*>ends.bytes_.data
-    cdef size_t i, count, size, bad = 0, largest = 1
+    cdef size_t i, count, bad = 0, largest = 1
     cdef int status = ENCODED
     cdef UnionStatus united
     memset(&scratch, 0, sizeof(UnionScratch))
@@ -385,23 +404,13 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
                 code = check_list(blobs, <size_t>bounds[i], count, members, &fault, &bad)
                 if code != 0:
                     break
-                writer.payload.size = 0
-                writer.records.size = 0
-                writer.cardinality = 0
+                restart(&writer)
                 united = union_all(members, count, &writer, &scratch)
                 if united != UNITED:
                     status = OUT_OF_MEMORY if united == UNION_OUT_OF_MEMORY else CHANGED
                     break
-                size = writer_size(&writer)
-                if MAGIC_BYTES + size > MAX_LENGTH:
-                    status = TOO_LONG
-                    break
-                if not append_blob(&out.bytes_, size, &vector):
-                    status = OUT_OF_MEMORY
-                    break
-                writer_store(&writer, vector)
-                if not seal_blob(&out.bytes_, size):
-                    status = OUT_OF_MEMORY
+                status = append_written(&out.bytes_, &writer)
+                if status != ENCODED:
                     break
                 end[i + 1] = <int64_t>out.bytes_.size
                 (<int64_t*>cardinalities.bytes_.data)[i] = <int64_t>writer.cardinality
@@ -418,6 +427,99 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
         union_free(&scratch)
         writer_free(&writer)
     return out, ends, cardinalities
+
+
+cdef int copy_blob(_Blobs blobs, size_t i, Bytes* copy, Vector* vector, Writer* writer, UnionScratch* scratch,
+                   Fault* fault, int* status) noexcept nogil:
+    """Copies blob i, which another thread may change, and checks the copy; returns a FrameFault.
+
+    A vector in a form that is never written is written anew, because `combine_all` has no memory for it.
+    """
+    cdef Summary summary
+    cdef size_t size = blobs.size(i)
+    cdef int code
+    copy.size = 0
+    if not reserve(copy, max(size, <size_t>1)):
+        status[0] = OUT_OF_MEMORY
+        return 0
+    memcpy(copy.data, blobs.data + blobs.bounds[i], size)
+    code = check_blob(copy.data, size, &summary, fault)
+    if code != 0:
+        return code
+    vector.data = copy.data + HEAD_BYTES
+    vector.size = size - FRAME_BYTES
+    vector.minimal = False
+    if summary.non_canonical:
+        restart(writer)
+        if union_all(vector, 1, writer, scratch) != UNITED or not reserve(copy, writer_size(writer)):
+            status[0] = OUT_OF_MEMORY
+            return 0
+        writer_store(writer, copy.data)
+        vector.data = copy.data
+        vector.size = writer_size(writer)
+    return 0
+
+
+def difference_blobs(data, offsets, size_t n, others, other_offsets, size_t n_others, where, where_other):
+    """A framed blob for each of n pairs of blobs: the positions of the first that are not in the other.
+
+    Args:
+        offsets: n + 1 into data. other_offsets: n_others + 1 into others. n_others: n, or 1: a blob for all pairs.
+
+    Returns:
+        (blobs, their offsets).
+    """
+    cdef _Blobs blobs = _Blobs(data, offsets, n, where)
+    cdef _Blobs subtracted = _Blobs(others, other_offsets, n_others, where_other)
+    cdef Block out = Block()
+    cdef Block ends = new_block(8 * (n + 1))
+    cdef int64_t* end = <int64_t*>ends.bytes_.data
+    cdef Block copy = Block(), other_copy = Block()
+    cdef Vector left, right
+    cdef UnionScratch united
+    cdef Writer writer
+    cdef Fault fault
+    cdef uint8_t* scratch = <uint8_t*>malloc(N_SCRATCH * SCRATCH)
+    cdef size_t i = 0
+    cdef int code = 0, other_code = 0, status = ENCODED
+    memset(&united, 0, sizeof(UnionScratch))
+    memset(&writer, 0, sizeof(Writer))
+    try:
+        if n_others != n and n_others != 1:
+            raise ValueError(f"expected {n} others or 1, found {n_others}")
+        if scratch == NULL or not union_ready(&united, 1):
+            raise MemoryError("a difference of vectors")
+        end[0] = 0
+        with nogil:
+            for i in range(n):
+                code = copy_blob(blobs, i, &copy.bytes_, &left, &writer, &united, &fault, &status)
+                if code == 0 and status == ENCODED and (i == 0 or n_others > 1):
+                    other_code = copy_blob(
+                        subtracted, i, &other_copy.bytes_, &right, &writer, &united, &fault, &status
+                    )
+                if code != 0 or other_code != 0 or status != ENCODED:
+                    break
+                restart(&writer)
+                if not combine_all(PF_ANDNOT, &left, &right, &writer, scratch):
+                    status = OUT_OF_MEMORY
+                    break
+                status = append_written(&out.bytes_, &writer)
+                if status != ENCODED:
+                    break
+                end[i + 1] = <int64_t>out.bytes_.size
+        if status == OUT_OF_MEMORY:
+            raise MemoryError(f"subtracting the vectors of row {i}")
+        if code != 0:
+            raise corrupt_blob(code, &fault, where(i), 0)
+        if other_code != 0:
+            raise corrupt_blob(other_code, &fault, where_other(i), 0)
+        if status == TOO_LONG:
+            raise too_long(i)
+    finally:
+        free(scratch)
+        union_free(&united)
+        writer_free(&writer)
+    return out, ends
 
 
 cdef bint vector_has(const uint8_t* vector, size_t size, uint64_t position) noexcept nogil:

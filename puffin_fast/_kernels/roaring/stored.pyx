@@ -184,8 +184,8 @@ cdef class StoredBitmap:
         return combined(PF_XOR, self, <StoredBitmap>other) if isinstance(other, StoredBitmap) else NotImplemented
 
     def isdisjoint(self, other):
-        """Returns whether no position is in both sets."""
-        return not met(PF_AND, self, bitmap_of(other))
+        """Returns whether no position is in both sets; the other is a bitmap or positions."""
+        return not met(PF_AND, self, bitmap_of(other if isinstance(other, StoredBitmap) else self._other(other)))
 
 
 AND = PF_AND

@@ -165,9 +165,11 @@ def _repaired(
         bitmap, as_stated = _read(io, vectors, vector)
         parts.append(within(bitmap, data, vector))
         wrong = wrong or not as_stated or key_of(vector) in badly_framed
-    before = PositionBitmap.union(parts)
+    before = PositionBitmap.union_all(parts)
     lost = (
-        current.by_files(data.file_path, file.superseded) - before if superseded else PositionBitmap.union([])
+        current.by_files(data.file_path, file.superseded) - before
+        if superseded
+        else PositionBitmap.union_all([])
     )
     if not (wrong or lost):
         return None

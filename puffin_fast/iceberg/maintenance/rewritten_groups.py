@@ -271,7 +271,7 @@ class _LiveRows:
         """Yields the data files after all rows were read."""
         first, loader = 0, DeleteLoader(self.table.io)
         for task, parts in zip(self.tasks, self.positions, strict=True):
-            live = PositionBitmap.union(parts)
+            live = PositionBitmap.union_all(parts)
             dead = PositionBitmap.from_range(0, task.data.record_count) - live
             yield OldFile(task, dead, loader.of(task) if task.equality_deletes else dead, first)
             first += len(live)

@@ -244,7 +244,7 @@ class _Deletes(Mapping[str, _Positions]):
         entries = [_entry(file) for file in rest if file.file_format == FileFormat.PARQUET]
         others = [self._other(file).get(path) for file in rest if file.file_format != FileFormat.PARQUET]
         found = [self._current.by_files(path, entries), *(part for part in others if part is not None)]
-        return PositionBitmap.union(found)
+        return PositionBitmap.union_all(found)
 
     def _vector(self, path: str, puffins: Sequence[DataFile]) -> PositionBitmap | None:
         """Returns the deletion vector of a data file among the Puffin files of its plan; None if there is none.

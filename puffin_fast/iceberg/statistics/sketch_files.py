@@ -114,7 +114,7 @@ class SketchReader:
 
     def _united(self, parts: Sequence[Mapping[int, ThetaSketch]]) -> dict[int, ThetaSketch]:
         ids = [column.field_id for column in self.columns]
-        return {field_id: ThetaSketch.union([part[field_id] for part in parts]) for field_id in ids}
+        return {field_id: ThetaSketch.union_all([part[field_id] for part in parts]) for field_id in ids}
 
     def _sketches(self, tasks: Sequence[FileTask]) -> dict[int, ThetaSketch]:
         return self.sketches_of_shares([(task, 0, 1) for task in tasks], 1)

@@ -118,7 +118,7 @@ def _lineages(reader: FileReader, tasks: Sequence[Task], threads: int | None) ->
             if held < HELD_BYTES:
                 held += ids.nbytes + positions.nbytes
                 parts.append((ids, positions))
-        found = {number: PositionBitmap.union(some) for number, some in by_number.items()}
+        found = {number: PositionBitmap.union_all(some) for number, some in by_number.items()}
         if not parts or sum(len(ids) for ids, _ in parts) < n_rows:
             return _Lineage(found, n_rows)
         ids, positions = map(np.concatenate, zip(*parts, strict=True))
@@ -141,14 +141,14 @@ def _united(lineages: Sequence[_Lineage]) -> _Ids | None:
     for lineage in lineages:
         for number, ids in lineage.ids.items():
             found[number].append(ids)
-    united = {number: PositionBitmap.union(parts) for number, parts in found.items()}
-    every = PositionBitmap.union(united.values())
+    united = {number: PositionBitmap.union_all(parts) for number, parts in found.items()}
+    every = PositionBitmap.union_all(united.values())
     return united if len(every) == sum(lineage.n_rows for lineage in lineages) else None
 
 
 def _left(reader: FileReader, task: Task, lineage: _Lineage, copied: _Ids) -> list[Task]:
     """The rows of a data file that were not copied, as at most one task."""
-    left = PositionBitmap.union(
+    left = PositionBitmap.union_all(
         ids - copied[number] if number in copied else ids for number, ids in lineage.ids.items()
     )
     if len(left) == lineage.n_rows:

@@ -67,7 +67,7 @@ class DeleteLoader:
         if task.vector is not None:
             read = partial(read_entry, self._io, decode=self._decode) if vectors is None else vectors.take
             return within(read(task.vector), task.data, task.vector)
-        return PositionBitmap.union(
+        return PositionBitmap.union_all(
             within(positions, task.data, entry)
             for entry, positions in self.each(task.data.file_path, task.position_deletes)
         )
@@ -80,7 +80,7 @@ class DeleteLoader:
             deletes: the position-delete files.
         """
         found = [positions for _, positions in self.each(path, deletes)]
-        return found[0] if len(found) == 1 else PositionBitmap.union(found)
+        return found[0] if len(found) == 1 else PositionBitmap.union_all(found)
 
     def each(self, path: str, deletes: Iterable[DeleteFile]) -> Iterator[tuple[Any, PositionBitmap]]:
         """Yields those of some position-delete files that have positions of a data file, with the positions.
@@ -274,12 +274,13 @@ def _position_deletes(io: FileIO, entry: DeleteFile) -> dict[str, PositionBitmap
             bitmaps.setdefault(path, []).append(positions)
             n_bytes += len(path) + positions.n_bytes
         if n_bytes > limit:
-            bitmaps = {path: [PositionBitmap.union(parts)] for path, parts in bitmaps.items()}
+            bitmaps = {path: [PositionBitmap.union_all(parts)] for path, parts in bitmaps.items()}
             n_bytes = sum(len(path) + parts[0].n_bytes for path, parts in bitmaps.items())
         if n_bytes > limit:
             raise LimitExceededError(
                 f"{entry.file_path}: bitmaps of its positions: expected at most {limit} bytes, found {n_bytes}"
             )
     return {
-        path: parts[0] if len(parts) == 1 else PositionBitmap.union(parts) for path, parts in bitmaps.items()
+        path: parts[0] if len(parts) == 1 else PositionBitmap.union_all(parts)
+        for path, parts in bitmaps.items()
     }

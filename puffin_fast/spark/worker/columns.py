@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from puffin_fast import arrow
 from puffin_fast.errors import InvalidInputError
@@ -17,32 +16,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def _where_valid(function: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
-    """Applies a function to the rows without a null; other rows of the result are null."""
-    valid = np.ones(len(columns[0]), dtype=np.bool_)
-    for column in columns:
-        valid &= pc.is_valid(column).to_numpy(zero_copy_only=False)
-    if valid.all():
-        return function(*columns)
-    found = function(*(column.filter(pa.array(valid)) for column in columns))
-    return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
-
-
-def encode(positions: pa.Array) -> pa.Array:
-    return _where_valid(arrow.encode, positions)
+encode, cardinality, contains = arrow.encode, arrow.cardinality, arrow.contains
 
 
 def decode(blobs: pa.Array) -> pa.Array:
-    lists = _where_valid(arrow.decode, blobs)
-    return lists.cast(pa.list_(pa.int64()))  # Spark does not accept large lists from Python
-
-
-def cardinality(blobs: pa.Array) -> pa.Array:
-    return _where_valid(arrow.cardinality, blobs)
-
-
-def contains(blobs: pa.Array, positions: pa.Array) -> pa.Array:
-    return _where_valid(arrow.contains, blobs, positions)
+    return arrow.decode(blobs, type=pa.list_(pa.int64()))
 
 
 def union(blobs: pa.Array) -> bytes:
@@ -57,14 +35,15 @@ def theta_sketch(values: pa.Array) -> bytes:
 
 
 def theta_union(sketches: pa.Array) -> bytes:
-    return arrow.theta_union(sketches.drop_null()).to_bytes()
+    return arrow.theta_union(sketches).to_bytes()
 
 
 def theta_estimate(sketches: pa.Array) -> pa.Array:
-    def estimates(some: pa.Array) -> pa.Array:
-        return pa.array([ThetaSketch.from_bytes(one).estimate for one in some.to_pylist()], pa.float64())
-
-    return _where_valid(estimates, sketches)
+    estimates = [
+        None if one is None else ThetaSketch.from_bytes(one, path=f"sketches: row {row}").estimate
+        for row, one in enumerate(sketches.to_pylist())
+    ]
+    return pa.array(estimates, pa.float64())
 
 
 def over_pandas(*series: pd.Series, inner: Callable[..., Any]) -> Any:
