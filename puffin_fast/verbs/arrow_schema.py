@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
@@ -16,6 +18,7 @@ from pyiceberg.types import IcebergType, NestedField
 
 from puffin_fast._pyiceberg.v3_types import read_v3_types
 from puffin_fast._run.arguments import check_unicode
+from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._text import no_column, shown_argument
 from puffin_fast.columns.arrow_rows import EXPECTED, arrow_reader
 from puffin_fast.columns.plain_types import plain_type
@@ -99,8 +102,17 @@ def with_types(schema: Schema, types: Mapping[str, Any], what: str = "types") ->
     """
     known = [field.name for field in schema.fields]
     if missing := [name for name in types if name not in known]:
-        raise NotFoundError(f"{what}: {no_column(missing[0], known, 'the schema has')}")
-    found = {name: _type(f"{what}: {name}", kind) for name, kind in types.items()}
+        raise NotFoundError(
+            f"{what}: {'; '.join(no_column(name, known, 'the schema has') for name in missing)}"
+        )
+    found, wrong = {}, []
+    for name, kind in types.items():
+        try:
+            found[name] = _type(f"{what}: {name}", kind)
+        except InvalidInputError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise InvalidInputError("\n".join(wrong))
     fields = [
         field.model_copy(update={"field_type": found[field.name]}) if field.name in found else field
         for field in schema.fields
@@ -113,7 +125,7 @@ _OTHER_TYPES = {
     **dict.fromkeys(("int8", "int16", "int32", "integer", "smallint", "tinyint"), "int"),
     **dict.fromkeys(("float64",), "double"),
     **dict.fromkeys(("float32", "real"), "float"),
-    **dict.fromkeys(("str", "text", "varchar", "utf8", "large_string", "object"), "string"),
+    **dict.fromkeys(("str", "text", "varchar", "utf8", "large_string", "object", "category"), "string"),
     **dict.fromkeys(("bool", "bool_"), "boolean"),
     **dict.fromkeys(("bytes", "blob", "bytea"), "binary"),
     **dict.fromkeys(("date32", "date64"), "date"),
@@ -129,6 +141,8 @@ _OF_PYTHON = {int: "long", float: "double", date: "date", datetime: "timestamp",
 def _type(where: str, kind: Any) -> IcebergType:
     if isinstance(kind, IcebergType):
         return kind
+    if (arrow := arrow_type(kind)) is not None:
+        return schema_of_arrow(pa.schema([(where.rpartition(": ")[2], arrow)])).fields[0].field_type
     read_v3_types()
     try:
         if not isinstance(kind, str):
@@ -169,19 +183,113 @@ def _new_schema(given: Any, types: Mapping[str, str | IcebergType] | None) -> Sc
         given = given.schema()
     if isinstance(given, Schema):
         return with_types(given, types) if types else given
-    kinds = list(given.values()) if isinstance(given, Mapping) else []
-    for name in given if kinds else ():
-        check_unicode("schema: column", str(name))
-    if kinds and all(isinstance(kind, str | IcebergType | type) for kind in kinds):
-        untyped = schema_of_arrow(pa.schema([(name, pa.null()) for name in given]))
-        found = with_types(untyped, given, "schema")
-    elif isinstance(given, pa.Schema):
-        found = schema_of_arrow(given)
-    elif kinds and all(isinstance(kind, pa.DataType) for kind in kinds):
-        found = schema_of_arrow(pa.schema(dict(given)))
+    if isinstance(columns := _columns(given), Mapping):
+        arrow = {name: arrow_type(kind) for name, kind in columns.items()}
+        fields = [
+            kind.with_name(name) if isinstance(kind, pa.Field) else (name, arrow[name] or pa.null())
+            for name, kind in columns.items()
+        ]
+        found = schema_of_arrow(pa.schema(fields))
+        others = {name: kind for name, kind in columns.items() if arrow[name] is None}
+        found = with_types(found, others, "schema")
+    elif (schema := _arrow_schema(given)) is not None:
+        found = schema_of_arrow(schema)
     else:
         rows = arrow_reader(given, "schema", f"a schema of PyIceberg or Arrow, or {EXPECTED}")
-        if not rows.schema.names:
-            raise InvalidInputError("schema: expected at least one column, found none")
         found = schema_of_arrow(rows.schema)
+    if not found.fields:
+        raise InvalidInputError("schema: expected at least one column, found none")
     return assign_fresh_schema_ids(with_types(found, types) if types else found)
+
+
+def _columns(given: Any) -> Mapping[str, Any] | None:
+    """The types by column of a mapping, of pairs, or of the dtypes of a frame of pandas; None for other objects."""
+    pairs: Any = None
+    if isinstance(given, Mapping) or (type(given).__name__ == "Series" and _package(given) == "pandas"):
+        pairs = list(given.items())
+    elif isinstance(given, list | tuple):
+        pairs = [(one.name, one) if isinstance(one, pa.Field) else one for one in given]
+        if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            return None
+    if pairs is None or not all(isinstance(name, str) and _is_type(kind) for name, kind in pairs):
+        return None
+    names = [name for name, _ in pairs]
+    for name in names:
+        check_unicode("schema: column", name)
+    if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InvalidInputError(f"schema: expected each column once, found {', '.join(repeated)} twice")
+    return dict(pairs)
+
+
+def _arrow_schema(given: Any) -> pa.Schema | None:
+    """The Arrow schema of a schema of Arrow or an object with the Arrow C interface of schemas."""
+    if isinstance(given, pa.Schema):
+        return given
+    if not hasattr(given, "__arrow_c_schema__") or hasattr(given, "__arrow_c_stream__"):
+        return None
+    try:
+        return pa.schema(given)
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            f"schema: expected a schema of columns, found {shown_argument(given)}: {error}"
+        ) from error
+
+
+def _package(value: Any) -> str:
+    return (value if isinstance(value, type) else type(value)).__module__.partition(".")[0]
+
+
+def _is_type(kind: Any) -> bool:
+    return isinstance(kind, str | IcebergType | type) or _is_of_library(kind)
+
+
+def _is_of_library(kind: Any) -> bool:
+    """Whether an object is a type of Arrow, NumPy, pandas, Polars or DuckDB; none of them is imported for this."""
+    if isinstance(kind, pa.DataType | pa.Field | np.dtype):
+        return True
+    polars, pandas = sys.modules.get("polars"), sys.modules.get("pandas")
+    if isinstance(kind, type):
+        return issubclass(kind, np.generic) or (polars is not None and issubclass(kind, polars.DataType))
+    return (
+        (polars is not None and isinstance(kind, polars.DataType))
+        or (pandas is not None and isinstance(kind, pandas.api.extensions.ExtensionDtype))
+        or type(kind).__name__ == "DuckDBPyType"
+    )
+
+
+def arrow_type(kind: Any) -> pa.DataType | None:
+    """The Arrow type of a type of Arrow, NumPy, pandas, Polars or DuckDB.
+
+    Returns:
+        the type; None for other objects, and for types without a counterpart, such as Python's objects.
+    """
+    if isinstance(kind, pa.DataType | pa.Field):
+        return kind.type if isinstance(kind, pa.Field) else kind
+    if not _is_of_library(kind):
+        return None
+    try:
+        found = _converted(kind)
+    except Exception as error:  # of these libraries
+        if is_from_outside(error):
+            raise
+        return None
+    return None if pa.types.is_null(found) or pa.types.is_null(plain_type(found)) else found
+
+
+def _converted(kind: Any) -> pa.DataType:
+    package = _package(kind)
+    if package == "polars":
+        if "Object" in str(kind):
+            return pa.null()
+        return pa.table(sys.modules["polars"].DataFrame(schema={"c": kind})).schema.field(0).type
+    if package == "pandas":
+        return pa.array(sys.modules["pandas"].Series([], dtype=kind)).type
+    if package == "numpy":
+        return pa.from_numpy_dtype(np.dtype(kind))
+    connection = sys.modules["duckdb"].connect()
+    try:
+        return (
+            connection.execute(f"SELECT CAST(NULL AS {kind}) LIMIT 0").to_arrow_table().schema.field(0).type
+        )
+    finally:
+        connection.close()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import warnings
 from pathlib import Path
+from typing import Any
 
+import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -13,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, TimestampNanoType
+from pyiceberg.types import LongType, NestedField, StringType, TimestampNanoType, TimestamptzType
 
 import puffin_fast as pf
 from puffin_fast.cli import main
@@ -138,3 +141,64 @@ def test_files_with_fractions_of_a_second(tmp_path: Path, form: str) -> None:
         == TIMES
     )
     catalog.engine.dispose()
+
+
+def schemas() -> dict[str, Any]:
+    """Schemas of libraries, and types by column, each with a column of long, of string and of timestamptz."""
+    arrow = pa.schema([("n", pa.int64()), ("s", pa.string()), ("t", pa.timestamp("us", "UTC"))])
+    frame = pl.DataFrame(arrow.empty_table())
+    pandas_frame = arrow.empty_table().to_pandas(types_mapper={pa.string(): pd.StringDtype()}.get)
+    relation = duckdb.connect().from_arrow(arrow.empty_table())
+    return {
+        "Arrow": arrow,
+        "fields of Arrow": list(arrow),
+        "types of Arrow": dict(zip(arrow.names, arrow.types, strict=True)),
+        "Polars": frame.schema,
+        "Polars, lazy": frame.lazy().collect_schema(),
+        "dict of Polars": dict(frame.schema),
+        "classes of Polars": {"n": pl.Int64, "s": pl.String, "t": pl.Datetime("ns", "UTC")},
+        "pandas": pandas_frame.dtypes,
+        "dict of pandas": dict(pandas_frame.dtypes),
+        "NumPy": {"n": np.dtype("int64"), "s": np.dtype("U"), "t": pd.DatetimeTZDtype("us", "UTC")},
+        "classes of NumPy": {"n": np.int64, "s": np.str_, "t": "timestamptz"},
+        "DuckDB": dict(zip(relation.columns, relation.types, strict=True)),
+        "relation of DuckDB": relation,
+        "PyIceberg": Schema(
+            NestedField(1, "n", LongType()), NestedField(2, "s", StringType()), NestedField(3, "t", TimestamptzType())
+        ),
+        "types of PyIceberg": {"n": LongType(), "s": StringType(), "t": TimestamptzType()},
+        "texts": {"n": "long", "s": "string", "t": "timestamptz"},
+        "pairs": [("n", "long"), ("s", pa.string()), ("t", pl.Datetime("us", "UTC"))],
+    }  # fmt: skip
+
+
+def test_schemas_of_every_library_create_one_table(catalog: SqlCatalog, tmp_path: Path) -> None:
+    expected = {"n": "long", "s": "string", "t": "timestamptz"}
+    for number, (name, schema) in enumerate(schemas().items()):
+        table = pf.iceberg.create_table(catalog, f"shop.s{number}", schema)
+        assert types_of(table.schema()) == expected, name
+        snapshot = pf.delta.create_table(tmp_path / f"s{number}", schema)
+        assert {field["name"]: field["type"] for field in snapshot.delta_schema["fields"]} == {
+            "n": "long",
+            "s": "string",
+            "t": "timestamp",
+        }, name
+
+
+def test_schemas_that_are_none_say_what_to_type(catalog: SqlCatalog) -> None:
+    for wrong, message in (
+        (pl.Schema({}), "expected at least one column, found none"),
+        ({}, "expected at least one column, found none"),
+        ({"a": "bigint", "b": "varchar"}, "a: .*write 'long'\nschema: b: .*write 'string'"),
+        ({"a": int, "b": str}, "a: .*write 'long'\nschema: b: .*write 'string'"),
+        ({"a": pl.Object}, "a: expected a type of Iceberg"),
+        (pd.DataFrame({"a": ["x"]}, dtype=object).dtypes, "a: expected a type.*write 'string'"),
+        ({"a": pd.CategoricalDtype()}, "a: expected a type.*write 'string'"),
+        ([("a", "long"), ("a", "long")], "expected each column once, found a twice"),
+        (pa.int64(), "expected a schema of columns, found a DataType of pyarrow"),
+        ("a bigint", "found str; pass types by column"),
+        (None, "found NoneType; pass types by column"),
+        ([pa.int64()], "pass types by column"),
+    ):
+        with pytest.raises(pf.InvalidInputError, match=message):
+            pf.iceberg.create_table(catalog, "shop.none", wrong)

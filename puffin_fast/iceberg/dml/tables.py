@@ -61,11 +61,11 @@ def create_table(
     Args:
         catalog: any PyIceberg catalog.
         name: ``"namespace.table"``; the namespace must exist.
-        schema: a schema of PyIceberg or Arrow, types by column (``{"id": "long", "time": "timestamptz"}``), or rows
-            that have a schema, such as a DataFrame (see `append`); the rows are not appended. Field ids are assigned
-            anew, as PyIceberg does. Default values are kept. Arrow's timestamps become ``timestamp`` or, with any time
-            zone, ``timestamptz``, both of microseconds. Spark cannot read nanoseconds: request these by `types`, or
-            by a schema of PyIceberg.
+        schema: a schema of PyIceberg, Arrow or Polars, the dtypes of pandas, types by column (``{"id": "long",
+            "time": "timestamptz"}``, also of Arrow, Polars, pandas, NumPy or DuckDB), or rows that have a schema, such
+            as a DataFrame (see `append`); the rows are not appended. Field ids are assigned anew, as PyIceberg does.
+            Default values are kept. Arrow's timestamps become ``timestamp`` or, with any time zone, ``timestamptz``,
+            both of microseconds. Spark cannot read nanoseconds: request these by `types`, or by a schema of PyIceberg.
         types: other types for some columns, of PyIceberg or as text: ``{"time": "timestamp_ns"}``.
         partition_spec: a partition spec of PyIceberg (its source ids are those of a PyIceberg schema), or texts such as
             ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``, or in Spark's
