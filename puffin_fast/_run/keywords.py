@@ -8,9 +8,12 @@ arguments shows the caller's line, without the frames and causes inside of the p
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
+from datetime import datetime, timedelta
 from functools import wraps
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 from puffin_fast._run.interrupt import interruptible
@@ -34,7 +37,20 @@ _OTHER_NAMES = {
         "expr",
         "query",
     ),
-    "join_cols": ("on", "by", "key", "key_columns", "keys", "join_columns", "merge_keys", "predicate"),
+    "join_cols": (
+        "on",
+        "by",
+        "key",
+        "key_columns",
+        "keys",
+        "join_columns",
+        "merge_keys",
+        "predicate",
+        "left_on",
+        "right_on",
+        "primary_key",
+        "unique_key",
+    ),
     "data": ("df", "rows", "source", "frame", "table_data", "new_data"),
     "values": ("set", "updates", "assignments", "new_values"),
     "selected_fields": ("columns", "select", "fields"),
@@ -43,6 +59,10 @@ _OTHER_NAMES = {
     "threads": ("max_workers", "num_threads", "n_threads", "parallelism"),
     "workers": ("executor", "pool", "client"),
     "partition_spec": ("partition_by", "partitioning", "partitions"),
+    "partition_columns": ("partition_by", "partitioning", "partitions", "partition_cols"),
+    "retain_last": ("min_snapshots", "min_snapshots_to_keep", "keep_last", "num_snapshots"),
+    "sort_by": ("order_by", "sort_order", "sort_columns", "sort"),
+    "target_file_size": ("target_size", "target_size_bytes", "file_size", "target_file_size_bytes"),
     "properties": ("options", "table_properties", "configuration"),
     "snapshot_properties": ("commit_properties", "summary", "metadata"),
     "deletes": ("positions",),
@@ -133,7 +153,10 @@ def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError
     hint = f"; see {', '.join(f'{short}.{other}' for other in found)}" if found else ""
     if name in _ELSEWHERE.get(module, {}):
         hint = f"; see {_ELSEWHERE[module][name].format(name)}"
-    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+    # with the module, Python's traceback adds "Did you mean" for a typo
+    return AttributeError(
+        f"module {module!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules.get(module)
+    )
 
 
 def named_attributes(instead: Mapping[str, str]) -> Callable[[Class], Class]:
@@ -175,12 +198,14 @@ def named_keywords(function: Function, module: str) -> Function:
         function: a public function with named parameters only.
         module: where it is public, for pickling.
     """
-    known = inspect.signature(function).parameters.keys()
+    parameters = inspect.signature(function).parameters
+    known = parameters.keys()
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs.keys() <= known:
-            raise TypeError(_message(function.__name__, min(kwargs.keys() - known), known))
+            unknown = min(kwargs.keys() - known)
+            raise TypeError(_message(function.__name__, unknown, kwargs[unknown], parameters))
         for name, value in (*zip(known, args, strict=False), *kwargs.items()):
             if type(value) is int and value.bit_length() > MOST_BITS:
                 raise InvalidInputError(
@@ -206,19 +231,88 @@ _NO_KEYWORD = {
     ),
     "sort_order": "a Delta table has no sort order: rewrite_data_files(sort_by=) sorts its rows",
     "lazy": "to_polars().lazy() is a LazyFrame",
+    **dict.fromkeys(
+        ("zorder", "z_order", "zorder_by", "z_order_by"), "there is no Z-order: sort_by= sorts the rows"
+    ),
 }
 """Keywords of other libraries that have no counterpart: what an error says."""
 
 
-def right_name(unknown: str, known: Iterable[str]) -> str | None:
-    """The parameter that another library calls `unknown`, or one of a near name; None if there is none."""
-    same = [right for right in known if unknown in _OTHER_NAMES.get(right, ())]
-    return next(iter(same or get_close_matches(unknown, known, n=1)), None)
+def right_name(
+    unknown: str, known: Iterable[str], fits: Callable[[str], bool] = lambda name: True
+) -> str | None:
+    """The parameter that another library calls `unknown`, or one of nearly the same spelling; None if there is none.
+
+    Args:
+        unknown: the name that the caller wrote.
+        known: the names of the parameters.
+        fits: whether the caller's value can be one of a parameter of nearly the same spelling.
+
+    Examples:
+        >>> right_name("row_fitler", ["table", "row_filter"]), right_name("where", ["table", "row_filter"])
+        ('row_filter', 'row_filter')
+        >>> right_name("min_snapshots", ["snapshot_ids", "dry_run"])
+    """
+    names = list(known)
+    same = [right for right in names if unknown in _OTHER_NAMES.get(right, ())]
+    near = [right for right in names if _is_near(unknown, right) and fits(right)]
+    return next(iter(same or near), None)
 
 
-def _message(name: str, unknown: str, known: Any) -> str:
-    right = right_name(unknown, known)
-    hint = _NO_KEYWORD.get(unknown) or f"it has {', '.join(known)}"
+def _is_near(unknown: str, right: str) -> bool:
+    """Whether a name is another one with a typo in one or two words; words of three letters (``min``) have none."""
+    if unknown.replace("_", "").lower() == right.replace("_", "").lower():
+        return True
+    pairs = list(zip_longest(unknown.lower().split("_"), right.split("_"), fillvalue=""))
+    wrong = [(a, b) for a, b in pairs if a != b]
+    return len(wrong) <= 2 and all(
+        a.rstrip("s") == b.rstrip("s") or (min(len(a), len(b)) > 3 and _has_one_typo(a, b)) for a, b in wrong
+    )
+
+
+def _has_one_typo(a: str, b: str) -> bool:
+    """Whether one letter is missing, added or another one, or two neighbours are exchanged."""
+    if len(a) > len(b):
+        a, b = b, a
+    at = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
+    if len(a) != len(b):
+        return len(b) - len(a) == 1 and a[at:] == b[at + 1 :]
+    return a[at + 1 :] == b[at + 1 :] or (
+        a[at : at + 2] == b[at : at + 2][::-1] and a[at + 2 :] == b[at + 2 :]
+    )
+
+
+_SCALARS: dict[type, frozenset[str]] = {
+    bool: frozenset({"bool"}),
+    int: frozenset({"int", "float"}),
+    float: frozenset({"float"}),
+    str: frozenset({"str"}),
+    timedelta: frozenset({"timedelta"}),
+    datetime: frozenset({"datetime"}),
+}
+"""By the type of a value: the types of parameters that accept it, as annotations write them."""
+
+_OF_MANY = frozenset(
+    {"Sequence", "Iterable", "Collection", "Mapping", "list", "tuple", "set", "frozenset", "dict"}
+)
+_OUTER = re.compile(r"\[[^\[\]]*\]")
+
+
+def _accepts(annotation: object, value: object) -> bool:
+    """Whether a parameter may accept a value; unknown types and values may."""
+    text = str(annotation)
+    while "[" in text and text != (outer := _OUTER.sub("", text)):
+        text = outer
+    kinds = {kind.strip().rpartition(".")[2] for kind in text.split("|")} - {"None"}
+    expected = _SCALARS.get(type(value), frozenset())
+    if not expected or kinds & expected:
+        return True
+    return not kinds <= _OF_MANY.union(*_SCALARS.values(), {"PathLike"})
+
+
+def _message(name: str, unknown: str, value: object, parameters: Mapping[str, inspect.Parameter]) -> str:
+    right = right_name(unknown, parameters, lambda near: _accepts(parameters[near].annotation, value))
+    hint = _NO_KEYWORD.get(unknown) or f"it has {', '.join(parameters)}"
     if right:
         hint = f"write {right}="
     return f"{name}() got an unexpected keyword argument {unknown!r}; {hint}"

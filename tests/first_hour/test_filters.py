@@ -157,6 +157,23 @@ def test_other_keywords_name_the_right_one(table: Table) -> None:
     ):
         with pytest.raises(TypeError, match=f"got an unexpected keyword argument .*; write {right}="):
             call()
+    for unlike in ({"min_snapshotz": 3}, {"snapshot_id": 5}, {"retain": 3}, {"older": 5}):
+        with pytest.raises(TypeError, match=f"{next(iter(unlike))}'; it has table, older_than, retain_last"):
+            pf.iceberg.expire_snapshots(table, **unlike)  # type: ignore[call-arg]
+    for call, hint in (
+        (lambda: pf.iceberg.expire_snapshots(table, min_snapshots=3), "write retain_last="),
+        (lambda: pf.iceberg.expire_snapshots(table, snapshots_ids=[5]), "write snapshot_ids="),
+        (lambda: pf.iceberg.upsert(table, ROWS, left_on="id"), "write join_cols="),
+        (lambda: pf.iceberg.rewrite_data_files(table, zorder=["id"]), "sort_by= sorts the rows"),
+        (lambda: pf.iceberg.scan(table, selectedFields=["id"]), "write selected_fields="),
+        (
+            lambda: pf.iceberg.changes(table, from_snapshot_id_inclusive=5),
+            "it has table, from_snapshot_id_exc",
+        ),
+        (lambda: pf.delta.create_table("d", ROWS, partition_by=["id"]), "write partition_columns="),
+    ):
+        with pytest.raises(TypeError, match=hint):
+            call()
     with pf.iceberg.transaction(table) as tx, pytest.raises(TypeError, match="write row_filter="):
         tx.delete(where="id = 1")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"'nonsense'; it has table, row_filter, "):

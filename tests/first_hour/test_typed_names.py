@@ -48,6 +48,24 @@ def test_unknown_names_are_attribute_errors() -> None:
             module.nope  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("typo", "right"),
+    [
+        ("pf.iceburg", "iceberg"),
+        ("pf.iceberg.upsrt", "upsert"),
+        ("pf.delta.delte", "delete"),
+        ("pf.arrow.decod", "decode"),
+        ("pf.dv.icebrg", "iceberg"),
+        ("pf.PositionBitmap([1]).intersectoin", "intersection"),
+    ],
+)
+def test_a_typo_keeps_the_suggestion_of_python(typo: str, right: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import puffin_fast as pf; {typo}"], capture_output=True, text=True
+    )
+    assert f"Did you mean: '{right}'?" in done.stderr
+
+
 def test_no_name_is_a_function_and_a_package() -> None:
     for module in (pf, pf.iceberg, pf.delta, pf.paimon, pf.lance, pf.spark, pf.dv, pf.puffin):
         for name in {found.name for found in pkgutil.iter_modules(module.__path__)} & set(dir(module)):
