@@ -90,8 +90,8 @@ class ErrorReportingGroup(click.Group):
             )
             right = right_name(error.option_name.lstrip("-").replace("-", "_"), options)
             if right is None:
-                error.possibilities = None  # click's are near in some letters only
-                raise
+                # without click's suggestions, which share some letters only
+                raise click.NoSuchOption(error.option_name, ctx=error.ctx) from None
             message = f"No such option {error.option_name!r}. Did you mean {options[right]!r}?"
             raise click.UsageError(message, ctx=error.ctx) from None
         except PuffinFastError as error:
