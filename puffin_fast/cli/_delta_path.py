@@ -61,7 +61,7 @@ class DeltaPath(PathTable):
 
         found = delta().snapshot(self.path)
         storage, listing = found.storage, LogListing.of(found.storage)
-        times = CommitTimes(storage, listing)
+        times = CommitTimes(storage, listing, found.metadata)
         rows = []
         for version in listing.commits:
             path = commit_path(version)
