@@ -27,6 +27,7 @@ from tests.iceberg.conftest import files_of
 from tests.rows.v3_tables import ONE, VARIANT, rewritten
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.binary()), pa.field("g", pa.binary())])
@@ -202,6 +203,35 @@ def test_types_are_parsed_inside_of_others() -> None:
     assert ListType(4, "variant", False).element_type == VariantType()  # type: ignore[arg-type]
     assert MapType(1, "string", 2, "variant").value_type == VariantType()  # type: ignore[arg-type]
     assert PartitionField(1, 1000, "day", "d").source_id == 1  # type: ignore[arg-type]
+
+
+def variant(number: int) -> dict[str, bytes]:
+    """A variant: the object ``{"a": number}`` of a number of one byte."""
+    return {"metadata": b"\x01\x01\x00\x01a", "value": b"\x02\x01\x00\x00\x02\x0c" + bytes([number])}
+
+
+def test_duckdb_finds_rows_by_boxes_and_fields_of_variants(
+    racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    kinds = {"id": "long", "g": "geometry", "q": "geometry(EPSG:3857)", "v": "variant"}
+    with pytest.warns(errors.EngineSupportWarning):
+        table = iceberg.create_table(racing, "n.duck", kinds)
+    points = [struct.pack("<BIdd", 1, 1, float(n), 2.0) for n in range(10)]
+    rows = pa.table({"id": range(10), "g": points, "q": points, "v": [variant(n) for n in range(10)]})
+    for change in (
+        lambda: iceberg.append(table, rows),
+        lambda: iceberg.update(table, "id = 8", {"q": None}),
+        lambda: iceberg.upsert(table, rows.slice(8, 1), "id"),
+        lambda: iceberg.overwrite(table, rows.slice(0, 3), "id < 3"),
+        lambda: iceberg.rewrite_data_files(table, sort_by=["id"]),
+    ):
+        change()
+        files = f"iceberg_scan('{table.refresh().metadata_location}')"
+        assert len(duckdb_iceberg.sql(f"SELECT * FROM {files}").fetchall()) == 10
+        assert duckdb_iceberg.sql(f"SELECT sum(v.a::int) FROM {files}").fetchone() == (45,)
+        for n in (0, 8, 9):
+            box = f"g && 'POINT({n} 2)'::geometry"
+            assert duckdb_iceberg.sql(f"SELECT id FROM {files} WHERE {box}").fetchall() == [(n,)]
 
 
 class GeoArrow(pa.ExtensionType):  # type: ignore[misc]  # PyArrow has no types
