@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -148,6 +149,35 @@ def test_a_table_gets_the_columns_of_a_frame(catalog: SqlCatalog) -> None:
         pf.InvalidInputError, match=r"schema: expected a schema of PyIceberg or Arrow, or .*found int"
     ):
         pf.iceberg.create_table(catalog, "shop.wrong", 5)
+
+
+def test_errors_name_all_columns_that_do_not_fit(catalog: SqlCatalog, tmp_path: Path) -> None:
+    schema = {"id": "long", "amount": "int", "day": "date", "note": "string"}
+    table = pf.iceberg.create_table(catalog, "shop.wide", schema)
+    pf.delta.create_table(tmp_path / "wide", schema)
+    of_types = {"id": ["x"], "amount": ["y"], "day": [1.5], "note": ["ok"]}
+    of_values = {"id": [1], "amount": [1 << 40], "day": [None], "note": ["ok"]}
+    lines = [
+        "data: 3 columns do not fit the table",
+        r"  id      type of field 1 \(id\): expected int64, found string",
+        r"  amount  type of field 2 \(amount\): expected int32, found string",
+        r"  day     type of field 3 \(day\): expected date32\[day\], found double",
+    ]
+    for call in (
+        lambda rows: pf.iceberg.append(table, rows),
+        lambda rows: pf.iceberg.upsert(table, rows, "id"),
+        lambda rows: pf.iceberg.overwrite(table, rows),
+        lambda rows: pf.delta.append(tmp_path / "wide", rows),
+    ):
+        with pytest.raises(pf.InvalidInputError, match="\n".join(lines)):
+            call(pa.table(of_types))
+        with pytest.raises(pf.InvalidInputError, match=r"^data: column amount: an integer is not in range"):
+            call(pa.table(of_values))
+        both = pa.table(of_values | {"id": pa.array([1 << 63], pa.uint64())})
+        with pytest.raises(
+            pf.InvalidInputError, match=r"^data: 2 columns do not fit the table\n  id  .*\n  amount "
+        ):
+            call(both)
 
 
 def test_errors_never_print_rows(table: Table) -> None:

@@ -9,7 +9,7 @@ A nullable column is accepted for a required one: only a null in it is an error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -61,10 +61,14 @@ class RowWriterSchema:
                 "data: the table has "
                 + no_column(", ".join(known.unknown), (f.name for f in schema.fields), "it has")
             )
-        try:
-            self._steps = [(field, Projection.of(known, [field])) for field in schema.fields]
-        except ProjectionError as error:
-            raise InvalidInputError(f"data: {error}") from None
+        self._steps: list[tuple[NestedField, Projection]] = []
+        wrong: dict[str, str] = {}
+        for column in schema.fields:
+            try:
+                self._steps.append((column, Projection.of(known, [column])))
+            except ProjectionError as error:
+                wrong[column.name] = str(error)
+        _refuse(wrong)
         self._defaults = {number: schema.find_field(number).write_default for number in schema.field_ids}
 
     def fit(self, batch: pa.RecordBatch, *, is_stored: bool = False) -> pa.RecordBatch:
@@ -80,7 +84,8 @@ class RowWriterSchema:
         """
         found = (with_null_fields(plain(column)) for column in batch.columns)
         columns = dict(zip(batch.schema.names, found, strict=True))
-        arrays = []
+        arrays: list[Any] = []
+        wrong: dict[str, str] = {}
         for field, step in self._steps:
             try:
                 arrays += step.arrays(columns, batch.num_rows, self._defaults)
@@ -89,7 +94,8 @@ class RowWriterSchema:
                     check_text(arrays[-1])
                 arrays[-1] = with_required_fields(arrays[-1])
             except (ProjectionError, pa.ArrowInvalid) as error:
-                raise InvalidInputError(f"data: column {field.name}: {without_values(error)}") from None
+                wrong[field.name] = without_values(error)
+        _refuse(wrong, "column {}: ")
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
 
     def batches(self, rows: pa.Table | pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -101,6 +107,25 @@ class RowWriterSchema:
     def table(self, rows: pa.Table) -> pa.Table:
         """Returns the given rows as rows of the table, in memory."""
         return pa.Table.from_batches(self.batches(rows), self.arrow_schema)
+
+
+def _refuse(wrong: Mapping[str, str], single: str = "") -> None:
+    """Raises the error that names all columns which do not fit the table, one a line if there are several.
+
+    Args:
+        wrong: by column what is wrong with it.
+        single: what stands before the text of a single column, with a place for its name.
+
+    Raises:
+        InvalidInputError: a column is wrong.
+    """
+    if len(wrong) == 1:
+        ((name, text),) = wrong.items()
+        raise InvalidInputError(f"data: {single.format(name)}{text}")
+    if wrong:
+        width = max(map(len, wrong))
+        lines = [f"  {name:<{width}}  {text}" for name, text in wrong.items()]
+        raise InvalidInputError("\n".join([f"data: {len(wrong)} columns do not fit the table", *lines]))
 
 
 def _repeated(fields: Sequence[pa.Field], prefix: str = "") -> Iterator[tuple[str, int]]:
