@@ -199,7 +199,7 @@ def columns_to_set(
         raise InvalidInputError(f"update_columns: expected distinct columns, found {list(columns)}")
     known = dict.fromkeys(field.name for field in schema.fields)
     if missing := [name for name in columns if name not in known]:
-        raise NotFoundError(f"update_columns: {no_column(missing[0], known)}")
+        raise NotFoundError(f"update_columns: {no_column(', '.join(missing), known)}")
     key_ids = {field.field_id for _, field in key_fields(schema, join_cols)}
     keys = top_names(schema, key_ids.union(schema.identifier_field_ids))
     if wrong := [name for name in columns if name in keys]:

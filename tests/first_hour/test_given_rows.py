@@ -155,6 +155,13 @@ def test_errors_name_all_columns_that_do_not_fit(catalog: SqlCatalog, tmp_path: 
     schema = {"id": "long", "amount": "int", "day": "date", "note": "string"}
     table = pf.iceberg.create_table(catalog, "shop.wide", schema)
     pf.delta.create_table(tmp_path / "wide", schema)
+    keys = pa.table({"id": ["x"], "amount": ["y"]})
+    with pytest.raises(
+        pf.InvalidInputError, match=r"keys: column id is string.*\nkeys: column amount is string"
+    ):
+        pf.iceberg.delete_keys(table, keys, join_cols=["id", "amount"])
+    with pytest.raises(pf.NotFoundError, match="update_columns: no column zz, yy; the table has id, amount"):
+        pf.iceberg.upsert(table, keys, "id", update_columns=["zz", "yy"])
     of_types = {"id": ["x"], "amount": ["y"], "day": [1.5], "note": ["ok"]}
     of_values = {"id": [1], "amount": [1 << 40], "day": [None], "note": ["ok"]}
     lines = [

@@ -138,14 +138,21 @@ def keys_of_batch(
         NotFoundError: the batch does not have a key column.
         InvalidInputError: a column's type is not comparable with the table's.
     """
-    columns, keep = [], None
+    columns, keep, wrong = [], None, []
     for name, field in fields:
-        column, fits = to_key_type(column_of(batch, name), field, name)
+        column = column_of(batch, name)
+        try:
+            column, fits = to_key_type(column, field, name)
+        except InvalidInputError as error:
+            wrong.append(error)
+            continue
         if not null_safe:
             valid = pc.is_valid(column)
             fits = valid if fits is None else pc.and_(fits, valid)
         columns.append(column)
         keep = fits if keep is None else (keep if fits is None else pc.and_(keep, fits))
+    if wrong:
+        raise wrong[0] if len(wrong) == 1 else InvalidInputError("\n".join(map(str, wrong)))
     rows = pa.Table.from_arrays(columns, schema=key_schema(fields))
     return rows if keep is None else rows.filter(keep)
 
