@@ -25,9 +25,9 @@ from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.iceberg.manifest import (
     DATA,
     EQUALITY_DELETES,
-    Key,
     ManifestEntry,
     ManifestFile,
+    content_of,
     key_of,
     manifests_of,
     read_manifests,
@@ -298,8 +298,13 @@ class _Planner:
         return found
 
 
-def _identity(entry: ManifestEntry) -> tuple[int, Key, int | None, str | None]:
-    """The key by which a live file of two states is the same; the sequence number decides which deletes apply."""
+def _identity(entry: ManifestEntry) -> tuple[object, ...]:
+    """The key by which a live file of two states is the same; the sequence number decides which deletes apply.
+
+    A vector that a commit only moved is the same.
+    """
+    if entry.is_vector:
+        return entry.content, content_of(entry)
     return entry.content, key_of(entry), entry.sequence_number, entry.referenced_data_file
 
 

@@ -13,6 +13,7 @@ from puffin_fast.iceberg.manifest import (
     Key,
     ManifestEntry,
     ManifestFile,
+    content_of,
     key_of,
     manifests_of,
     read_manifests,
@@ -101,16 +102,6 @@ def _covers(entry: ManifestEntry, changes: Changes) -> str | None:
     return None
 
 
-def _content_of(vector: ManifestEntry) -> tuple[object, ...]:
-    """What a vector deletes: a commit makes one for a data file, and one that only moves keeps its sequence number."""
-    return (
-        vector.referenced_data_file,
-        vector.sequence_number,
-        vector.record_count,
-        vector.content_size_in_bytes,
-    )
-
-
 def concurrent_changes(table: Table, base: Snapshot | None, head: Snapshot | None) -> ConcurrentChanges:
     """Compares two snapshots. Reads only the manifests that are not in both."""
 
@@ -130,11 +121,11 @@ def concurrent_changes(table: Table, base: Snapshot | None, head: Snapshot | Non
     old_keys, new_keys = {key_of(e) for e in old}, {key_of(e) for e in new}
     added = [entry for entry in new if key_of(entry) not in old_keys]
     removed = [entry for entry in old if key_of(entry) not in new_keys]
-    places = {_content_of(entry): entry for entry in added if entry.is_vector}
+    places = {content_of(entry): entry for entry in added if entry.is_vector}
     moved = {
-        key_of(entry): places[_content_of(entry)]
+        key_of(entry): places[content_of(entry)]
         for entry in removed
-        if entry.is_vector and _content_of(entry) in places
+        if entry.is_vector and content_of(entry) in places
     }
     is_moved = {id(entry) for entry in moved.values()}
     had_ids, have_ids = (

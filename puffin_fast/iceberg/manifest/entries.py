@@ -103,6 +103,16 @@ def key_of(entry: ManifestEntry) -> Key:
     return entry.file_path, entry.content_offset
 
 
+def content_of(vector: ManifestEntry) -> tuple[object, ...]:
+    """What a vector deletes: a commit makes one for a data file, and one that only moves keeps its sequence number."""
+    return (
+        vector.referenced_data_file,
+        vector.sequence_number,
+        vector.record_count,
+        vector.content_size_in_bytes,
+    )
+
+
 def counts_of(entries: Iterable[ManifestEntry]) -> dict[str, int]:
     """The counts of files and rows by status that a manifest list has for a manifest, by their names in it."""
     counts = {f"{name}_{what}_count": 0 for name in STATUSES.values() for what in ("files", "rows")}

@@ -15,6 +15,7 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.compat.table_properties import CARRY_SHARED_VECTORS, MOST_VECTORS
 from puffin_fast.iceberg.manifest import DELETED, manifests_of, read_manifests
 from puffin_fast.puffin.vectors import read_vector
+from puffin_fast.rows.deletes.loader import ReadAhead
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
 
 FILES = 250
@@ -174,3 +175,27 @@ def test_a_file_that_is_lost_does_not_keep_rows_from_being_removed(racing: Racin
     Path(path.removeprefix("file://")).unlink()
     iceberg.delete(table, "p = 1")
     assert puffin_files(table) == {path: 2}
+
+
+def test_vectors_that_were_carried_are_no_changes_and_not_read(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(racing, 5)
+    before = table.metadata.current_snapshot_id
+    iceberg.delete(table, "id in (1, 12)")
+    iceberg.delete(table, "id = 23")
+    read: list[str] = []
+    ranges = ReadAhead.__init__
+
+    def counted(self: ReadAhead, io: Any, entries: Any, **options: Any) -> None:
+        read.extend(entry.referenced_data_file for entry in entries)
+        ranges(self, io, entries, **options)
+
+    monkeypatch.setattr(ReadAhead, "__init__", counted)
+    found = iceberg.changes(table, from_snapshot_id_exclusive=before).to_arrow()
+    assert sorted(zip(found["id"].to_pylist(), found["_change_type"].to_pylist(), strict=True)) == [
+        (1, "delete"),
+        (12, "delete"),
+        (23, "delete"),
+    ]
+    assert len(set(read)) == 3

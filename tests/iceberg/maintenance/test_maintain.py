@@ -18,6 +18,7 @@ from puffin_fast._io import source
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.iceberg.compat.table_properties import CARRY_SHARED_VECTORS
 from tests.iceberg.conftest import files_of, local, rows_of_duckdb
 from tests.iceberg.maintenance.maintained import N, add_vector, ids, made, puffins, tasks
 
@@ -104,6 +105,8 @@ def test_a_file_of_mostly_superseded_vectors_is_rewritten(racing: SqlCatalog) ->
     table = made(racing, 4)
     iceberg.delete(table, "id < 400 and id >= 0 and id != 50 and id != 150 and id != 250 and id != 350")
     (old,) = puffins(table)
+    with iceberg.v3_metadata(racing):
+        table.transaction().set_properties({CARRY_SHARED_VECTORS: "false"}).commit_transaction()
     iceberg.delete(table, "id = 50 or id = 150")  # drops two data files, and with them their vectors
     assert iceberg.compact(table, target_file_size=1).puffin_files_removed == 1
     assert old not in puffins(table)
