@@ -27,8 +27,8 @@ def check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
             return list(_check_overlap(vectors))
     except PuffinFastError as error:
         return _unreadable(vectors, error)
-    found = check_frame(io, vectors)
-    return found if found else list(_check_shared(io, vectors))
+    found, n_vectors = _checked(io, vectors)
+    return found if found else list(_check_shared(vectors, n_vectors))
 
 
 def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
@@ -37,6 +37,11 @@ def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
     Args:
         vectors: all of one file. A file that is not a Puffin file is a finding.
     """
+    return _checked(io, vectors)[0]
+
+
+def _checked(io: FileIO, vectors: list[ManifestEntry]) -> tuple[list[Finding], int]:
+    """Returns the findings of `check_frame`, and the number of vectors in the footer."""
     path = vectors[0].file_path
     found = list(_check_overlap(vectors))
     try:
@@ -53,10 +58,11 @@ def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
             blobs = {blob.offset: blob for blob in reader.blobs}
         of_vectors = list(check_vectors(path, filesystem=io))
     except PuffinFastError as error:
-        return found + _unreadable(vectors, error)
+        return found + _unreadable(vectors, error), 0
     wanted = {vector.content_offset for vector in vectors}
     found += [finding for finding in of_vectors if finding.offset in wanted]
-    return found + [finding for vector in vectors for finding in _check_footer(vector, blobs)]
+    found += [finding for vector in vectors for finding in _check_footer(vector, blobs)]
+    return found, sum(blob.type == BLOB_TYPE for blob in blobs.values())
 
 
 def _unreadable(vectors: list[ManifestEntry], error: PuffinFastError) -> list[Finding]:
@@ -81,11 +87,9 @@ def _check_overlap(vectors: list[ManifestEntry]) -> Iterator[Finding]:
         end = max(end, at + (vector.content_size_in_bytes or 0))
 
 
-def _check_shared(io: FileIO, vectors: list[ManifestEntry]) -> Iterator[Finding]:
+def _check_shared(vectors: list[ManifestEntry], n_vectors: int) -> Iterator[Finding]:
     """Compares the number of vectors of a sound Puffin file with that of its live ones."""
     path, n_live = vectors[0].file_path, len({vector.content_offset for vector in vectors})
-    with PuffinReader(path, filesystem=io) as reader:
-        n_vectors = sum(blob.type == BLOB_TYPE for blob in reader.blobs)
     if n_vectors > n_live:
         message = (
             f"{path}: {n_vectors - n_live} of {n_vectors} vectors were superseded; Java's Table.expireSnapshots() may "
