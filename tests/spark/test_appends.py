@@ -109,18 +109,28 @@ def test_appends_are_those_of_the_single_machine(
     assert sorted(lineage) == list(range(61))
 
 
+@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
 def test_rows_of_a_data_file_are_in_the_order_of_the_table(
-    spark: SparkSession, racing: RacingCatalog
+    spec: Sequence[str], spark: SparkSession, racing: RacingCatalog
 ) -> None:
-    table = iceberg.create_table(racing, "n.t", SCHEMA, partition_spec=["g"])
+    """Whichever verb writes them, rewrites too."""
+    table = iceberg.create_table(racing, "n.t", SCHEMA, partition_spec=spec)
     with v3_metadata(racing), table.update_sort_order() as update:
         update.desc("price", IdentityTransform())
-    ps.append(frame(spark, rows(0, 50)), table)
-    entries = [task.file for task in table.refresh().scan().plan_files()]
-    assert {entry.sort_order_id for entry in entries} == {table.sort_order().order_id}
-    for entry in entries:
-        prices = pq.read_table(local(entry.file_path))["price"].to_pylist()
-        assert prices == sorted(prices, reverse=True)
+    updated = frame(spark, rows(10, 30))
+    for write in (
+        lambda: ps.append(frame(spark, rows(0, 50)), table),
+        lambda: ps.overwrite(frame(spark, rows(50, 30)), table, "id < 5"),
+        lambda: ps.upsert(updated, table, "id"),
+        lambda: ps.update(spark, table, "id > 20", {"s": "null"}),
+        lambda: ps.rewrite_data_files(spark, table, min_input_files=2),
+    ):
+        write()
+        for entry in (task.data for task in iceberg.plan_files(table).tasks):
+            assert entry.sort_order_id == table.sort_order().order_id
+            prices = pq.read_table(local(entry.file_path))["price"].to_pylist()
+            assert prices == sorted(prices, reverse=True)
+    assert iceberg.verify(table, level="rows") == []
 
 
 def test_columns_that_are_missing_are_null(spark: SparkSession, racing: RacingCatalog) -> None:

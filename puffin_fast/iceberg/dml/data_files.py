@@ -48,6 +48,8 @@ from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry, check_trans
 from puffin_fast.rows.keys.key_columns import column_of
 from puffin_fast.rows.keys.transforms import partition_values
 from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.rows.rewrite.row_order import RowOrder
+from puffin_fast.rows.rewrite.sorted_rows import SortedRows
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -73,7 +75,7 @@ WRITER_INTEGERS = (
 def write_data_files(
     table: Table, rows: pa.Table | pa.RecordBatchReader, *, reserved: Sequence[NestedField] = ()
 ) -> list[ManifestEntry]:
-    """Writes rows as data files of the table's current schema and partition spec.
+    """Writes rows as data files of the table's current schema, partition spec and sort order.
 
     Args:
         table: its location provider names the files; a job's table object removes them if the job fails.
@@ -82,7 +84,7 @@ def write_data_files(
         reserved: columns of `rows` that are in no schema of the table, with their reserved field ids.
 
     Returns:
-        The manifest entries of the files, status added, in the order of the rows.
+        The manifest entries of the files, status added, in the order in which their rows were written.
 
     Raises:
         InvalidInputError: the rows do not fit the table's schema, or a property of the writer has a value that it
@@ -95,7 +97,7 @@ def write_data_files(
         schema = Schema(*schema.fields, *reserved, schema_id=schema.schema_id)
     check_transforms(table.metadata.spec(), schema)
     fitting = RowWriterSchema(schema, rows.schema)
-    writer = DataFileWriter(table, schema, table.metadata.spec())
+    writer = DataFileWriter(table, schema, table.metadata.spec(), RowOrder.of_table(table.metadata))
     threads = pa.cpu_count() if isinstance(rows, pa.Table) else STREAM_THREADS
     try:
         files = writer.files(fitting, rows)
@@ -124,6 +126,7 @@ class DataFileWriter:
         table: its location provider names the files.
         schema: the schema of the rows: the table's, with reserved columns if there are any.
         spec: the partition spec of the files.
+        order: the order of the rows in a file; None: as they are given.
 
     Raises:
         InvalidInputError: a property of the writer has a value that it does not take.
@@ -131,10 +134,12 @@ class DataFileWriter:
             the spec has an unknown transform, a struct has no fields, or two columns would have one name in data files.
     """
 
-    def __init__(self, table: Table, schema: Schema, spec: PartitionSpec) -> None:
+    def __init__(
+        self, table: Table, schema: Schema, spec: PartitionSpec, order: RowOrder | None = None
+    ) -> None:
         metadata = table.metadata
         check_transforms(spec)
-        self._io, self._spec, self._schema = table.io, spec, schema
+        self._io, self._spec, self._schema, self._order = table.io, spec, schema, order
         self._properties = _writer_properties(metadata.properties)
         shown = ".".join(table.name())
         stored, self._file_schema = file_schema(schema, shown)
@@ -150,14 +155,19 @@ class DataFileWriter:
             raise UnsupportedError(f"{shown}: {TableProperties.WRITE_FILE_FORMAT}={format}; expected parquet")
 
     def files(self, fitting: RowWriterSchema, rows: pa.Table | pa.RecordBatchReader) -> Iterator[_File]:
-        """Yields the rows grouped to files of about the table's target size."""
-        numbers = itertools.count()
+        """Yields the rows, in their order, grouped to files of about the table's target size."""
+        numbers, order = itertools.count(), self._order
         if self._spec.is_unpartitioned():
+            packed: Iterable[list[pa.RecordBatch]]
             if isinstance(rows, pa.Table):
                 rows = fitting.table(rows)
+                if order is not None and rows.num_rows:
+                    rows = rows.take(order.indices(rows))
                 packed = bin_pack_arrow_table(rows, self._size) if rows.num_rows else iter(())
             else:
-                packed = bin_pack_record_batches(fitting.batches(rows), self._size)
+                stream = fitting.batches(rows)
+                ordered = stream if order is None else iter(SortedRows(stream, order))
+                packed = bin_pack_record_batches(ordered, self._size)
             for batches in packed:
                 yield _File(next(numbers), [batches], None)
             return
@@ -167,10 +177,14 @@ class DataFileWriter:
                 yield _File(next(numbers), [batches], partition)
 
     def _partitions(self, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
-        """Yields each partition and its rows, in their order."""
+        """Yields each partition and its rows, in the order of the files."""
         if not rows.num_rows:
             return
-        rows = rows.combine_chunks()
+        rows = (
+            rows.combine_chunks()
+            if self._order is None
+            else rows.take(self._order.indices(rows)).combine_chunks()
+        )
         batch = rows.to_batches()[0]
         values, codes = [], np.zeros(len(batch), np.int64)
         for field in self._spec.fields:
@@ -202,7 +216,7 @@ class DataFileWriter:
 
         Args:
             number: the number of the file among those of this writer.
-            batches: at least one row, in the types that `RowWriterSchema` returns.
+            batches: at least one row, in the types that `RowWriterSchema` returns, and in the order of the file.
             partition: the partition values as manifest entries have them.
         """
         limit = integer_property(
@@ -254,7 +268,7 @@ class DataFileWriter:
             spec_id=self._spec.spec_id,
             partition=tuple(record[at] for at in range(len(record))),
             file_size_in_bytes=len(output),
-            sort_order_id=UNSORTED_SORT_ORDER_ID,
+            sort_order_id=UNSORTED_SORT_ORDER_ID if self._order is None else self._order.order_id,
             **metrics,
         )
 

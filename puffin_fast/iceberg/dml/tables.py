@@ -153,13 +153,15 @@ def append(
 ) -> Committed | None:
     """Appends Arrow rows in one commit; in a table of version 3 the rows get row ids.
 
+    If the table has a sort order, the rows of each data file are sorted by it.
+
     Args:
         table: a table of format version 2 or 3; it has the new metadata afterwards.
         data: an Arrow table, batches, reader, dataset, or an object with the Arrow C stream interface (pandas,
             Polars, DuckDB, arro3), a LazyFrame, a list of dicts, or a dict of columns. A named index of pandas is a
             column. Columns are matched by name, and cast to the table's types if all values
-            can be represented exactly. For an unpartitioned table a reader is streamed; otherwise it is held
-            in memory.
+            can be represented exactly. For an unpartitioned table a reader is streamed, through temporary files if
+            the table has a sort order; otherwise it is held in memory.
         branch: an existing branch.
         job_id: a job whose id is in the branch's history is not repeated.
         snapshot_properties: additional entries of the snapshot's summary.

@@ -86,8 +86,9 @@ def rewrite_data_files(
             without `job_id`.
         sort_by: sort order of the rows: a PyIceberg sort order, as ``table.sort_order()``, or texts such as
             ``"id"``, ``"time desc"``, ``"name asc nulls last"``; nulls are first in ascending order by default, and
-            last in descending order. Data files that are not marked with this order are rewritten, too. New files are
-            marked if it is a sort order of the table.
+            last in descending order; by default the table's own, if it has one. Data files that are not marked with a
+            given order are rewritten, too; those that are marked may overlap: join them with a greater `min_file_size`.
+            New files are marked if it is a sort order of the table.
         branch, case_sensitive, job_id, snapshot_properties, threads: as `delete`.
         workers: an executor of ``concurrent.futures`` that rewrites groups of data files, as for `delete`.
         dry_run: count from the manifests, write nothing.

@@ -33,6 +33,7 @@ from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.rows.rewrite.file_groups import known_deleted, live_bytes
+from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.rows.rewrite.sorted_rows import SortedRows
 from puffin_fast.rows.scan.file_reader import reader_factory
 from puffin_fast.rows.scan.located_rows import located_batches
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg.manifest import ManifestEntry
-    from puffin_fast.rows.rewrite.row_order import RowOrder
+    from puffin_fast.rows.deletes.loader import DeleteLoader
 
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 """The columns of row lineage, which the new files store (specification, "Row Lineage")."""
@@ -181,7 +182,7 @@ class GroupWriter:
             the new files.
         target_file_size: the target size of a new file in bytes.
         threads: number of threads that read a group.
-        order: the sort order of the rows of a group; None: as they were read.
+        order: the sort order of the rows of a group; None: that of the table, or as they were read.
     """
 
     table: Table
@@ -198,18 +199,17 @@ class GroupWriter:
         """
         table, data = self.table, tasks[0].data
         live = _LiveRows(table, tasks, self.threads)
-        writer = DataFileWriter(table, live.schema, table.specs()[data.spec_id])
+        order = self.order or RowOrder.of_table(table.metadata)
+        writer = DataFileWriter(table, live.schema, table.specs()[data.spec_id], order)
         n_files = max(1, -(-sum(map(live_bytes, tasks)) // self.target_file_size))
         expected = sum(task.data.record_count - known_deleted(task) for task in tasks)
         new: list[NewFile] = []
         first = 0
-        ordered = None if self.order is None else SortedRows(live, self.order)
+        ordered = None if order is None else SortedRows(live, order)
         parts = _parts(live if ordered is None else ordered, max(1, -(-expected // n_files)))
         for number, part in groupby(parts, key=itemgetter(0)):
             entry = writer.write_rows(number, (batch for _, batch in part), data.partition)
             entry = replace(entry, sequence_number=self.sequence_number)
-            if self.order is not None:
-                entry.sort_order_id = self.order.order_id
             new.append(NewFile(entry, first))
             first += entry.record_count
         places = None if ordered is None else ordered.places

@@ -28,28 +28,30 @@ if TYPE_CHECKING:
 def partition_values(
     transform: Transform[Any, Any], kind: IcebergType, source: pa.Array, name: str
 ) -> pa.Array:
-    """Applies a transform to a column; returns the values as manifests have them: dates and times are integers.
-
-    Nanoseconds are transformed as the microseconds that they are in, which the specification demands of buckets;
-    PyIceberg has no hours of nanoseconds, and truncates no bytes: the first of them are the value (table specification,
-    "Truncate Transform Details").
+    """As `transformed`, of a column with a name.
 
     Raises:
         InvalidInputError: a truncated number is below the range of its type; no reader would find its partition.
     """
     if isinstance(transform, TruncateTransform) and isinstance(kind, IntegerType | LongType | DecimalType):
         _check_truncated(transform, kind, source, name)
+    return transformed(transform, kind, source)
+
+
+def transformed(transform: Transform[Any, Any], kind: IcebergType, source: pa.Array) -> pa.Array:
+    """Applies a transform to a column; returns the values as manifests have them: dates and times are integers.
+
+    Nanoseconds are transformed as the microseconds that they are in, which the specification demands of buckets;
+    PyIceberg has no hours of nanoseconds, and truncates no bytes: the first of them are the value (table specification,
+    "Truncate Transform Details").
+    """
     if isinstance(transform, TruncateTransform) and isinstance(kind, BinaryType):
         return pc.binary_slice(source, 0, transform.width)
     if isinstance(kind, TimestampNanoType | TimestamptzNanoType) and not isinstance(
         transform, IdentityTransform | VoidTransform
     ):
-        nanoseconds = source.cast(pa.int64())
-        found = pc.divide(
-            nanoseconds, 1000
-        )  # rounds towards zero; `floor_temporal` refuses the first of 1677
-        found = pc.subtract(found, pc.less(nanoseconds, pc.multiply(found, 1000)).cast(pa.int64()))
-        source = found.cast(pa.timestamp("us", source.type.tz))
+        # `floor_temporal` refuses the first nanoseconds of 1677
+        source = floor_divided(source, 1000).cast(pa.timestamp("us", source.type.tz))
         kind = TimestampType() if isinstance(kind, TimestampNanoType) else TimestamptzType()
     found = transform.pyarrow_transform(kind)(aligned(source))
     if isinstance(found.type, pa.BaseExtensionType):
@@ -57,6 +59,13 @@ def partition_values(
     if pa.types.is_temporal(found.type):
         return found.view(pa.int32() if found.type.bit_width == 32 else pa.int64())
     return found
+
+
+def floor_divided(numbers: pa.Array, divisor: int) -> pa.Array:
+    """Integers, or values that are stored as such, divided and rounded down, as int64."""
+    numbers = numbers.cast(pa.int64())
+    found = pc.divide(numbers, divisor)  # rounds towards zero
+    return pc.subtract(found, pc.less(numbers, pc.multiply(found, divisor)).cast(pa.int64()))
 
 
 def _check_truncated(

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
-from pyiceberg.transforms import IdentityTransform, UnknownTransform
-from pyiceberg.types import PrimitiveType, UnknownType
+from pyiceberg.transforms import IdentityTransform, Transform, TruncateTransform, UnknownTransform
+from pyiceberg.types import IcebergType, IntegerType, LongType, PrimitiveType, UnknownType
 
 from puffin_fast._run.arguments import check_texts
 from puffin_fast._text import no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.filters.struct_path import structs_around, top_names
 from puffin_fast.rows.keys.key_columns import column_of
-from puffin_fast.rows.keys.transforms import partition_values
+from puffin_fast.rows.keys.transforms import floor_divided, transformed
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -61,14 +61,26 @@ class RowOrder:
         equal = (order.order_id for order in metadata.sort_orders if tuple(order.fields) == fields)
         return cls(schema, fields, next(equal, None))
 
+    @classmethod
+    def of_table(cls, metadata: TableMetadata) -> RowOrder | None:
+        """The default sort order of a table, by which new rows are written.
+
+        None if the table has none, or one that cannot be applied: its column was dropped or has no order, or its
+        transform is unknown. Writers may leave rows as they are (specification, "Sort Orders").
+        """
+        order = metadata.sort_order_by_id(metadata.default_sort_order_id)
+        if order is None or not order.fields:
+            return None
+        try:
+            return replace(cls.of(order, metadata), order_id=order.order_id)
+        except (InvalidInputError, NotFoundError, UnsupportedError):
+            return None
+
     def indices(self, rows: pa.Table) -> pa.Array:
         """Returns the indexes of the rows in their order; equal rows stay in the given one.
 
         Args:
-            rows: columns of the table by name; one chunk or several.
-
-        Raises:
-            InvalidInputError: as `partition_values`.
+            rows: columns of the table by name, with at least one row; one chunk or several.
         """
         columns: dict[str, pa.Array] = {}
         keys: list[tuple[str, str]] = []
@@ -77,7 +89,7 @@ class RowOrder:
         batch = rows.select([*tops]).combine_chunks().to_batches()[0]
         for number, (field, name) in enumerate(zip(self.fields, names, strict=True)):
             kind = self.schema.find_type(field.source_id)
-            values = partition_values(field.transform, kind, column_of(batch, name), name)
+            values = _sort_values(field.transform, kind, column_of(batch, name))
             if values.null_count:
                 columns[f"valid{number}"] = values.is_valid().cast(pa.uint8())
                 is_first = field.null_order == NullOrder.NULLS_FIRST
@@ -126,6 +138,12 @@ def sort_fields(given: SortOrder | Sequence[str], schema: Schema, what: str) -> 
         ):
             raise InvalidInputError(f"{what}: column {name}: {field.transform} of {kind} has no order")
     return fields
+
+
+def _sort_values(transform: Transform[Any, Any], kind: IcebergType, source: pa.Array) -> pa.Array:
+    if isinstance(transform, TruncateTransform) and isinstance(kind, IntegerType | LongType):
+        return floor_divided(source, transform.width)  # the least values have no truncated one
+    return transformed(transform, kind, source)
 
 
 def _field(text: str, schema: Schema, what: str) -> SortField:

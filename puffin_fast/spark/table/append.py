@@ -55,8 +55,8 @@ def append(
     """`puffin_fast.iceberg.append` or `puffin_fast.delta.append` on executors, for the rows of a DataFrame.
 
     The DataFrame is computed once. Rows of a partitioned table are shuffled, so that one task writes each partition; in
-    tables with a sort order, the rows of each data file are sorted. A task streams the rows of an unpartitioned table
-    without a sort order, and holds up to 128 MiB of rows otherwise.
+    tables with a sort order, the rows of each data file are sorted. A task streams the rows of an unpartitioned table,
+    if they are to be sorted through temporary files, and holds up to 128 MiB of rows otherwise.
 
     Args:
         data_df: rows; columns are matched by name (in any case, unless Spark is case-sensitive), and must fit the
@@ -232,4 +232,4 @@ class _Given:
             placed = mapped(rows, body, both)
             names = partition.names
             rows = placed.repartition(*names).sortWithinPartitions(*names).drop(*names)
-        return part.reports(rows, worker.append, columns=self.columns, order=self.job.sort_order())
+        return part.reports(rows, worker.append, columns=self.columns)

@@ -150,9 +150,6 @@ class DeltaVerb(Verb):
     def keep(self, part: Part) -> bool:
         return False
 
-    def sort_order(self) -> None:
-        """Delta tables have no sort order."""
-
     def commit(
         self, plan: Callable[[Any], Planned], on_conflict: OnConflict
     ) -> tuple[Planned | None, Committed]:

@@ -22,7 +22,6 @@ from puffin_fast.iceberg.plan.files import Plan, plan_files, plan_snapshot
 from puffin_fast.rows.filters.filters import Filter, Matcher
 from puffin_fast.rows.keys.key_columns import key_schema
 from puffin_fast.rows.match.given_rows import RowWriterSchema
-from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.spark.table.scan import scan
@@ -159,10 +158,6 @@ class IcebergVerb(Verb):
     def keep(self, part: Part) -> bool:
         self.table.created += [one.path for one in part.report.data_files]
         return True
-
-    def sort_order(self) -> RowOrder | None:
-        order = self.metadata.sort_order_by_id(self.metadata.default_sort_order_id)
-        return RowOrder.of(order, self.metadata) if order is not None and order.fields else None
 
     def commit(
         self, plan: Callable[[Snapshot | None], Planned], on_conflict: OnConflict

@@ -414,7 +414,7 @@ class _Upsert:
         given = self.given
 
         def inserted(rows: DataFrame) -> DataFrame:
-            return part.reports(rows, append, columns=given.columns, order=None)
+            return part.reports(rows, append, columns=given.columns)
 
         new = rows.where(f"NOT {DELETES}")
         if not tasks:

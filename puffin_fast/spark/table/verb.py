@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.index.lookup import KeyLookup
     from puffin_fast.rows.deletes.outcome import Outcome
     from puffin_fast.rows.keys.keys import KeyBounds, Keys
-    from puffin_fast.rows.rewrite.row_order import RowOrder
     from puffin_fast.rows.scan.explain import Reads
     from puffin_fast.rows.scan.finder import Finder
     from puffin_fast.rows.tasks import Task
@@ -197,10 +196,6 @@ class Verb(ABC):
     @abstractmethod
     def keep(self, part: Part) -> bool:
         """Keeps the data files of a run for all attempts, if the format can; returns whether they are kept."""
-
-    @abstractmethod
-    def sort_order(self) -> RowOrder | None:
-        """The order of the rows in a new data file."""
 
     @abstractmethod
     def commit(self, plan: Callable[[Any], Planned], on_conflict: OnConflict) -> tuple[Planned | None, Any]:

@@ -21,8 +21,6 @@ from puffin_fast.spark.worker.tasks import Target
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField
 
-    from puffin_fast.rows.rewrite.row_order import RowOrder
-
 GROUP_BYTES = 128 << 20
 """Bytes of rows that a task holds before it writes them, if they cannot be streamed."""
 
@@ -56,24 +54,21 @@ def placed(
         yield pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *names])
 
 
-def append(
-    batches: Batches, target: Target, *, columns: Sequence[str], order: RowOrder | None
-) -> Iterator[Report]:
+def append(batches: Batches, target: Target, *, columns: Sequence[str]) -> Iterator[Report]:
     """Writes given rows as data files.
 
-    Rows of an unpartitioned table without an order are streamed; others are written 128 MiB at a time.
+    Rows of an unpartitioned table are streamed; others are written 128 MiB at a time.
 
     Args:
         batches: the given rows; rows of one partition are adjacent.
         target: the target.
         columns: names of their columns.
-        order: the order of the rows in a data file.
 
     Raises:
         InvalidInputError: a value does not fit its column.
     """
     given, writer = Given(target, columns, whole=True), new_rows(target)
-    stream = target.delta is None and target.metadata.spec().is_unpartitioned() and order is None
+    stream = target.delta is None and target.metadata.spec().is_unpartitioned()
     n_rows = 0
 
     def fitted(group: Batches) -> Batches:
@@ -90,7 +85,7 @@ def append(
         elif stream:
             yield Report(data_files=writer.write(_reader(rows)))
         else:
-            yield Report(data_files=writer.write(pa.Table.from_batches(rows), order=order))
+            yield Report(data_files=writer.write(pa.Table.from_batches(rows)))
     yield Report(n_inserted=n_rows)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey
 
     from puffin_fast.delta.scans.plan import DeltaTable
-    from puffin_fast.rows.rewrite.row_order import RowOrder
 
 FIRST = 1_000_000
 """The number of a task's first data file; the delete files of the task have lower numbers."""
@@ -60,14 +58,12 @@ class NewRows(Protocol):
         self,
         rows: pa.Table | pa.RecordBatchReader,
         row_ids: pa.Array | pa.ChunkedArray | None = None,
-        order: RowOrder | None = None,
     ) -> list[FileWritten]:
         """Writes rows to data files.
 
         Args:
             rows: all columns of the table.
             row_ids: for each row the id of the row that it replaces, or null. None if no row replaces another.
-            order: the order of the rows in a data file.
         """
 
 
@@ -84,13 +80,8 @@ class _IcebergRows:
         self,
         rows: pa.Table | pa.RecordBatchReader,
         row_ids: pa.Array | pa.ChunkedArray | None = None,
-        order: RowOrder | None = None,
     ) -> list[FileWritten]:
-        if order is None:
-            entries = write_new_rows(self._table, rows, row_ids)
-        else:
-            entries = write_new_rows(self._table, rows.take(order.indices(rows)))
-            entries = [replace(entry, sort_order_id=order.order_id) for entry in entries]
+        entries = write_new_rows(self._table, rows, row_ids)
         return [FileWritten(entry.file_path, entry) for entry in entries]
 
 
@@ -105,11 +96,9 @@ class _DeltaRows:
         self,
         rows: pa.Table | pa.RecordBatchReader,
         row_ids: pa.Array | pa.ChunkedArray | None = None,
-        order: RowOrder | None = None,
     ) -> list[FileWritten]:
         from puffin_fast.delta.dml.data_files import row_tracking_columns
 
-        assert order is None, "Delta tables have no sort order"
         assert isinstance(rows, pa.Table)
         extra = None if row_ids is None else row_tracking_columns(self._snapshot, row_ids)
         n_earlier = len(self._writer.written)

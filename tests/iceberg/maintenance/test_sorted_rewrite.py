@@ -108,12 +108,13 @@ def test_concurrent_deletes_follow_the_rows(
 
 
 def test_files_of_a_partition_do_not_overlap_and_are_marked(racing: SqlCatalog) -> None:
-    schema = pa.schema([("id", pa.int64()), ("k", pa.int64())])
-    table = with_order(racing, schema, "k", SortDirection.ASC)
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64()), ("k", pa.int64())]))
     numbers = random.Random(1)
     for first in range(0, 4000, 1000):
         ks = [numbers.randrange(500) for _ in range(1000)]
         iceberg.append(table, pa.table({"id": range(first, first + 1000), "k": ks}))
+    with iceberg.v3_metadata(racing), table.update_sort_order() as change:
+        change.asc("k", IdentityTransform())
     before = lineage(table)
     size = iceberg.plan_files(table).tasks[0].data.file_size_in_bytes
     order = table.sort_order()
@@ -121,16 +122,25 @@ def test_files_of_a_partition_do_not_overlap_and_are_marked(racing: SqlCatalog) 
     done = iceberg.rewrite_data_files(table, **options)
     assert done.data_files_written > 2
     assert lineage(table) == before
-    parts = sorted([(row["k"], row["id"]) for row in rows] for rows in in_file_order(table))
-    assert reduce(operator.iadd, parts, []) == sorted(
-        reduce(operator.iadd, parts, [])
-    )  # equal rows keep their order
+    assert are_apart(table)
     assert {task.data.sort_order_id for task in iceberg.plan_files(table).tasks} == {order.order_id}
     assert iceberg.rewrite_data_files(table, **options, min_file_size=0).snapshot_id is None
-    iceberg.append(table, pa.table({"id": [-1], "k": [7]}))
-    assert iceberg.rewrite_data_files(table, **options, min_file_size=0).data_files == 1
+    iceberg.append(table, pa.table({"id": [4000], "k": [7]}))  # sorted, and marked
+    n_files = done.data_files_written + 1
+    assert iceberg.rewrite_data_files(table, **options, min_file_size=0).snapshot_id is None
+    assert not are_apart(table)
+    assert iceberg.rewrite_data_files(table, **options, min_file_size=1 << 30).data_files == n_files
+    assert are_apart(table)
+    n_files = len(iceberg.plan_files(table).tasks)
     other = iceberg.rewrite_data_files(table, sort_by=["id"], target_file_size=size, min_file_size=0)
-    assert other.data_files == done.data_files_written + 1
+    assert other.data_files == n_files
+
+
+def are_apart(table: Table) -> bool:
+    """Whether the data files do not overlap; equal rows keep their order."""
+    parts = sorted([(row["k"], row["id"]) for row in rows] for rows in in_file_order(table))
+    rows = reduce(operator.iadd, parts, [])
+    return rows == sorted(rows)
 
 
 def total(value: float) -> int:
@@ -253,6 +263,23 @@ def test_the_order_has_the_id_of_the_table(racing: SqlCatalog) -> None:
     assert RowOrder.of(["id"], table.metadata).order_id is None
     assert RowOrder.of(["id desc"], table.metadata).order_id == table.sort_order().order_id
     assert RowOrder.of(["id desc nulls first"], table.metadata).order_id is None
+
+
+def test_the_order_of_new_rows_is_that_of_the_table(racing: SqlCatalog) -> None:
+    """None if it cannot be applied: its column was dropped, another engine knows the transform, or it is in a list."""
+    table = made(racing, "n")
+    assert RowOrder.of_table(table.metadata) is None
+    for source, transform, is_found in (
+        (1, IdentityTransform(), True),
+        (99, IdentityTransform(), False),
+        (1, UnknownTransform("zorder"), False),
+        (table.schema().find_field("tags.element").field_id, IdentityTransform(), False),
+        (table.schema().find_field("s").field_id, IdentityTransform(), False),
+    ):
+        order = SortOrder(SortField(source, transform=transform), order_id=7)
+        orders = {"sort_orders": [*table.metadata.sort_orders, order], "default_sort_order_id": 7}
+        found = RowOrder.of_table(table.metadata.model_copy(update=orders))
+        assert (found is not None and found.order_id == 7) == is_found
 
 
 def test_runs_in_files_hold_no_rows_in_memory(tmp_path: Path) -> None:
