@@ -36,7 +36,7 @@ from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
 from puffin_fast.iceberg.compat.working_table import WorkingTable, with_history
 from puffin_fast.iceberg.index.blobs import parts_of, write_statistics
-from puffin_fast.iceberg.index.properties import named_indexes
+from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns, named_indexes
 from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker, covered
 from puffin_fast.iceberg.index.stored import NAME_END, indexed, is_segment, opened
 from puffin_fast.iceberg.plan.files import metadata_of, plan_snapshot, resolve
@@ -212,7 +212,7 @@ def extend_indexes(
     results = []
     for names in named_indexes(table.properties):
         try:
-            found = _extended(table, names, paths, encode, branch)
+            found = _extended(table, names, paths, encode, branch, notes)
         except Exception as error:  # the data files are committed: errors of Spark, too, must not hide that
             if isinstance(error, JobInterruptedError) or is_from_outside(error):
                 raise
@@ -223,15 +223,23 @@ def extend_indexes(
 
 
 def _extended(
-    table: Table, names: Sequence[str], paths: Collection[str], encode: Encode, branch: str
+    table: Table,
+    names: Sequence[str],
+    paths: Collection[str],
+    encode: Encode,
+    branch: str,
+    notes: list[str],
 ) -> KeyIndexResult | None:
-    """Adds data files to one index; None if there is none."""
+    """Adds data files to one index; None if there is none, or if one of its columns was dropped."""
     working = WorkingTable.of(table)
     snapshot, schema = resolve(working, branch=branch)
     if snapshot is None:
         return None
+    columns = indexed_columns({KEY_INDEXES: ",".join(names)}, schema, table.metadata.schemas, notes)
+    if not columns:
+        return None
     with ExitStack() as held:
-        build = _Build(working, snapshot, key_fields(schema, names), held)
+        build = _Build(working, snapshot, key_fields(schema, columns[0]), held)
         return build.run(encode, dry_run=False, only=paths) if build.keep_segments() else None
 
 
@@ -510,9 +518,13 @@ class _Build:
             self._snapshot.snapshot_id,
             self._add_segments,
             earlier=earlier,
-            wanted=lambda blob: not (is_segment(blob) and blob.fields == self._ids),
+            wanted=lambda blob: not is_segment(blob) or self._is_kept(blob.fields),
             notes=self.notes,
         )
+
+    def _is_kept(self, fields: Collection[int]) -> bool:
+        """Whether the segments of an index stay: of another key, whose columns were not dropped."""
+        return tuple(fields) != self._ids and self._table.schema().field_ids >= {*fields}
 
     def _add_segments(self, writer: PuffinWriter) -> tuple[()]:
         """Adds the segments; the metadata does not name them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
@@ -16,19 +16,52 @@ KEY_INDEXES = "puffin-fast.key-indexes"
 """Property of a table: the key columns of its indexes, separated by commas; several indexes by semicolons."""
 
 
-def indexed_columns(properties: Mapping[str, str], schema: Schema) -> list[list[str]]:
+def indexed_columns(
+    properties: Mapping[str, str],
+    schema: Schema,
+    earlier: Sequence[Schema] = (),
+    notes: list[str] | None = None,
+) -> list[list[str]]:
     """Returns the key columns of each index that the property `KEY_INDEXES` of a table names.
 
+    A column that was renamed since the property was set is found by its field id. An index of a dropped column is left
+    out.
+
+    Args:
+        properties: of the table.
+        schema: the table's current schema.
+        earlier: all schemas of the table, oldest first.
+        notes: why an index is left out is added to these.
+
     Raises:
-        NotFoundError, InvalidInputError: the schema has no such column, or it cannot be a key.
+        NotFoundError, InvalidInputError: no schema has such a column, or it cannot be a key.
     """
-    found = named_indexes(properties)
-    for names in found:
+    found = []
+    for names in named_indexes(properties):
+        fields = [_field_id(name, schema, earlier) for name in names]
+        current = [
+            name if id is None else schema.find_column_name(id)
+            for name, id in zip(names, fields, strict=True)
+        ]
+        if dropped := [name for name, now in zip(names, current, strict=True) if now is None]:
+            if notes is not None:
+                notes.append(f"{KEY_INDEXES}: {', '.join(names)}: column {', '.join(dropped)} was dropped")
+            continue
+        columns = [name for name in current if name is not None]
         try:
-            key_fields(schema, names)
+            key_fields(schema, columns)
         except (NotFoundError, InvalidInputError) as error:
             raise type(error)(f"{KEY_INDEXES}: {error}") from error
+        found.append(columns)
     return found
+
+
+def _field_id(name: str, schema: Schema, earlier: Sequence[Schema]) -> int | None:
+    """The field id of a column, by its name in the newest schema that has it; None if none has."""
+    for known in (schema, *reversed(earlier)):
+        if name in known.column_names:
+            return known.find_field(name).field_id
+    return None
 
 
 def named_indexes(properties: Mapping[str, str]) -> list[list[str]]:

@@ -118,6 +118,7 @@ class MaintainResult(HtmlFields):
         seconds: wall time.
         dry_run: True if nothing was changed. Each step is then counted for the table as it is, without the effect of
             the steps before it.
+        notes: indexes that the property names and that were left out, because a column was dropped.
     """
 
     position_deletes: RewriteResult | None = None
@@ -130,6 +131,7 @@ class MaintainResult(HtmlFields):
     n_bytes_freed: int = 0
     seconds: float = 0.0
     dry_run: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def maintain(
@@ -226,7 +228,11 @@ def maintained(
         Retention.of(working.properties, older_than=policy.expire_older_than, retain_last=policy.retain_last)
     if "clean" in steps:
         check_newest(working, threads)
-    indexes = indexed_columns(working.properties, working.schema()) if "index" in steps else ()
+    notes: list[str] = []
+    schemas = working.metadata.schemas
+    indexes = (
+        indexed_columns(working.properties, working.schema(), schemas, notes) if "index" in steps else ()
+    )
     job: dict[str, Any] = {"threads": threads, "dry_run": dry_run}
     found: dict[str, Any] = {}
     try:
@@ -262,5 +268,9 @@ def maintained(
         raise
     freed = sum(found[name].n_bytes for name in ("snapshots", "orphan_files") if name in found)
     return MaintainResult(
-        **found, n_bytes_freed=freed, seconds=time.perf_counter() - started, dry_run=dry_run
+        **found,
+        n_bytes_freed=freed,
+        seconds=time.perf_counter() - started,
+        dry_run=dry_run,
+        notes=tuple(notes),
     )

@@ -102,10 +102,10 @@ def key_indexes(
     for known, statistics in indexed(metadata, snapshot):
         with opened(io, statistics, notes) as found:
             for fields, segments in found.items():
-                if fields not in rows:
+                if fields not in rows and schema.field_ids >= {*fields}:  # none was dropped
                     counts = _counts(segments, live)
                     rows[fields] = {
-                        "columns": ", ".join(schema.find_column_name(id) or f"field {id}" for id in fields),
+                        "columns": ", ".join(str(schema.find_column_name(id)) for id in fields),
                         "snapshot_id": known.snapshot_id,
                         "committed_at": known.timestamp_ms if known.timestamp_ms in TIMES else None,
                         "snapshots_since": age[known.snapshot_id],

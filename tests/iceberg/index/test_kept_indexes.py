@@ -99,8 +99,8 @@ def test_a_rewrite_is_committed_though_its_index_is_not(racing: RacingCatalog) -
     with v3_metadata(racing), table.update_schema() as update:
         update.rename_column("n", "m")
     iceberg.append(table, rows(40, 50).rename_columns({"n": "m"}))
-    (note,) = iceberg.rewrite_data_files(table, min_input_files=2).notes
-    assert "no column n" in note
+    done = iceberg.rewrite_data_files(table, min_input_files=2)
+    assert ([index.columns for index in done.key_indexes], done.notes) == ([("m",)], ())
     with v3_metadata(racing), table.update_schema() as update:
         update.rename_column("m", "n")
     assert numbers(table) == list(range(50))
@@ -149,6 +149,40 @@ def test_a_cancelled_index_says_that_the_rewrite_is_committed(
 def test_separators_of_the_property_name_no_column(named: str) -> None:
     schema = Schema(NestedField(1, "n", LongType()))
     assert indexed_columns({KEY_INDEXES: named}, schema) == [["n"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "kept", "dropped"),
+    [
+        (lambda update: update.rename_column("n", "key"), [("key",), ("s", "i")], ""),
+        (lambda update: update.rename_column("i", "j"), [("n",), ("s", "j")], ""),
+        (lambda update: update.delete_column("n"), [("s", "i")], "n: column n was dropped"),
+        (lambda update: update.delete_column("i"), [("n",)], "s, i: column i was dropped"),
+        (lambda update: update.delete_column("s").delete_column("n"), [], "n: column n was dropped"),
+    ],
+)
+def test_indexes_outlive_changes_of_their_columns(
+    change: Any, kept: list[tuple[str, ...]], dropped: str, racing: RacingCatalog
+) -> None:
+    """A renamed column is found by its field id; an index of a dropped one is left out."""
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={KEY_INDEXES: "n; s, i"})
+    policy = iceberg.MaintenancePolicy(min_input_files=2)
+    iceberg.append(table, rows(0, 10))
+    iceberg.maintain(table, policy)
+    with v3_metadata(racing), table.update_schema() as update:
+        change(update)
+    iceberg.append(table, iceberg.scan(table).to_arrow())
+    assert [one.split(": ")[0] for one in iceberg.report(table).advice] == ["index_keys" for _ in kept]
+    done = iceberg.rewrite_data_files(table, min_input_files=2)
+    assert dropped in " ".join(done.notes)
+    assert [index.columns for index in done.key_indexes] == kept
+    for dry_run in (True, False):
+        found = iceberg.maintain(table, policy, dry_run=dry_run)
+        assert [index.columns for index in found.key_indexes] == kept
+        assert dropped in " ".join(found.notes)
+        assert bool(found.notes) == bool(dropped)
+    assert {*iceberg.report(table).key_indexes["columns"].to_pylist()} == {", ".join(names) for names in kept}
+    assert not iceberg.verify(table, level="rows")
 
 
 def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog) -> None:
