@@ -41,7 +41,7 @@ class Patches:
     def __init__(self, package: str, patches: Callable[[], Sequence[Patch]]) -> None:
         self._package, self._patches = package, patches
         self._lock = threading.Lock()
-        self._active = 0
+        self._active: set[Acceleration] = set()
         self._replaced: list[tuple[Patch, Any]] = []
 
     def begin(self) -> Acceleration:
@@ -50,15 +50,24 @@ class Patches:
         Raises:
             UnsupportedError: a function has other parameters; nothing is changed.
         """
-        with self._lock:
-            if self._active == 0:
-                patches = self._patches()
-                self._check(patches)
-                for patch in patches:
-                    self._replaced.append((patch, inspect.getattr_static(patch.owner, patch.name)))
-                    setattr(patch.owner, patch.name, patch.ours)
-            self._active += 1
-        return Acceleration(self._package, self._end)
+        acceleration = Acceleration(self._package, self._end)
+        try:  # an exception from outside may come between any two steps
+            with self._lock:
+                if not self._active:
+                    self._replace()
+                self._active.add(acceleration)
+            return acceleration
+        except BaseException:
+            acceleration.undo()
+            raise
+
+    def _replace(self) -> None:
+        self._restore()  # what an interrupted end left
+        patches = self._patches()
+        self._check(patches)
+        for patch in patches:
+            self._replaced.append((patch, inspect.getattr_static(patch.owner, patch.name)))
+            setattr(patch.owner, patch.name, patch.ours)
 
     def _check(self, patches: Sequence[Patch]) -> None:
         for patch in patches:
@@ -70,36 +79,37 @@ class Patches:
                     f"{patch.parameters}, found {found}"
                 )
 
-    def _end(self) -> None:
+    def _end(self, acceleration: Acceleration) -> None:
         with self._lock:
-            self._active -= 1
-            while self._active == 0 and self._replaced:
-                patch, before = self._replaced.pop()
-                # a replacement that other code installed later is left in place
-                if inspect.getattr_static(patch.owner, patch.name) is patch.ours:
-                    setattr(patch.owner, patch.name, before)
+            self._active.discard(acceleration)
+            if not self._active:
+                self._restore()
+
+    def _restore(self) -> None:
+        while self._replaced:
+            patch, before = self._replaced[-1]
+            # a replacement that other code installed later is left in place
+            if inspect.getattr_static(patch.owner, patch.name) is patch.ours:
+                setattr(patch.owner, patch.name, before)
+            self._replaced.pop()
 
 
 class Acceleration(AbstractContextManager["Acceleration"]):
     """An active acceleration. `undo`, a call, or leaving the context manager ends it."""
 
-    def __init__(self, package: str, end: Callable[[], None]) -> None:
-        self._package = package
-        self._end: Callable[[], None] | None = end
-        self._lock = threading.Lock()
+    def __init__(self, package: str, end: Callable[[Acceleration], object]) -> None:
+        self._package, self._end, self._is_active = package, end, True
 
     def undo(self) -> None:
         """Ends this acceleration. The package is restored when all have ended. Further calls do nothing."""
-        with self._lock:
-            end, self._end = self._end, None
-        if end is not None:
-            end()
+        self._end(self)
+        self._is_active = False
 
     def __call__(self) -> None:
         self.undo()
 
     def __repr__(self) -> str:
-        return f"<Acceleration of {self._package}: {'ended' if self._end is None else 'active'}>"
+        return f"<Acceleration of {self._package}: {'active' if self._is_active else 'ended'}>"
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

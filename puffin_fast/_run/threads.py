@@ -51,8 +51,8 @@ def thread_pool(
             stop()
         pool.shutdown(wait=False, cancel_futures=True)
 
-    _stops.add(cancel)
     try:
+        _stops.add(cancel)
         with interruptible():  # Python's threads raise a KeyError if they are interrupted while one starts
             yield pool
     finally:

@@ -11,17 +11,17 @@ which a later version may define.
 
 from __future__ import annotations
 
-import gc
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NoReturn
 
 from puffin_fast._run.arguments import check_mapping, check_unicode
+from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.puffin import _typed
 
@@ -353,14 +353,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
-@contextmanager
-def _collector_paused(n_bytes: int) -> Iterator[None]:
+def _collector_paused(n_bytes: int) -> AbstractContextManager[None]:
     """Pauses the garbage collector while many objects are made, which it would traverse repeatedly."""
-    if n_bytes < PAUSE_COLLECTOR_BYTES or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+    return nullcontext() if n_bytes < PAUSE_COLLECTOR_BYTES else paused_gc()

@@ -264,16 +264,16 @@ def v3_metadata(catalog: Catalog) -> Iterator[None]:
         yield
         return
     hook = (threading.get_ident(), catalog)
-    with _hook_lock:
-        if not _is_hooked(catalog):
-            for name in _writers_of(catalog):
-                catalog.__dict__[name] = _metadata_writer(getattr(catalog, name))
-        _hooks.append(hook)
-    try:
+    try:  # an exception from outside may come between any two steps
+        with _hook_lock:
+            if not _is_hooked(catalog):
+                for name in _writers_of(catalog):
+                    catalog.__dict__[name] = _metadata_writer(getattr(catalog, name))
+            _hooks.append(hook)
         yield
     finally:
         with _hook_lock:
-            _hooks.remove(hook)
+            _hooks[:] = [other for other in _hooks if other is not hook]
             _unhook(catalog)
 
 

@@ -64,4 +64,5 @@ def accelerate() -> Acceleration:
     with ExitStack() as begun:
         for patches in (V3_TYPES, _PATCHES):
             begun.callback(patches.begin().undo)
-        return Acceleration(f"PyIceberg {version}", begun.pop_all().close)
+        active = begun.pop_all()
+    return Acceleration(f"PyIceberg {version}", lambda _: active.close())

@@ -38,8 +38,8 @@ def split_by_rows_only(session: SparkSession) -> Iterator[None]:
     if session.conf.get(LIMIT, None) is not None or rows_per_batch(session) <= 0:
         yield
         return
-    session.conf.set(LIMIT, NO_LIMIT)
     with restoring(lambda: _unset(session)):
+        session.conf.set(LIMIT, NO_LIMIT)
         yield
 
 

@@ -95,8 +95,9 @@ def worker_python() -> Iterator[None]:
         yield
         return
     with _PYTHON:
-        configured, context.pythonExec = context.pythonExec, sys.executable
+        configured = context.pythonExec
         try:
+            context.pythonExec = sys.executable
             yield
         finally:
             context.pythonExec = configured
@@ -217,9 +218,6 @@ def tagged(session: SparkSession, tag: str, what: str) -> Iterator[None]:
     before = None if context is None else context.getLocalProperty(_DESCRIPTION)
     _LOG.info("%s: %s", tag, what)
     started = time.perf_counter()
-    session.addTag(tag)
-    if context is not None:
-        context.setLocalProperty(_DESCRIPTION, f"{tag}: {what}")
 
     def restore() -> None:
         session.removeTag(tag)
@@ -228,6 +226,9 @@ def tagged(session: SparkSession, tag: str, what: str) -> Iterator[None]:
 
     try:
         with restoring(restore):
+            session.addTag(tag)
+            if context is not None:
+                context.setLocalProperty(_DESCRIPTION, f"{tag}: {what}")
             yield
     finally:
         _LOG.info("%s: ended after %.1f s", tag, time.perf_counter() - started)
@@ -318,9 +319,9 @@ def quiet_contexts() -> Iterator[None]:
         return record.thread != thread
 
     loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
-    for logger in loggers:
-        logger.addFilter(of_others)
     try:
+        for logger in loggers:
+            logger.addFilter(of_others)
         yield
     finally:
         for logger in loggers:
