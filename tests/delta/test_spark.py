@@ -31,6 +31,8 @@ CASES = [
     "changes",
     "histories",
     "times",
+    "disabled",
+    "statistics_of_columns",
 ]
 
 

@@ -7,10 +7,11 @@ file ``CASE``: empty if the case passed, else with the traceback.
 # ruff: noqa: E501
 from __future__ import annotations
 
+import json
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -753,6 +754,77 @@ def main() -> None:
             (folder / name).write_text(said)
     finally:
         spark.stop()
+
+
+@case
+def disabled(spark: SparkSession, table: Path) -> None:
+    """What we disable, Spark reads at each version and writes to; the protocol is that of Spark's own DROP FEATURE."""
+    theirs = table.with_name("dropped_by_spark")
+    rows = pa.table({"id": range(20), "s": ["a", "b"] * 10})
+    protocols = []
+    for folder in (table, theirs):
+        delta.create_table(folder, rows.schema)
+        delta.append(folder, rows)
+        delta.delete(folder, "id < 5")
+        delta.update(folder, "id = 7", {"s": "new"})
+    before = {version: plain(delta.scan(table, version=version).to_arrow()) for version in range(4)}
+    delta.disable(table)
+    spark.sql(f"ALTER TABLE delta.`{theirs}` DROP FEATURE deletionVectors")
+    for folder in (table, theirs):
+        assert agreed(spark, folder, counted=True) == before[3]
+        assert delta.vectors(folder).num_rows == 0
+        protocols.append(delta.snapshot(folder).protocol)
+        for version, found in before.items():
+            assert (
+                plain(spark.sql(f"SELECT * FROM delta.`{folder}` VERSION AS OF {version}").toArrow()) == found
+            )
+    assert protocols[0] == protocols[1]
+    assert delta.disable(theirs).version is None
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 9")
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (90, 'z')")
+    delta.append(table, rows.slice(0, 1))
+    assert [row["id"] for row in agreed(spark, table)] == [0, 5, 6, 7, 8, *range(10, 20), 90]
+    assert delta.verify(table) == []
+
+
+@case
+def statistics_of_columns(spark: SparkSession, table: Path) -> None:
+    """A file of ours has statistics of the columns of which one of Spark's has them."""
+    columns = {
+        "id": "BIGINT", "Upper": "STRING", "s": "STRUCT<x: INT, `Y`: STRING, t: STRUCT<z: DOUBLE>>", "`a.b`": "INT",
+        "`c,d`": "INT", "`e``f`": "INT", "dec": "DECIMAL(10, 2)", "day": "DATE", "at": "TIMESTAMP", "ntz": "TIMESTAMP_NTZ",
+        "p": "STRING", "flag": "BOOLEAN", "bin": "BINARY", "l": "ARRAY<INT>", "m": "MAP<STRING, INT>", "last": "INT",
+    }  # fmt: skip
+    values = (
+        "1, 'u', named_struct('x', 1, 'Y', 'p', 't', named_struct('z', -0.0D)), 3, 4, 5, 1.50, DATE'2020-01-01', "
+        "TIMESTAMP'2020-01-01 00:00:00', TIMESTAMP_NTZ'2020-01-01 00:00:00', 'part', true, X'02', array(1), map('k', 1), 9"
+    )
+    names = ("id", "ID, upper", "s", "s.y", "s.`Y`", "S.T", "`a.b`, `c,d`", "`e``f`", "dec,day,at,ntz", "")
+    numbers = ("0", "1", "3", "6", "12", "-1")
+    for number, (name, value) in enumerate(
+        [*(("StatsColumns", text) for text in names), *(("NumIndexedCols", text) for text in numbers)]
+    ):
+        folder = table / str(number)
+        spark.sql(
+            f"CREATE TABLE delta.`{folder}` ({', '.join(map(' '.join, columns.items()))}) USING delta PARTITIONED BY (p) "
+            f"TBLPROPERTIES ('delta.columnMapping.mode'='name', 'delta.enableDeletionVectors'='true', "
+            f"'delta.dataSkipping{name}'='{value}')"
+        )
+        spark.sql(f"INSERT INTO delta.`{folder}` SELECT {values}")
+        delta.append(folder, delta.scan(folder).to_arrow())
+        base = delta.snapshot(folder)
+        theirs, ours = (set(stated(json.loads(add["stats"]))) for add in base.adds([0, 1]))
+        assert ours == theirs, (name, value, ours ^ theirs)
+        agreed(spark, folder)
+
+
+def stated(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths of the values in JSON."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from stated(inner, (*above, name))
+    else:
+        yield above
 
 
 if __name__ == "__main__":
