@@ -4,8 +4,8 @@
     python -m benchmarks.bench_delta --only plan         the jobs whose name holds this; given twice, both
     python -m benchmarks.bench_delta --share 0.1         a tenth of the rows and of the planned files
 
-Contenders take turns in one process; `cpu` is what targets are about. deltalake and Polars hang on tables of more than
-about 512 files with vectors, so they do not read these. The table of the planning job has metadata only: DuckDB and
+Contenders take turns in one process; `cpu` is what targets are about. deltalake and Polars were seen to hang on tables
+with many vectors, so they do not read these. The table of the planning job has metadata only: DuckDB and
 deltalake plan it with a filter that no file passes, and deltalake also lists the files, without their vectors.
 """
 
