@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars
 import pyarrow as pa
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
+
+    from puffin_fast.puffin.finding import Finding
 
 N = 3000
 
@@ -118,6 +120,11 @@ WRONG_TOTAL = re.compile(
 )
 
 
+def errors_of(table: Table, **state: Any) -> list[Finding]:
+    """The findings of `verify`, but for Puffin files of which another engine has superseded some vectors."""
+    return [one for one in iceberg.verify(table, **state) if "vectors were superseded" not in one.message]
+
+
 def only_totals_are_wrong(table: Table, theirs: Collection[int]) -> None:
     """Fails unless each finding of `verify` is a total of deletes, and DuckDB's snapshot is the first that has one.
 
@@ -129,7 +136,7 @@ def only_totals_are_wrong(table: Table, theirs: Collection[int]) -> None:
     """
     was_wrong = False
     for snapshot in table.metadata.snapshots:
-        found = iceberg.verify(table, snapshot_id=snapshot.snapshot_id)
+        found = errors_of(table, snapshot_id=snapshot.snapshot_id)
         assert not found or was_wrong or snapshot.snapshot_id in theirs, found
         assert {finding.kind for finding in found} <= {"stale"}
         assert all(WRONG_TOTAL.fullmatch(finding.message) for finding in found), found

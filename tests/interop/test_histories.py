@@ -15,7 +15,7 @@ from puffin_fast import PositionBitmap, iceberg, spark
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.puffin.vectors import write_vectors
-from tests.interop.conftest import ROWS, N, Panel, attached, only_totals_are_wrong, where
+from tests.interop.conftest import ROWS, N, Panel, attached, errors_of, only_totals_are_wrong, where
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -163,7 +163,7 @@ def test_a_branched_table(shared_catalog: SqlCatalog, namespace: str, panel: Mak
     interop.agree(side - set(range(2000, 2050)), "side")
     interop.agree(main)
     for branch in ("main", "side"):
-        assert iceberg.verify(table, branch=branch) == []
+        assert errors_of(table, branch=branch) == []
 
 
 def test_lineage_is_sparks_through_every_write(
