@@ -13,15 +13,16 @@ from pyiceberg.types import LongType, NestedField
 
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
+from puffin_fast.iceberg.commit.carried_vectors import carry
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.commit.request import Committed, Request, committed_before, head_of
-from puffin_fast.iceberg.compat.table_properties import choice_property
+from puffin_fast.iceberg.compat.table_properties import choice_property, vectors_per_file
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.index.lookup import planned
-from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms
+from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms, key_of
 from puffin_fast.iceberg.manifest.columns import Paths, Select
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot
@@ -81,6 +82,7 @@ class IcebergAttempt(Attempt):
     def _begin(self, base: Snapshot | None) -> None:
         """Forgets the changes, and plans the next action on a head. The files stay in `created`."""
         self._base, self.changes, self._manifests = base, Changes(), frozenset[str]()
+        self._stale: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -176,10 +178,32 @@ class IcebergAttempt(Attempt):
         self._remove_superseded()
         return replace(self.changes, manifests=self._manifests) if self.changes else None
 
+    def add(self, changes: Changes) -> None:
+        """Adds the changes of an action to those of the actions before it."""
+        if not self.counts:
+            self.changes = changes
+            return
+        own = {key_of(entry) for entry in self.changes.added if entry.is_vector}
+        self._stale |= {path for path, _ in own.intersection(map(key_of, changes.removed))}
+        self.changes = self.changes.then(changes)
+
     def _remove_superseded(self) -> None:
-        """Removes the files that the net changes do not need: those that a later action removed again."""
-        if len(self.counts) > 1:
-            self.remove(set(self.created).difference(self.changes.new_files))
+        """Removes the files that the net changes do not need: those that a later action removed again.
+
+        The vectors of a Puffin file of which a later action superseded others move to another one, as in a commit.
+        """
+        if len(self.counts) < 2:
+            return
+        if self._stale and vectors_per_file(self.metadata.properties) is not None:
+            changes = self.changes
+            shared = [entry for entry in changes.added if entry.is_vector and entry.file_path in self._stale]
+            carried = dict(carry(self.table, shared))
+            added = [entry for entry in changes.added if key_of(entry) not in carried]
+            added += carried.values()
+            self.changes = replace(
+                changes, added=tuple(added), new_files=tuple({entry.file_path: None for entry in added})
+            )
+        self.remove(set(self.created).difference(self.changes.new_files))
 
 
 class IcebergWriter:
@@ -226,8 +250,7 @@ class IcebergWriter:
         terms = ChangeTerms(conflict_filter=self._conflict_filter)
         written = self._counted or WrittenDeletes.of(self._table, self._deletes, terms)
         changes, counts = changed(written, self._entries, self._sources)
-        earlier = self._attempt.changes
-        self._attempt.changes = earlier.then(changes) if self._attempt.counts else changes
+        self._attempt.add(changes)
         return counts
 
 

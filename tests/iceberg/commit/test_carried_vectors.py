@@ -199,3 +199,15 @@ def test_vectors_that_were_carried_are_no_changes_and_not_read(
         (23, "delete"),
     ]
     assert len(set(read)) == 3
+
+
+def test_no_file_of_a_transaction_has_superseded_vectors(racing: RacingCatalog) -> None:
+    table = made(racing, 5)
+    with iceberg.transaction(table) as transaction:
+        transaction.delete("id in (1, 11, 21)")
+        transaction.delete("id = 2")
+        transaction.update("id = 12", {"id": 999})
+    assert list(iceberg.verify(table)) == []
+    assert not removed_and_live(table)
+    assert {p: vector.record_count for p, vector in vectors(table).items()} == {0: 3, 1: 3, 2: 2, 3: 1, 4: 1}
+    assert iceberg.scan(table).to_arrow().sort_by("id").equals(rows_of(table))
