@@ -25,7 +25,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *filter(Path.exists, 
 NEEDS = {"paimon": [pytest.mark.pypaimon]}
 """By the name of a page the marks of its test."""
 
-ELSEWHERE = {"spark-job", "raw-to-clean", "spark", "catalogs"}
+ELSEWHERE = {"spark-job", "raw-to-clean", "spark", "arrow-udfs", "catalogs"}
 """Pages that are run where there is a session of Spark (tests/spark), and a fake of AWS (test_pages.py)."""
 
 RUN = [

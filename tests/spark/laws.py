@@ -20,7 +20,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
-from puffin_fast import delta, iceberg, read_vectors
+from puffin_fast import arrow, delta, iceberg, read_vectors
 from puffin_fast import spark as ps
 from puffin_fast.errors import (
     ConflictError,
@@ -35,6 +35,7 @@ from puffin_fast.spark.session.batches import LIMIT, NO_LIMIT
 from puffin_fast.spark.session.sessions import own_errors, pyspark_version
 from puffin_fast.theta import ThetaSketch
 from tests import oracle
+from tests.architecture.pages import ROOT, run_blocks
 from tests.spark.conftest import state_of
 from tests.spark.connect import connect_session
 
@@ -689,6 +690,56 @@ def column_functions_by_pandas_lose_no_bit_and_check_types(spark: SparkSession, 
     ):
         with pytest.raises(InvalidInputError, match="expected"), own_errors():
             df.select(wrong).toArrow()
+
+
+@law
+def programs_of_the_page_on_arrow_functions_run(spark: SparkSession, folder: Path) -> None:
+    builder = "SparkSession.builder.getOrCreate()"
+    run_blocks(ROOT / "docs" / "arrow-udfs.md", {"spark.stop()": "", builder: "SparkSession.active()"})
+
+
+def arrow_results(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Each function of `puffin_fast.arrow` that returns a column, on vectors and positions of Spark."""
+    blobs = batch["b"]
+    lists = pa.ListArray.from_arrays(
+        pa.array(range(len(blobs) + 1), pa.int32()), blobs.fill_null(batch["c"][0])
+    )
+    return {
+        "encode binary": arrow.encode(arrow.decode(blobs)),
+        "decode array<bigint>": arrow.decode(blobs),
+        "cardinality bigint": arrow.cardinality(blobs),
+        "contains boolean": arrow.contains(blobs, batch["p"]),
+        "mask array<boolean>": arrow.mask(blobs, 3),
+        "union binary": arrow.union(lists),
+        "difference binary": arrow.difference(blobs, batch["c"]),
+        "native binary": arrow.encode(arrow.decode(blobs), codec="lance"),
+    }
+
+
+@law
+def results_of_arrow_functions_have_types_that_spark_takes(spark: SparkSession, folder: Path) -> None:
+    """In `mapInArrow` and `applyInArrow`, with blobs as Spark's settings pass them: binary or large_binary."""
+    rows = [(oracle.encode_blob([0, 5]), oracle.encode_blob([5]), 5), (None, oracle.encode_blob([5]), 0)]
+    df = spark.createDataFrame(rows, "b binary, c binary, p long").coalesce(1)
+    batch = pa.RecordBatch.from_pylist([dict(zip("bcp", row, strict=True)) for row in rows])
+    expected = [column.to_pylist() for column in arrow_results(batch).values()]
+    ddl = ", ".join(f"{name.split()[0]}_ {name.split()[1]}" for name in arrow_results(batch))
+    names = [name.split()[0] + "_" for name in arrow_results(batch)]
+
+    def each(batches: Any) -> Any:
+        for one in batches:
+            yield pa.RecordBatch.from_arrays(list(arrow_results(one).values()), names)
+
+    def whole(table: pa.Table) -> pa.Table:
+        return pa.Table.from_batches(each(table.combine_chunks().to_batches()))
+
+    for wide in ("false", "true"):
+        spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", wide)
+        try:
+            for found in (df.mapInArrow(each, ddl), df.groupBy().applyInArrow(whole, ddl)):
+                assert [column.to_pylist() for column in found.toArrow().columns] == expected
+        finally:
+            spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
 
 
 def main() -> int:
