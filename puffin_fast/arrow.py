@@ -473,8 +473,8 @@ def _contains_by_dictionary(
     used, starts = np.unique(ids[order], return_index=True)
     answers = np.zeros(len(column), np.bool_)
     _, decode_one = codec_of(codec, "codec")
-    for blob_id, places in zip(used, np.split(order, starts[1:]), strict=True):
-        rows = kept[places]
+    for blob_id, start, stop in zip(used, starts, [*starts[1:], len(ids)], strict=False):
+        rows = kept[order[start:stop]]
         blob = column.dictionary[int(blob_id)].as_py()
         answers[rows] = decode_one(blob, path=f"blobs: row {rows[0]}").contains(asked[rows])
     return answers

@@ -489,6 +489,8 @@ def test_null_positions_and_row_counts_are_null(numbers: Any) -> None:
     assert plain(arrow.contains(BLOBS[1], numbers)) == [True, None, False]
     assert plain(arrow.mask(column, numbers)) == [[False] * 5, None, [False] * 5 + [True]]
     assert plain(arrow.contains(column, pa.nulls(3))) == [None] * 3
+    for empty in (column[:0], pa.nulls(3, column.type)):
+        assert plain(arrow.contains(empty.dictionary_encode(), 5)) == [None] * len(empty)
 
 
 def test_errors_name_the_row_beside_nulls() -> None:
