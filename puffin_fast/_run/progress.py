@@ -18,9 +18,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar
+from weakref import WeakSet
 
 from puffin_fast._run.fork import lock_across_fork
 
@@ -40,6 +41,7 @@ class _Bar:
 
     def __init__(self, label: str, total: int | None) -> None:
         self.label, self.total, self.done = label, total, 0
+        self.number = next(_numbers)
         self.began = time.monotonic()
         self._read, self._written = _rows.read, _rows.written
 
@@ -75,7 +77,10 @@ class _Display(Protocol):
 _rows = _Rows()
 _counting = lock_across_fork()
 _lock = lock_across_fork(reentrant=True)  # a generator may be finalized, and its bar removed, within
-_bars: list[_Bar] = []
+_numbers = count()
+_bars: WeakSet[_Bar] = (
+    WeakSet()
+)  # a bar ends with its job at the latest: an interrupt may come between any two steps
 _display: _Display | None = None
 _watcher: threading.Event | None = None
 """Ends the thread that shows the bars."""
@@ -116,9 +121,14 @@ def is_watched() -> bool:
     """Whether progress is shown: on a terminal or in a notebook."""
     if os.environ.get("PUFFIN_FAST_PROGRESS") == "0":
         return False
-    return _in_notebook() or (
-        sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    )
+    return _in_notebook() or (_is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb")
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # it is closed
+        return False
 
 
 def _in_notebook() -> bool:
@@ -128,29 +138,36 @@ def _in_notebook() -> bool:
 def _add(bar: _Bar) -> None:
     global _watcher
     with _lock:
-        _bars.append(bar)
+        _bars.add(bar)
         if _watcher is None:
-            ended = threading.Event()
-            with suppress(RuntimeError):  # the interpreter exits, or there are too many threads
+            _watcher = threading.Event()
+            try:
                 threading.Thread(
-                    target=_watch, args=(ended,), name="puffin_fast-progress", daemon=True
+                    target=_watch, args=(_watcher,), name="puffin_fast-progress", daemon=True
                 ).start()
-                _watcher = ended
+            except RuntimeError:  # the interpreter exits, or there are too many threads
+                _watcher = None
 
 
 def _remove(bar: _Bar) -> None:
-    global _display, _watcher
     with _lock:
         if bar not in _bars:  # it belongs to the parent process
             return
-        _show()  # also a job that ended between two looks of the thread
+        if bar in _shown():  # also where it ended between two looks of the thread
+            _show()
         _bars.remove(bar)
-        if _display is not None and not _shown():
-            _quietly(_display.stop)
-            _display = None
-        if _watcher is not None and not _bars:
-            _watcher.set()
-            _watcher = None
+        _end()
+
+
+def _end() -> None:
+    """Ends the display if there is nothing to show, and the thread if there is no job."""
+    global _display, _watcher
+    if _display is not None and not _shown():
+        _quietly(_display.stop)
+        _display = None
+    if _watcher is not None and not [*_bars]:  # an interrupted set may count bars that are gone
+        _watcher.set()
+        _watcher = None
 
 
 def _watch(ended: threading.Event) -> None:
@@ -159,6 +176,7 @@ def _watch(ended: threading.Event) -> None:
         with _lock:
             if not ended.is_set():
                 _show()
+                _end()
 
 
 def _show() -> None:
@@ -166,12 +184,16 @@ def _show() -> None:
     if bars := _shown():
         if _display is None:
             _display = _quietly(_new_display) or _Nothing()
-        _quietly(partial(_display.show, bars))
+        try:
+            _display.show(bars)
+        except Exception:
+            _quietly(_display.stop)
+            _display = _Nothing()
 
 
 def _shown() -> list[_Bar]:
     until = time.monotonic() - DELAY_S
-    return [bar for bar in _bars if bar.began <= until]
+    return sorted((bar for bar in _bars if bar.began <= until), key=lambda bar: bar.number)
 
 
 def _quietly(call: Callable[[], Result]) -> Result | None:
@@ -208,21 +230,23 @@ class _RichDisplay:
             *columns,
             console=Console(stderr=True),
             transient=True,
+            # what a program prints meanwhile stands above the bars, but in a file or pipe where it belongs
+            redirect_stdout=_is_terminal(sys.stdout),
             auto_refresh=False,
             get_time=time.monotonic,
         )
-        self._tasks: dict[_Bar, TaskID] = {}
+        self._tasks: dict[int, TaskID] = {}
         self._progress.start()
 
     def show(self, bars: list[_Bar]) -> None:
-        for bar in self._tasks.keys() - {*bars}:
-            self._progress.remove_task(self._tasks.pop(bar))
+        for number in self._tasks.keys() - {bar.number for bar in bars}:
+            self._progress.remove_task(self._tasks.pop(number))
         for bar in bars:
-            if bar not in self._tasks:
+            if bar.number not in self._tasks:
                 task = self._progress.add_task(bar.label, total=bar.total, rows=bar.rows)
-                self._tasks[bar] = task
+                self._tasks[bar.number] = task
                 self._progress.tasks[-1].start_time = bar.began
-            self._progress.update(self._tasks[bar], completed=bar.done, rows=bar.rows)
+            self._progress.update(self._tasks[bar.number], completed=bar.done, rows=bar.rows)
         self._progress.refresh()
 
     def stop(self) -> None:

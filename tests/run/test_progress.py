@@ -156,10 +156,48 @@ def test_a_display_that_fails_is_no_error_of_the_job(tmp_path: Path) -> None:
         sys.stderr, sys.modules["rich.progress"] = Closed(), sys.modules.get("rich.progress")
         if refused:
             sys.modules[refused] = None
-        print(sum(progress(range(5), "adding numbers")), module._display, module._bars)
+        print(sum(progress(range(5), "adding numbers")), module._display, [*module._bars])
     sys.stderr = sys.__stderr__
     """
     assert run_on_terminal(code, tmp_path)[0] == "10 None []\n" * 2
+
+
+def test_what_a_program_prints_during_a_job_goes_to_its_standard_output(tmp_path: Path) -> None:
+    code = """
+    for i in progress(range(5), "reading"):
+        with module._lock:
+            module._show()
+        print("row", i)
+    """
+    printed, shown = run_on_terminal(code, tmp_path)
+    assert printed == "".join(f"row {i}\n" for i in range(5))
+    assert "reading" in shown
+    assert "row" not in shown
+
+
+def test_a_closed_standard_error_is_no_error_of_the_job(tmp_path: Path) -> None:
+    code = """
+    for i in progress(range(3), "before"):
+        sys.stderr.close()
+    print(i, module._display, [*module._bars], sys.stdout is sys.__stdout__)
+    print(list(progress(range(3), "after")))
+    """
+    assert run_on_terminal(code, tmp_path)[0] == "2 None [] True\n[0, 1, 2]\n"
+
+
+def test_the_display_and_its_thread_end_where_the_end_of_a_job_was_interrupted(tmp_path: Path) -> None:
+    code = """
+    module.REFRESH_S = 0.001
+    end = module._remove
+    module._remove = lambda bar: (_ for _ in ()).throw(KeyboardInterrupt)
+    try:
+        list(progress(range(3), "interrupted"))
+    except KeyboardInterrupt:
+        module._remove = end
+    watcher = module._watcher
+    print([*module._bars], watcher is None or watcher.wait(60), module._display)
+    """
+    assert run_on_terminal(code, tmp_path)[0] == "[] True None\n"
 
 
 def test_a_notebook_without_widgets_shows_a_line_of_text() -> None:
@@ -220,4 +258,4 @@ def test_commands_show_the_rows_that_they_read_and_write(tmp_path: Path) -> None
     assert "writing rows" in shown
     assert (tmp_path / "y.csv").read_text().split() == ['"id"', "1", "2", "3"]
     _, quiet = run_on_terminal(code.replace("./d", "./e"), tmp_path, PUFFIN_FAST_PROGRESS="0")
-    assert quiet == ""
+    assert all(line.startswith("puffin-fast: warning: ") for line in quiet.splitlines())
