@@ -69,12 +69,12 @@ check: lint build  ## lint, types and the quick part of the tests, in about two 
 	$(PYTEST) -q -n $(workers) --lane check $(args) || failed=1; \
 	wait $$types || failed=1; exit $$failed
 
-# What `make test-deep` makes after the tests; none hides that another failed.
+# What `make test-deep` makes after the tests; none hides that another failed. (A line with MAKE would run with `make -n` too.)
 REST := deep sanitize test-newest test-paimon pyiceberg-suite mutate fuzz ship
 
 test-deep: build java jars  ## what `make test` leaves: kills, races, all engines, clusters, and the targets of REST (with args, only tests)
 	failed=; $(PYTEST) $(PARALLEL) --lane deep $(args) || failed=tests; \
-	for target in $(if $(args),,$(REST)); do $(MAKE) $$target || failed="$$failed $$target"; done; \
+	for target in $(if $(args),,$(REST)); do make $$target || failed="$$failed $$target"; done; \
 	test -z "$$failed" || { echo "failed: $$failed" >&2; exit 1; }
 
 test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on the newest PySpark
