@@ -97,6 +97,14 @@ commit = _all_of(
 )
 """Adds the options of a commit: branch, job_id, snapshot_properties, dry_run."""
 
+log_predicate = click.option(
+    "--log-predicate/--no-log-predicate",
+    default=True,
+    show_default=True,
+    help="Whether the log of a Delta table gets the filter, whose values may be personal data. Other formats log none.",
+)
+"""Adds the option log_predicate."""
+
 snapshot = _all_of(
     click.option("--snapshot-id", type=int, help="Reads this snapshot instead of the current one."),
     click.option("--branch", help="Reads the head of this branch."),

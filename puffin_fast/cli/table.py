@@ -11,6 +11,7 @@ from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid, grid, shown_warnings, tracked
 from puffin_fast.cli._completed import complete_column
+from puffin_fast.cli._delta_path import DeltaPath
 from puffin_fast.cli._paimon_path import PaimonPath
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import name_of, verb
@@ -67,6 +68,13 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
     return Answer([counts], text)
 
 
+def _logged(table: Table | PathTable, commit: dict[str, Any]) -> dict[str, Any]:
+    """The options of a commit without `log_predicate`, if the table's format has no filters in its records."""
+    if isinstance(table, DeltaPath):
+        return commit
+    return {name: value for name, value in commit.items() if name != "log_predicate"}
+
+
 @click.command()
 @answers
 @_options.on_table
@@ -78,6 +86,7 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
 @_options.threads
 @click.option("--spark", is_flag=True, help="Searches and encodes on Spark executors.")
 @_options.commit
+@_options.log_predicate
 def delete(
     table: Table | PathTable, row_filter: str, case_insensitive: bool, spark: bool, **commit: Any
 ) -> Answer:
@@ -105,7 +114,7 @@ def delete(
         where = table.path if isinstance(table, PathTable) else table
         result = tracked(on_spark.delete)(session(), where, parse_filter(row_filter), **commit)
     else:
-        result = verb(table, "delete")(row_filter, **commit)
+        result = verb(table, "delete")(row_filter, **_logged(table, commit))
     facts = {"row_filter": row_filter, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
@@ -157,6 +166,7 @@ def append(table: Table | PathTable, data: str, input_format: str | None, **comm
 @conflict_option
 @_options.threads
 @_options.commit
+@_options.log_predicate
 def overwrite(
     table: Table | PathTable,
     data: str,
@@ -179,10 +189,11 @@ def overwrite(
         raise click.UsageError("expected either --row-filter or --dynamic-partitions")
     with _files.rows(data, table.schema(), input_format) as rows:
         if row_filter is None:
+            del commit["log_predicate"]  # there is no filter
             result = verb(table, "dynamic_partition_overwrite")(rows, **commit)
         else:
             commit["case_sensitive"] = not case_insensitive
-            result = verb(table, "overwrite")(rows, row_filter, **commit)
+            result = verb(table, "overwrite")(rows, row_filter, **_logged(table, commit))
     facts = {"data": data, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
@@ -293,6 +304,7 @@ def delete_keys(
 @conflict_option
 @_options.threads
 @_options.commit
+@_options.log_predicate
 def update(
     table: Table | PathTable, row_filter: str, values: dict[str, str], case_insensitive: bool, **commit: Any
 ) -> Answer:
@@ -307,7 +319,7 @@ def update(
     commit["case_sensitive"] = not case_insensitive
     found = typed_values(values, table.schema(), case_sensitive=not case_insensitive)
     with shown_warnings(UserWarning):
-        result = verb(table, "update")(row_filter, found, **commit)
+        result = verb(table, "update")(row_filter, found, **_logged(table, commit))
     facts = {"row_filter": row_filter, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 

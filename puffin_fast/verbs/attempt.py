@@ -59,7 +59,7 @@ class Purpose:
 
     Attributes:
         operation: the name of the action in the table's history, if the format has such a name.
-        predicate: the conditions that select the rows, as text for the history.
+        predicate: the conditions that select the rows, as text for the history. None: the history gets none.
         matcher: selects the rows. If another commit adds data files that may have such rows, the action must search
             them, too. None: it need not.
         isolation: the operation whose isolation property decides whether such files are searched: ``"delete"`` or
@@ -68,7 +68,7 @@ class Purpose:
     """
 
     operation: str
-    predicate: Sequence[str] = ()
+    predicate: Sequence[str] | None = ()
     matcher: Matcher | None = None
     isolation: Literal["delete", "update", "always"] = "delete"
     inserts: bool = False

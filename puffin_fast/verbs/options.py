@@ -29,6 +29,7 @@ class Options:
         threads: number of files read at a time; the number of processors by default.
         workers: reads the data files instead of threads of this process.
         dry_run: whether the verb only counts, and writes nothing.
+        log_predicate: whether the record of the commit has the row filter, in formats whose records have it.
 
     Raises:
         InvalidInputError: an option has a value that is not allowed.
@@ -42,11 +43,12 @@ class Options:
     threads: int | None = None
     workers: Executor | None = None
     dry_run: bool = False
+    log_predicate: bool = True
 
     def __post_init__(self) -> None:
         check_threads(self.threads)
         check_workers(self.workers)
-        check_flags(dry_run=self.dry_run)
+        check_flags(dry_run=self.dry_run, log_predicate=self.log_predicate)
         check_name("branch", self.branch, optional=False)
         check_name("job_id", self.job_id)
         check_mapping("snapshot_properties", self.snapshot_properties)

@@ -147,6 +147,20 @@ def test_delete_commits_one_version_that_others_read(
     assert ids_of(duckdb_delta, table) == {i for i in before if i >= 20}
 
 
+@pytest.mark.parametrize("verb", ["delete", "update", "overwrite"])
+def test_the_filter_is_logged_only_if_it_may(run: Run, table: Path, tmp_path: Path, verb: str) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("")
+    options = {"delete": (), "update": ("--set", "v=new"), "overwrite": (rows,)}[verb]
+    for version, (logs, text) in enumerate(
+        [("--no-log-predicate", "id = 7"), ("--log-predicate", "id = 8")], 4
+    ):
+        assert run(verb, table, *options, "--row-filter", text, logs).exit_code == 0
+        (log,) = (table / "_delta_log").glob(f"*{version}.json")
+        info = json.loads(log.read_text().splitlines()[0])["commitInfo"]
+        assert (text in str(info["operationParameters"])) == (logs == "--log-predicate")
+
+
 def test_keys_of_a_csv_file_are_deleted(run: Run, table: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys.csv"
     keys.write_text("id\n2\n5\n1000\n")

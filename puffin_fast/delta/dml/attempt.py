@@ -171,6 +171,8 @@ class DeltaAttempt(Attempt):
         return self._staged.loader()
 
     def writer(self, purpose: Purpose) -> DeltaWriter:
+        if not self.options.log_predicate:
+            purpose = replace(purpose, predicate=None)
         return DeltaWriter(self, purpose)
 
     def remove(self, paths: Iterable[str]) -> None:
@@ -359,13 +361,13 @@ def facts_of(committed: Committed | None) -> dict[str, Any]:
 
 
 def _parameters(base: Snapshot, purpose: Purpose) -> dict[str, str]:
-    predicate = as_json(list(purpose.predicate))
+    predicate = {} if purpose.predicate is None else {"predicate": as_json(list(purpose.predicate))}
     if purpose.operation != "WRITE":
-        return {"predicate": predicate}
+        return predicate
     columns = as_json(base.metadata.get("partitionColumns") or [])
     if purpose.matcher is None:
         return {"mode": "Append", "partitionBy": columns}
-    return {"mode": "Overwrite", "partitionBy": columns, "predicate": predicate}
+    return {"mode": "Overwrite", "partitionBy": columns, **predicate}
 
 
 def _metrics(

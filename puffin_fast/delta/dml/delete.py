@@ -59,6 +59,7 @@ def delete(
     threads: int | None = None,
     workers: Executor | None = None,
     dry_run: bool = False,
+    log_predicate: bool = True,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DeleteResult:
@@ -80,6 +81,8 @@ def delete(
         workers: an executor of ``concurrent.futures`` that reads the data files instead of threads, such as a
             ``ProcessPoolExecutor`` or Dask's ``client.get_executor()``.
         dry_run: count rows and data files, write nothing.
+        log_predicate: whether the commit's ``commitInfo`` has the filter. False keeps its values, which may be personal
+            data, out of the log.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path. Commits on an object store need an
             fsspec filesystem with conditional writes (s3fs, gcsfs, adlfs).
         storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
@@ -109,6 +112,7 @@ def delete(
         threads=threads,
         workers=workers,
         dry_run=dry_run,
+        log_predicate=log_predicate,
     )
     action = Delete(row_filter, case_sensitive)
     return DeltaAttempt(table, options, filesystem, storage_options).run(action, DeleteResult)

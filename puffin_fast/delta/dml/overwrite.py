@@ -126,6 +126,7 @@ def overwrite(
     threads: int | None = None,
     workers: Executor | None = None,
     dry_run: bool = False,
+    log_predicate: bool = True,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> OverwriteResult:
@@ -141,6 +142,7 @@ def overwrite(
         case_sensitive, on_conflict, job_id, snapshot_properties, threads, workers, filesystem, storage_options: as
             `delete`.
         dry_run: count rows and compare the columns with the table's schema, write nothing.
+        log_predicate: as `delete`.
 
     Returns:
         The counts.
@@ -164,6 +166,7 @@ def overwrite(
         threads=threads,
         workers=workers,
         dry_run=dry_run,
+        log_predicate=log_predicate,
     )
     action = Overwrite(arrow_rows(data, "data", streamed=False), row_filter, case_sensitive)
     return DeltaAttempt(table, options, filesystem, storage_options).run(action, OverwriteResult)

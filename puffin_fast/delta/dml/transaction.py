@@ -26,6 +26,7 @@ def transaction(
     snapshot_properties: Mapping[str, str] | None = None,
     workers: Executor | None = None,
     dry_run: bool = False,
+    log_predicate: bool = True,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Transaction:
@@ -49,6 +50,7 @@ def transaction(
         workers: as for `delete`, for all verbs of the block.
         dry_run: run the verbs, but do not commit. Files are written and removed again at the end, because later verbs
             read them.
+        log_predicate: as `delete`. The ``commitInfo`` of several verbs never has their filters.
         filesystem, storage_options: as `delete`.
 
     Raises:
@@ -71,6 +73,7 @@ def transaction(
         snapshot_properties=snapshot_properties,
         workers=workers,
         dry_run=dry_run,
+        log_predicate=log_predicate,
     )
     return Transaction(table, options, filesystem)
 

@@ -59,6 +59,7 @@ def update(
     threads: int | None = None,
     workers: Executor | None = None,
     dry_run: bool = False,
+    log_predicate: bool = True,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> UpdateResult:
@@ -75,6 +76,7 @@ def update(
         case_sensitive, on_conflict, job_id, snapshot_properties, threads, workers, filesystem, storage_options: as
             `delete`.
         dry_run: count rows and compute their new values, write nothing.
+        log_predicate: as `delete`. The new values are never in ``commitInfo``.
 
     Returns:
         The counts; `version` is None if no row matched.
@@ -97,6 +99,7 @@ def update(
         threads=threads,
         workers=workers,
         dry_run=dry_run,
+        log_predicate=log_predicate,
     )
     action = Update(row_filter, values, case_sensitive)
     return DeltaAttempt(table, options, filesystem, storage_options).run(action, UpdateResult)

@@ -115,6 +115,7 @@ def overwrite(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
+    log_predicate: bool = True,
 ) -> OverwriteResult | DeltaOverwriteResult:
     """`puffin_fast.iceberg.overwrite` or `puffin_fast.delta.overwrite` on executors, for the rows of a DataFrame.
 
@@ -126,6 +127,7 @@ def overwrite(
         row_filter: a filter of Iceberg, or text or a Column with the same meaning as such a filter.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties: as in `puffin_fast.iceberg.overwrite`.
         dry_run: only count the rows to delete and compute the given rows; nothing is written.
+        log_predicate: as in `delete`.
 
     Returns:
         The same result as `puffin_fast.iceberg.overwrite` or `puffin_fast.delta.overwrite`.
@@ -143,7 +145,7 @@ def overwrite(
     """
     session = check_dataframe(data_df).sparkSession
     table = table_in(session, table)
-    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
+    check_flags(case_sensitive=case_sensitive, dry_run=dry_run, log_predicate=log_predicate)
     request = Request(
         verb="overwrite", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
@@ -152,7 +154,8 @@ def overwrite(
     row_filter = filter_only(session, row_filter, schema)
     matcher = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
     given = _Given.of(data_df, job, dry_run=dry_run)
-    purpose = Purpose("WRITE", [str(row_filter)], matcher, isolation="update", inserts=True)
+    logged = [str(row_filter)] if log_predicate else None
+    purpose = Purpose("WRITE", logged, matcher, isolation="update", inserts=True)
 
     def plan(base: Any) -> Planned:
         given.write()

@@ -68,6 +68,7 @@ def delete(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
+    log_predicate: bool = True,
 ) -> DeleteResult | DeltaDeleteResult:
     """`puffin_fast.iceberg.delete` on executors.
 
@@ -87,6 +88,7 @@ def delete(
             a URI, or deltalake's `DeltaTable`. It has no branches; `snapshot_properties` are entries of ``commitInfo``.
         row_filter: Spark's SQL, a Column, a PyIceberg expression or a PyArrow expression.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.delete`.
+        log_predicate: as in `puffin_fast.delta.delete`. Snapshots of Iceberg never have the filter.
 
     Returns:
         The same result as `puffin_fast.iceberg.delete`, or for a Delta table as `puffin_fast.delta.delete`. `warning`
@@ -102,7 +104,7 @@ def delete(
     """
     session = session_of(spark)
     table = table_in(session, table)
-    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
+    check_flags(case_sensitive=case_sensitive, dry_run=dry_run, log_predicate=log_predicate)
     request = Request(
         verb="delete", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
@@ -133,7 +135,7 @@ def delete(
             )
 
     bound = RowFilter.bind(row_filter, job.schema(), case_sensitive=case_sensitive)
-    purpose = Purpose("DELETE", [str(row_filter)], bound)
+    purpose = Purpose("DELETE", [str(row_filter)] if log_predicate else None, bound)
 
     def work(tasks: Sequence[Task]) -> Planned:
         part = job.part(purpose, dry_run=dry_run)

@@ -70,6 +70,7 @@ def update(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
+    log_predicate: bool = True,
 ) -> UpdateResult | DeltaUpdateResult:
     """`puffin_fast.iceberg.update` or `puffin_fast.delta.update` on executors.
 
@@ -89,6 +90,7 @@ def update(
             Their values must fit the columns exactly: cast them if Spark computes them in other types. Text is a value,
             not SQL.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.update`.
+        log_predicate: as in `delete`.
 
     Returns:
         The same result as `puffin_fast.iceberg.update` or `puffin_fast.delta.update`. `warning` says if rows with NaN
@@ -104,7 +106,7 @@ def update(
     """
     session = session_of(spark)
     table = table_in(session, table)
-    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
+    check_flags(case_sensitive=case_sensitive, dry_run=dry_run, log_predicate=log_predicate)
     request = Request(
         verb="update", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
@@ -125,7 +127,8 @@ def update(
         check_places(schema)
     job.check_rows()
     shown = ", ".join(map(str, columns.values()))
-    purpose = Purpose("UPDATE", [str(row_filter)], matcher, isolation="update", inserts=True)
+    logged = [str(row_filter)] if log_predicate else None
+    purpose = Purpose("UPDATE", logged, matcher, isolation="update", inserts=True)
 
     def rows() -> DataFrame:
         def read(names: Sequence[str]) -> DataFrame:
