@@ -11,10 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from puffin_fast import delta, dv, errors
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
+from puffin_fast.delta.log.storage import storage_of
 from tests.delta.maintained import KILLED
 from tests.delta.readers import change
 
@@ -87,6 +90,24 @@ def test_orphans_are_what_no_version_names(golden: Callable[[str], Path]) -> Non
     found = delta.orphan_files(table, older_than=NOW)["path"].to_pylist()
     assert found == sorted([str(orphan), str(table / "part=p 0" / "lost.parquet")])
     assert delta.orphan_files(table).num_rows == 0
+
+
+def test_files_of_the_change_data_feed_are_orphans_when_no_commit_has_them(tmp_path: Path) -> None:
+    table, schema = tmp_path / "t", pa.schema([("id", pa.int64()), ("part", pa.string())])
+    feed = {"delta.enableChangeDataFeed": "true"}
+    delta.create_table(table, schema, partition_columns=["part"], properties=feed)
+    delta.append(table, pa.table({"id": [1, 2], "part": ["a", "b c"]}, schema))
+    delta.update(table, "id > 0", {"id": 3})
+    files = sorted(map(str, table.glob("_change_data/**/*.parquet")))
+    assert files
+    assert delta.orphan_files(table, older_than=NOW).num_rows == 0
+    lost = table / "_change_data" / "part=a" / "lost.parquet"
+    lost.write_bytes(b"")
+    assert delta.orphan_files(table, older_than=NOW)["path"].to_pylist() == [str(lost)]
+    write_checkpoint(storage_of(table), 2)
+    for version in range(3):
+        (table / "_delta_log" / f"{version:020d}.json").unlink()
+    assert delta.orphan_files(table, older_than=NOW)["path"].to_pylist() == sorted([*files, str(lost)])
 
 
 def test_files_of_removed_rows_are_needed_while_the_log_has_them(golden: Callable[[str], Path]) -> None:

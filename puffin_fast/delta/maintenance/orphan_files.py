@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from puffin_fast._io import FileSet
+from puffin_fast._io.folder import FileInfo
 from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast._run.threads import on_threads
-from puffin_fast.delta.log.actions import FileActions, check_paths, read_commits
+from puffin_fast.delta.dml.data_files import CHANGES_FOLDER
+from puffin_fast.delta.log.actions import FileActions, check_paths, read_commits, read_file_changes
 from puffin_fast.delta.log.checkpoint import read_checkpoint, sidecars_of
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import load_snapshot
@@ -41,8 +43,9 @@ def orphan_files(
     """Lists the files below a table's folder that no version of its log needs.
 
     A file is needed if a commit or checkpoint in the log refers to it, as an added or removed data file, file of
-    vectors or sidecar, because time travel may read it. Not listed are hidden files and folders (names that begin with
-    ``_`` or ``.``, which vacuum also ignores), files without a modification time, and other tables inside the folder.
+    vectors, file of the change data feed or sidecar, because time travel may read it. Not listed are hidden files and
+    folders (names that begin with ``_`` or ``.``, except ``_change_data``; vacuum also ignores them), files without a
+    modification time, and other tables inside the folder.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
@@ -78,7 +81,7 @@ def orphan_files(
         and not any(file.path.startswith(f"{folder}/") for folder in others)
     ]
     # read after the listing, so that files of concurrent commits are not listed
-    needed = FileSet(needed_files(storage))
+    needed = FileSet(needed_files(storage) | (_feed(storage) if any(map(_is_feed, files)) else set()))
     return orphan_table(row for row in old if row[0] not in needed)
 
 
@@ -163,7 +166,22 @@ def _actions(storage: TableStorage, listing: LogListing) -> Iterator[FileActions
     yield read_commits(commits, list)
 
 
+def _is_feed(file: FileInfo) -> bool:
+    """Whether a file is in the folder of the change data feed."""
+    return file.path.startswith(f"{CHANGES_FOLDER}/")
+
+
+def _feed(storage: TableStorage) -> set[str]:
+    """The locations of the files of the change data feed that a commit refers to; checkpoints have none."""
+    return {
+        storage.location(action["path"])
+        for at in LogListing.of(storage).commits
+        for kind, action in read_file_changes(at, commit_path(at), storage.read(commit_path(at)))
+        if kind == "cdc"
+    }
+
+
 def _is_hidden(path: str) -> bool:
-    """Whether a file or a folder above it is hidden. Partition folders are never hidden."""
-    *folders, name = path.split("/")
+    """Whether a file or a folder above it is hidden. Partition folders and that of the change data feed never are."""
+    *folders, name = path.removeprefix(f"{CHANGES_FOLDER}/").split("/")
     return name[0] in "_." or any(folder[0] in "_." and "=" not in folder for folder in folders if folder)
