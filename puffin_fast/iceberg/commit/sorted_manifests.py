@@ -65,7 +65,8 @@ class SortedFiles:
 def unsorted(
     io: FileIO, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> dict[tuple[int, int], SortedFiles]:
-    """Returns the files of manifests that are not in order or too many, by content and id of the partition spec.
+    """Returns the files of manifests that are not in order, too many, or list removed files, by content and id of the
+    partition spec.
 
     Manifests of specs that cannot be written, and encrypted ones, are left out.
 
@@ -89,7 +90,7 @@ def unsorted(
         parts = list(read_many(io, group, specs))
         n_files, n_bytes = sum(map(len, parts)), sum(manifest.length for manifest in group)
         files = SortedFiles(parts, max(1, n_files * limit // max(n_bytes, 1)))
-        if not files.is_done:
+        if not files.is_done or any(manifest.deleted_files_count != 0 for manifest in group):
             found[content, spec_id] = files
     return found
 

@@ -72,7 +72,8 @@ def rewrite_manifests(
     row ids stay. Deletion vectors and position-delete files are sorted by their data file.
 
     The size is that of the table's property ``commit.manifest.target-size-bytes`` (8 MiB). Manifests that have the
-    order and the size are not written again. Manifests of partition specs with unknown transforms, and encrypted ones,
+    order and the size, and list no removed files, are not written again. Entries of removed files are left out: their
+    bounds are values of removed rows. Manifests of partition specs with unknown transforms, and encrypted ones,
     stay as they are. Other commits meanwhile are no conflict: the manifests of the newest snapshot are rewritten.
 
     Memory: the entries of the manifests of one partition spec, decompressed.

@@ -109,6 +109,17 @@ def test_the_files_stay_and_are_sorted_by_partition_and_path(racing: RacingCatal
     assert head.summary.operation.value == "replace"
 
 
+def test_entries_of_removed_files_are_left_out_though_the_others_are_in_order(racing: RacingCatalog) -> None:
+    table = made(racing, "n.t", n=1)
+    pf.iceberg.rewrite_manifests(table)
+    (_, some), *_ = entries(table, DATA)
+    pf.iceberg.delete_positions(table, {some[0].file_path: range(some[0].record_count)})
+    assert any(not entry.is_live for _, some in entries(table, DATA) for entry in some)
+    pf.iceberg.rewrite_manifests(table)
+    assert all(entry.is_live for _, some in entries(table, DATA) for entry in some)
+    assert pf.iceberg.rewrite_manifests(table).snapshot_id is None
+
+
 def test_manifests_have_about_the_target_size(racing: RacingCatalog) -> None:
     table = made(racing, "n.t", more={"commit.manifest.target-size-bytes": "12000"})
     n = len(entries(table, DATA)[0][1])
