@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -119,3 +119,19 @@ def test_relative_times_are_computed_in_python(both: Both) -> None:
         with pytest.raises(TypeError, match=r"to_polars\(\).lazy\(\) is a LazyFrame"):
             module.scan(table).to_polars(lazy=True)
         assert module.scan(table).to_polars().lazy().collect().height == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "zone", "shown"),
+    [("timestamptz", UTC, "now(timezone.utc) - "), ("timestamp", None, "now() is")],
+)
+def test_the_relative_time_that_an_error_shows_is_a_filter(
+    kind: str, zone: timezone | None, shown: str, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    table = pf.iceberg.create_table(catalog, f"shop.{kind}", {"at": kind})
+    pf.delta.create_table(tmp_path / kind, table.schema().as_arrow())
+    for module, one in ((pf.iceberg, table), (pf.delta, tmp_path / kind)):
+        with pytest.raises(pf.InvalidInputError, match="seven days ago") as error:
+            module.scan(one, "at > now() - interval '7 days'").count()
+        assert f"datetime.{shown}" in str(error.value)
+        assert module.scan(one, f"at > '{datetime.now(zone) - timedelta(days=7)}'").count() == 0

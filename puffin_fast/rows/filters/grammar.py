@@ -120,7 +120,7 @@ _ARITHMETIC = {
 _VALUE = "a value is written into the text, or passed in an expression such as pyiceberg.expressions.EqualTo"
 _NOW = (
     "the time is written as text, such as TIMESTAMP '2024-01-15 10:30:00'; seven days ago is, in Python, "
-    """f"'{datetime.now() - timedelta(days=7)}'\""""
+    """f"'{datetime.now(timezone.utc) - timedelta(days=7)}'\"; datetime.now() is for times without a zone"""
 )
 _MATCH = "LIKE 'a%' or LIKE '%a%' compares parts of text; pc.match_substring_regex is for regular expressions"
 _HINTS = tuple(
