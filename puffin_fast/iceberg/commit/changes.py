@@ -95,13 +95,16 @@ class Changes:
         superseded = {key_of(entry) for entry in later.removed}
         own = {key_of(entry) for entry in self.added}
         added = (*(entry for entry in self.added if key_of(entry) not in superseded), *later.added)
+        new_files = {*self.new_files, *later.new_files}
         filters = [one for one in (self.conflict_filter, later.conflict_filter) if one is not None]
         return Changes(
             added=added,
             removed=(*self.removed, *(entry for entry in later.removed if key_of(entry) not in own)),
             required_data_files=(self.touched | later.touched)
             - {entry.file_path for entry in self.added if entry.content == DATA},
-            new_files=tuple(dict.fromkeys(entry.file_path for entry in added)),
+            new_files=tuple(
+                dict.fromkeys(entry.file_path for entry in added if entry.file_path in new_files)
+            ),
             conflict_filter=(lambda entry: any(one(entry) for one in filters)) if filters else None,
             bound_to_head=self.bound_to_head or later.bound_to_head,
         )

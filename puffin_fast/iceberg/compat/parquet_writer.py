@@ -8,7 +8,13 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.io.pyarrow import ParquetFormatWriter, parquet_path_to_id_mapping
+from pyiceberg.io.pyarrow import (
+    ParquetFormatWriter,
+    _check_pyarrow_schema_compatible,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
 from pyiceberg.table import TableProperties
 from pyiceberg.types import BooleanType
 
@@ -20,9 +26,11 @@ from puffin_fast.rows.files.annotated_columns import annotations_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from pyiceberg.io import OutputFile
     from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
 
     from puffin_fast.parquet.logical_types import Annotation, ColumnPath
 
@@ -59,6 +67,21 @@ def create_parquet(output: OutputFile, schema: Schema, properties: Mapping[str, 
         properties: the properties of the table, which were checked.
     """
     return _Writer(output, schema, properties)
+
+
+def statistics_of(footer: pq.FileMetaData, metadata: TableMetadata) -> DataFileStatistics:
+    """Returns the statistics of a file that another program wrote. Its columns are found by name.
+
+    Raises:
+        ValueError: the columns do not fit the table's schema.
+    """
+    schema, columns = metadata.schema(), footer.schema.to_arrow_schema()
+    _check_pyarrow_schema_compatible(schema, columns, format_version=metadata.format_version)
+    return data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
 
 
 class _Writer(ParquetFormatWriter):

@@ -200,8 +200,9 @@ class IcebergAttempt(Attempt):
             carried = dict(carry(self.table, shared))
             added = [entry for entry in changes.added if key_of(entry) not in carried]
             added += carried.values()
+            files, named = {*changes.new_files, *self.created}, {entry.file_path: None for entry in added}
             self.changes = replace(
-                changes, added=tuple(added), new_files=tuple({entry.file_path: None for entry in added})
+                changes, added=tuple(added), new_files=tuple(path for path in named if path in files)
             )
         self.remove(set(self.created).difference(self.changes.new_files))
 

@@ -391,6 +391,11 @@ class _NanosecondBounds:
         return metrics
 
 
+def file_metrics(schema: Schema, written: Any) -> dict[str, Any]:
+    """Returns PyIceberg's statistics of a data file, from its footer, as the attributes of a manifest entry."""
+    return _NanosecondBounds.of(schema).metrics(written)
+
+
 def _upper_bound(text: str, length: int | None) -> str | None:
     """Returns a text of at most some characters that is not below a text; None if there is none.
 

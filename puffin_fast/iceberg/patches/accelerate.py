@@ -26,8 +26,9 @@ def accelerate() -> Acceleration:
     `to_pandas`, `to_polars`, `to_duckdb`, `count`), and Polars' ``scan_iceberg`` where it loads deletion vectors
     through PyIceberg. They are faster, and apply only the vector that the manifest entry references, not superseded
     ones in the same Puffin file. Plans made before the call should be made again.
-    ``table.append``, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite` and transactions of these work on
-    tables of format version 3, which PyIceberg alone refuses ("Cannot write manifest for table version: 3").
+    ``table.append``, ``table.add_files``, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite` and
+    transactions of these work on tables of format version 3, which PyIceberg alone refuses ("Cannot write manifest for
+    table version: 3"). Files that are added stay where they are, and are never removed if nothing is committed.
     Arguments and results are PyIceberg's; the commit is this package's: one snapshot for a transaction, with
     deletion vectors. A transaction may change metadata before or after rows: the commit has both. It may upgrade the
     table to version 3, or create it.

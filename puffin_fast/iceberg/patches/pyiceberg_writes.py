@@ -1,6 +1,7 @@
 """PyIceberg's own verbs on tables of format version 3, which it cannot write.
 
-They are `append`, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite`, and transactions of these.
+They are `append`, `add_files`, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite`, and transactions of
+these.
 PyIceberg's `Table` runs each verb in a transaction that `Table.transaction` makes. The one here stages the verbs in a
 transaction of this package, so that they make one snapshot: deletes are deletion vectors, and rows keep their row ids.
 Arguments and results are those of PyIceberg. Changes of metadata in the same transaction, and the creation of the
@@ -49,6 +50,7 @@ from puffin_fast.iceberg.compat.staged_table import (
 )
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata, write_new_metadata
 from puffin_fast.iceberg.compat.table_updates import UpgradeToV3
+from puffin_fast.iceberg.dml.added_files import AddFiles
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.transaction import Transaction as VerbTransaction
 from puffin_fast.iceberg.dml.transaction import transaction
@@ -273,6 +275,26 @@ class _V3Transaction(Transaction):
             when_not_matched_insert_all=when_not_matched_insert_all,
         )
         return UpsertResult(rows_updated=done.rows_updated, rows_inserted=done.rows_inserted)
+
+    def add_files(
+        self,
+        file_paths: list[str],
+        snapshot_properties: Mapping[str, str] = _NO_PROPERTIES,
+        check_duplicate_files: bool = True,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        if not self._is_v3:
+            super().add_files(file_paths, dict(snapshot_properties), check_duplicate_files, branch)
+            return
+        metadata = self.table_metadata
+        has_names = metadata.name_mapping() is not None
+        names = {TableProperties.DEFAULT_NAME_MAPPING: metadata.schema().name_mapping.model_dump_json()}
+        if not has_names and self._verbs is None:
+            self.set_properties(names)
+        verbs = self._begun(branch, snapshot_properties)
+        verbs._run(AddFiles(file_paths, check_duplicate_files), None)
+        if not has_names and TableProperties.DEFAULT_NAME_MAPPING not in self.table_metadata.properties:
+            self.set_properties(names)
 
     def _check_mode(self, name: str) -> None:
         """Refuses a table whose owner asks for copy-on-write: the verbs here write deletion vectors.
