@@ -48,7 +48,7 @@ class Update:
         if writer.keeps_changes:
             writer.record("update_preimage", found.rows)
             writer.record("update_postimage", rows)
-        staged = writer.stage(numUpdatedRows=rows.num_rows, numCopiedRows=0)
+        staged = writer.stage(numUpdatedRows=rows.num_rows)
         return replace(staged, rows_updated=rows.num_rows)
 
 

@@ -7,6 +7,7 @@ the rows of `cdc` actions would be those of single actions, and readers that fin
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import pyarrow as pa
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.outcome import note_outcome, nothing_committed, until_commit
-from puffin_fast.delta.dml.changes import Written, actions_of, allowed, write_vectors
+from puffin_fast.delta.dml.changes import Written, actions_of, allowed, file_metrics, write_vectors
 from puffin_fast.delta.dml.data_files import (
     TARGET_FILE_SIZE,
     DataFileWriter,
@@ -336,7 +337,7 @@ def changed(
         touched,
         (*written.files, *new_files),
         _parameters(base, purpose),
-        _metrics(purpose, written, adds, metrics),
+        _metrics(purpose, written.rows, adds, file_metrics([*actions, *adds, *feed]), metrics),
         looks_at_rows=purpose.matcher is not None,
         looks_at_appends=purpose.isolation == "always",
         keeps_row_ids=keeps_row_ids,
@@ -370,18 +371,40 @@ def _parameters(base: Snapshot, purpose: Purpose) -> dict[str, str]:
     return {"mode": "Overwrite", "partitionBy": columns, **predicate}
 
 
+_AMOUNT = re.compile(r"num(Added|Removed|)(.*)")
+"""A metric of files; Spark has another order of the words in those of a merge."""
+
+
 def _metrics(
-    purpose: Purpose, written: Written, adds: Sequence[Mapping[str, Any]], metrics: Mapping[str, int]
+    purpose: Purpose,
+    n_deleted: int,
+    adds: Sequence[Mapping[str, Any]],
+    files: Mapping[str, int],
+    rows: Mapping[str, int],
 ) -> Mapping[str, int]:
+    """The entries for the table's history, as Spark names them. No verb copies rows: vectors replace them.
+
+    Args:
+        n_deleted: number of newly deleted rows.
+        files: those of `file_metrics`.
+        rows: those of an action that is no delete or write.
+    """
     if purpose.operation == "DELETE":
-        return written.metrics()
-    if purpose.operation == "WRITE":
-        sizes = sum(add["add"]["size"] for add in adds)
-        found = {"numFiles": len(adds), "numOutputRows": sum(map(n_rows, adds)), "numOutputBytes": sizes}
-        if written.changes:
-            found |= {"numDeletedRows": written.rows, "numRemovedFiles": written.dropped}
-        return found
-    return metrics
+        return {"numDeletedRows": n_deleted, "numCopiedRows": 0, **files}
+    if purpose.operation == "UPDATE":
+        return {**rows, "numCopiedRows": 0, **files}
+    if purpose.operation == "MERGE":
+        target = {_AMOUNT.sub(r"numTarget\2\1", name): n for name, n in files.items()}
+        return {"numTargetRowsDeleted": 0, "numTargetRowsCopied": 0, **rows, **target}
+    found = {
+        "numFiles": len(adds),
+        "numOutputRows": sum(map(n_rows, adds)),
+        "numOutputBytes": files["numAddedBytes"],
+    }
+    if purpose.matcher is not None:
+        found |= {"numDeletedRows": n_deleted, "numCopiedRows": 0}
+        found |= {name: n for name, n in files.items() if name.startswith("numRemoved")}
+    return found
 
 
 def n_rows(add: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from puffin_fast._io import open_sink
-from puffin_fast.delta.log.action_types import as_json
+from puffin_fast.delta.log.action_types import FileStats, as_json, parse
 from puffin_fast.delta.log.protocol import check_deletable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage, canonical_path
@@ -56,17 +56,6 @@ class Written:
     def vectors(self) -> int:
         """The number of vectors: one for each data file with live rows."""
         return len(self.changes) - self.dropped
-
-    def metrics(self) -> dict[str, int]:
-        """The metrics of a delete for `commitInfo`."""
-        return {
-            "numDeletedRows": self.rows,
-            "numRemovedFiles": self.dropped,
-            "numAddedFiles": 0,
-            "numDeletionVectorsAdded": self.vectors,
-            "numDeletionVectorsRemoved": sum(new.task.vector is not None for new, _ in self.changes),
-            "numDeletionVectorsUpdated": self.merged,
-        }
 
 
 def allowed(base: Snapshot, deletes: Iterable[NewDeletes]) -> Iterator[NewDeletes]:
@@ -165,7 +154,41 @@ def remove_action(old: Mapping[str, Any], *, data_change: bool = True) -> dict[s
         "size": old.get("size"),
     }
     names = ("tags", "deletionVector", "baseRowId", "defaultRowCommitVersion")
-    return {"remove": found | {name: old[name] for name in names if old.get(name) is not None}}
+    found |= {name: old[name] for name in names if old.get(name) is not None}
+    if old.get("stats"):
+        count = parse(old["stats"], "stats of a file", old["path"], FileStats).get("numRecords")
+        found |= {} if count is None else {"stats": as_json({"numRecords": count})}
+    return {"remove": found}
+
+
+def file_metrics(actions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Returns the metrics of the files of a commit, as Spark names and counts them for ``commitInfo``.
+
+    A data file that has another vector than before is neither added nor removed.
+    """
+    adds, removes, n_changes = dict[str, Mapping[str, Any]](), dict[str, Mapping[str, Any]](), 0
+    for action in actions:
+        if "add" in action:
+            adds[canonical_path(action["add"]["path"])] = action["add"]
+        elif "remove" in action:
+            removes[canonical_path(action["remove"]["path"])] = action["remove"]
+        else:
+            n_changes += "cdc" in action
+    added = [add for path, add in adds.items() if path not in removes]
+    removed = [remove for path, remove in removes.items() if path not in adds]
+    new, old = (
+        {path for path, one in files.items() if one.get("deletionVector")} for files in (adds, removes)
+    )
+    return {
+        "numAddedFiles": len(added),
+        "numRemovedFiles": len(removed),
+        "numAddedBytes": sum(add["size"] for add in added),
+        "numRemovedBytes": sum(remove.get("size") or 0 for remove in removed),
+        "numAddedChangeFiles": n_changes,
+        "numDeletionVectorsAdded": len(new),
+        "numDeletionVectorsRemoved": len(old),
+        "numDeletionVectorsUpdated": len(new & old),
+    }
 
 
 def _wide(stats: str | None, n_rows: int, root: str) -> str:

@@ -55,12 +55,15 @@ def first_actions(
     now = int(time.time() * 1000)
     if any("timestamp_ntz" in types_inside(column["type"]) for column in columns):
         features |= {"timestampNtz"}
-    own = {"timestamp": now, "engineInfo": f"puffin_fast/{__version__}", "isBlindAppend": True}
     yield {
         "commitInfo": {
             **({"inCommitTimestamp": now} if "inCommitTimestamp" in features else {}),
-            **own,
+            "timestamp": now,
+            "isolationLevel": "Serializable",
+            "isBlindAppend": True,
+            "operationMetrics": {},
             **info,
+            "engineInfo": f"puffin_fast/{__version__}",
         }
     }
     yield {"protocol": Protocol(*FEATURES, features & READER_FEATURES, features).action()}

@@ -128,9 +128,10 @@ def create_table(
     commit = str(uuid.uuid4())
     parameters = {
         "partitionBy": as_json(partition),
+        "clusterBy": as_json([]),
         "description": None,
         "isManaged": "false",
-        "properties": as_json(dict(properties or {})),
+        "properties": as_json(configuration),
     }
     info = {"operation": "CREATE TABLE", "operationParameters": parameters, "txnId": commit}
     lines = as_lines(first_actions(columns, partition, configuration, features, info))

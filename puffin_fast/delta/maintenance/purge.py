@@ -11,6 +11,7 @@ from typing import Any
 from puffin_fast._run.arguments import check_flags, check_share
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
+from puffin_fast.delta.dml.changes import file_metrics
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_types_writable
@@ -172,11 +173,7 @@ class Purged:
             touched,
             rewriter.written,
             {"predicate": as_json([]), "applyPurge": "true"},
-            {
-                "numRemovedFiles": len(tasks),
-                "numAddedFiles": len(adds),
-                "numDeletionVectorsRemoved": len(tasks),
-            },
+            file_metrics([*removes, *adds]),
             keeps_row_ids=rewriter.keeps_row_ids,
         )
         return replace(found, data_files_written=len(adds), changes=changes)

@@ -13,6 +13,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.outcome import note_earlier, until_commit
 from puffin_fast._show.html import HtmlFields
+from puffin_fast.delta.dml.changes import file_metrics
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Job, commit, newest
 from puffin_fast.delta.log.protocol import check_types_writable
@@ -343,13 +344,7 @@ class _Rewrite:
             touched,
             tuple(new.written),
             {"predicate": as_json([]), "zOrderBy": as_json([]), "auto": "false"},
-            {
-                "numRemovedFiles": len(tasks),
-                "numAddedFiles": len(new.adds),
-                "numRemovedBytes": counts.n_bytes_before,
-                "numAddedBytes": n_bytes,
-                "numDeletionVectorsRemoved": sum(task.vector is not None for task in tasks),
-            },
+            file_metrics([*removes, *new.adds]),
             keeps_row_ids=new.keeps_row_ids,
         )
         return _Planned(replace(counts, data_files_written=len(new.adds), n_bytes=n_bytes), changes)

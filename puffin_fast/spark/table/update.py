@@ -212,7 +212,7 @@ def update(
         if job.reads is not None:
             job.reads += part.report.reads
         updated = frozenset(outcome.task.data.file_path for outcome in outcomes)
-        metrics = {"numUpdatedRows": sum(one.n_new for one in outcomes), "numCopiedRows": 0}
+        metrics = {"numUpdatedRows": sum(one.n_new for one in outcomes)}
         planned = part.planned(outcomes, part.report.entries, updated, metrics)
         return planned.counting(rows_updated=planned.counts.rows_deleted)
 
