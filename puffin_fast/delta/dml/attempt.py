@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
@@ -362,15 +363,17 @@ def facts_of(committed: Committed | None) -> dict[str, Any]:
 
 
 def _parameters(base: Snapshot, purpose: Purpose) -> dict[str, str]:
-    predicate = {} if purpose.predicate is None else {"predicate": as_json(list(purpose.predicate))}
     if purpose.operation != "WRITE":
-        return predicate
+        return {} if purpose.predicate is None else {"predicate": as_json(list(purpose.predicate))}
     columns = as_json(base.metadata.get("partitionColumns") or [])
     if purpose.matcher is None:
         return {"mode": "Append", "partitionBy": columns}
-    return {"mode": "Overwrite", "partitionBy": columns, **predicate}
+    found = {"mode": "Overwrite", "partitionBy": columns}
+    text = " and ".join(purpose.predicate or ())
+    return found if text in ("", str(AlwaysTrue())) else {**found, "predicate": text}
 
 
+_OF_A_ROW = ("Updated", "Deleted")
 _AMOUNT = re.compile(r"num(Added|Removed|)(.*)")
 """A metric of files; Spark has another order of the words in those of a merge."""
 
@@ -395,7 +398,11 @@ def _metrics(
         return {**rows, "numCopiedRows": 0, **files}
     if purpose.operation == "MERGE":
         target = {_AMOUNT.sub(r"numTarget\2\1", name): n for name, n in files.items()}
-        return {"numTargetRowsDeleted": 0, "numTargetRowsCopied": 0, **rows, **target}
+        changed = {"numTargetRowsUpdated": 0, "numTargetRowsDeleted": 0, **rows}
+        matched = {f"numTargetRowsMatched{what}": changed[f"numTargetRows{what}"] for what in _OF_A_ROW}
+        others = {f"numTargetRowsNotMatchedBySource{what}": 0 for what in _OF_A_ROW}
+        written = {"numTargetRowsCopied": 0, "numOutputRows": sum(map(n_rows, adds))}
+        return {**changed, **matched, **others, **written, **target}
     found = {
         "numFiles": len(adds),
         "numOutputRows": sum(map(n_rows, adds)),
@@ -403,7 +410,7 @@ def _metrics(
     }
     if purpose.matcher is not None:
         found |= {"numDeletedRows": n_deleted, "numCopiedRows": 0}
-        found |= {name: n for name, n in files.items() if name.startswith("numRemoved")}
+        found |= {name: files[name] for name in ("numRemovedFiles", "numRemovedBytes", "numAddedChangeFiles")}
     return found
 
 

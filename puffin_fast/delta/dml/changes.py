@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -189,6 +189,26 @@ def file_metrics(actions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
         "numDeletionVectorsRemoved": len(old),
         "numDeletionVectorsUpdated": len(new & old),
     }
+
+
+def rewrite_metrics(
+    removes: Sequence[Mapping[str, Any]], adds: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    """Returns the metrics of a commit that rewrites data files, as Spark names them: `file_metrics`, and sizes."""
+    kept = (
+        "numAddedFiles",
+        "numRemovedFiles",
+        "numAddedBytes",
+        "numRemovedBytes",
+        "numDeletionVectorsRemoved",
+    )
+    found = file_metrics([*removes, *adds])
+    sizes = sorted(add["add"]["size"] for add in adds) or [0]
+    quarters = {
+        f"{name}FileSize": sizes[(len(sizes) - 1) * at // 4]
+        for at, name in enumerate(("min", "p25", "p50", "p75", "max"))
+    }
+    return {name: found[name] for name in kept} | quarters
 
 
 def _wide(stats: str | None, n_rows: int, root: str) -> str:

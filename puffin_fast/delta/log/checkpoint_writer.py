@@ -63,6 +63,7 @@ SCHEMA = pa.schema(
                 ("deletionTimestamp", pa.int64()),
                 ("dataChange", pa.bool_()),
                 ("extendedFileMetadata", pa.bool_()),
+                ("stats", pa.string()),
                 ("tags", _TEXTS),
                 ("deletionVector", VECTOR),
                 *_ROW_IDS,

@@ -139,7 +139,7 @@ class Changes:
     operation: str
     touched: frozenset[str] = frozenset()
     new_files: Sequence[str] = ()
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str | bool] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     looks_at_rows: bool = False
     looks_at_appends: bool = False
@@ -471,6 +471,14 @@ class _Commit(Generic[Plan]):
                 return Event.PLAN_AGAIN
         return Event.NO_CONFLICT
 
+    def _isolation(self) -> str:
+        """The isolation level of the commit: Spark's for one that only moves rows, else the table's."""
+        files = [action.get("add") or action.get("remove") for action in self._changes.actions]
+        changes_data = [file.get("dataChange", True) for file in files if file]
+        if changes_data and not any(changes_data):
+            return "SnapshotIsolation"
+        return self._base.configuration.get(ISOLATION, "WriteSerializable")
+
     def _content(self) -> bytes:
         changes, now = self._changes, int(time.time() * 1000)
         info: dict[str, Any] = {}
@@ -481,7 +489,7 @@ class _Commit(Generic[Plan]):
             "operation": changes.operation,
             "operationParameters": dict(changes.parameters),
             "readVersion": self._base.version,
-            "isolationLevel": self._base.configuration.get(ISOLATION, "WriteSerializable"),
+            "isolationLevel": self._isolation(),
             "isBlindAppend": changes.is_blind_append,
             "operationMetrics": {name: str(value) for name, value in changes.metrics.items()},
         }

@@ -237,7 +237,7 @@ def _dropped(base: Snapshot, *, protected: bool) -> Changes:
             *_tombstones(base),
         ],
         "DROP FEATURE",
-        parameters={"featureName": DELETION_VECTORS, "truncateHistory": "false"},
+        parameters={"featureName": DELETION_VECTORS, "truncateHistory": False},
         whole_table=True,
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 from puffin_fast._run.arguments import check_flags, check_share
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
-from puffin_fast.delta.dml.changes import file_metrics
+from puffin_fast.delta.dml.changes import rewrite_metrics
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_types_writable
@@ -172,8 +172,8 @@ class Purged:
             "REORG",
             touched,
             rewriter.written,
-            {"predicate": as_json([]), "applyPurge": "true"},
-            file_metrics([*removes, *adds]),
+            {"predicate": as_json([]), "applyPurge": True},
+            rewrite_metrics(removes, adds),
             keeps_row_ids=rewriter.keeps_row_ids,
         )
         return replace(found, data_files_written=len(adds), changes=changes)

@@ -13,7 +13,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.outcome import note_earlier, until_commit
 from puffin_fast._show.html import HtmlFields
-from puffin_fast.delta.dml.changes import file_metrics
+from puffin_fast.delta.dml.changes import rewrite_metrics
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Job, commit, newest
 from puffin_fast.delta.log.protocol import check_types_writable
@@ -343,8 +343,8 @@ class _Rewrite:
             "OPTIMIZE",
             touched,
             tuple(new.written),
-            {"predicate": as_json([]), "zOrderBy": as_json([]), "auto": "false"},
-            file_metrics([*removes, *new.adds]),
+            {"predicate": as_json([]), "zOrderBy": as_json([]), "clusterBy": as_json([]), "auto": False},
+            rewrite_metrics(removes, new.adds),
             keeps_row_ids=new.keeps_row_ids,
         )
         return _Planned(replace(counts, data_files_written=len(new.adds), n_bytes=n_bytes), changes)
