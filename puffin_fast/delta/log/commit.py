@@ -473,9 +473,8 @@ class _Commit(Generic[Plan]):
 
     def _isolation(self) -> str:
         """The isolation level of the commit: Spark's for one that only moves rows, else the table's."""
-        files = [action.get("add") or action.get("remove") for action in self._changes.actions]
-        changes_data = [file.get("dataChange", True) for file in files if file]
-        if changes_data and not any(changes_data):
+        files = [action.get("add") or action.get("remove") or {} for action in self._changes.actions]
+        if files and all(file.get("dataChange") is False for file in files):
             return "SnapshotIsolation"
         return self._base.configuration.get(ISOLATION, "WriteSerializable")
 
