@@ -429,7 +429,7 @@ def percent(share: float | None) -> Text | None:
 def result_grid(heading: str, result: Any, *without: str, **instead: Any) -> RenderableType:
     """The fields of a result, one in each line; some are left out, and some have other values."""
     shown = {**asdict(result), "seconds": round(result.seconds, 3), **instead}
-    title = DRY_RUN if getattr(result, "dry_run", False) else None
+    title = DRY_RUN if shown.get("dry_run") else None
     without = (*without, "dry_run")
     return fields_grid(
         heading, {key: value for key, value in shown.items() if key not in without}, title=title

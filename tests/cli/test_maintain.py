@@ -97,6 +97,8 @@ def test_data_files_are_rewritten(run: Run, many: Options) -> None:
     assert "no column nope" in run("rewrite", "ns.t", "--sort-by", "nope", *many).output
     dry = said(run("rewrite", "ns.t", "--dry-run", *options))
     assert (dry["snapshot_id"], dry["data_files"]) == (None, 2)
+    for command in (("rewrite", "ns.t", "--min-deleted", "0"), ("rewrite-manifests", "ns.t")):
+        assert "dry run: nothing was written" in run(*command, "--dry-run", *many).output, command
     done = said(run("rewrite", "ns.t", "--job-id", "j", *options))
     assert (done["data_files"], done["rows"]) == (2, before.num_rows)
     assert open_table(many).scan().to_arrow().sort_by("id").equals(before)

@@ -247,6 +247,7 @@ def test_a_table_is_readable_for_all_after_disable(
     before = state(written)
     dry = answer_of(run("disable", written, "--dry-run", "--output", "json"))
     assert (dry["version"], dry["rows_purged"]) == (None, 20)
+    assert "dry run: nothing was written" in run("disable", written, "--dry-run").stdout
     assert state(written) == before
     done = answer_of(run("disable", written, "--job-id", "j", "--output", "json"))
     assert (done["data_files"], done["rows_purged"], done["keeps_checkpoints"]) == (1, 20, True)
