@@ -70,7 +70,7 @@ def fetch() -> Path:
         (unpacked,) = (path for path in Path(scratch).glob("pyiceberg-*") if path.is_dir())
         locked = tomllib.loads((unpacked / "uv.lock").read_text())[
             "package"
-        ]  # DataFusion's other versions crash
+        ]  # other versions of DataFusion were seen to crash
         wanted = [
             f"{package['name']}=={package['version']}" for package in locked if package["name"] in PACKAGES
         ]

@@ -132,7 +132,6 @@ def test_types_that_the_kernel_does_not_have_are_left_to_pyarrow() -> None:
 
 @pytest.mark.parametrize("first", [b"null\n", b"\n \t\r\nnull\n", b"\xef\xbb\xbfnull\n", b"null\nnull\n"])
 def test_null_in_the_first_line_is_read_as_in_later_lines(first: bytes) -> None:
-    """PyArrow's reader ends the process."""
     found = rows.read_rows(pa.py_buffer(first + b'{"a":1}\n'), JSON_COLUMNS)
     assert found["a"].to_pylist() == [None] * first.count(b"null") + [1]
     with pytest.raises(pa.ArrowInvalid):

@@ -23,7 +23,7 @@ _CHUNK_ROWS = 1 << 16
 _LEAST_ROW = 3
 """Bytes of the shortest line."""
 _NULL_FIRST = re.compile(rb"\A(\xef\xbb\xbf)?[ \t\r\n]*null")
-"""Matches lines whose first value is null: PyArrow ends the process then, and reads a later null as an empty object."""
+"""Matches lines whose first value is null. It is replaced by an empty object, as which PyArrow reads a later null."""
 _LEAST_BLOCK, _MOST_BLOCK = 1 << 20, (1 << 31) - 1
 _KINDS = {pa.int64(): kernel.INTEGER, pa.int32(): kernel.INTEGER, pa.string(): kernel.TEXT}
 
