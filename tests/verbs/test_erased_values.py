@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
 from tests.architecture.pages import ROOT, blocks
+from tests.kit.tables import sqlite_catalog
+from tests.rows.deletes.equality_deletes import delete_equal
 from tests.stored_values import found
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 PAGE = ROOT / "docs" / "tutorials" / "erase-customers.md"
 IDS = (490_000_000_000, 490_000_001_204, 490_000_003_999)
@@ -55,3 +62,40 @@ def test_each_step_is_needed(format: str, step: str, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     erase(without=f"{'iceberg.' if format == 'iceberg' else ''}{step}")
     assert found(tmp_path / FOLDERS[format], VALUES)
+
+
+def _delete(table: Table) -> None:
+    iceberg.delete(table, f"id in ({IDS[0]}, {IDS[1]}, {IDS[2]})")
+
+
+def _delete_by_equality(table: Table) -> None:
+    delete_equal(table, [1], [(number,) for number in IDS])
+    iceberg.convert_equality_deletes(table)
+
+
+@pytest.mark.parametrize(
+    ("version", "delete", "spec"),
+    [(2, _delete, ()), (3, _delete, ()), (3, _delete, ("id",)), (3, _delete_by_equality, ())],
+)
+def test_all_kinds_of_tables_are_erased_but_the_names_of_folders(
+    version: int, delete: Any, spec: tuple[str, ...], tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [*IDS, IDS[0] + 7, IDS[0] + 3998], "s": ["a"] * 5})
+    catalog = sqlite_catalog(tmp_path)
+    try:
+        if version == 2:
+            table = catalog.create_table("n.t", rows.schema, properties={"format-version": "2"})
+        else:
+            table = iceberg.create_table(catalog, "n.t", rows.schema, partition_spec=spec)
+        iceberg.append(table, rows)
+        delete(table)
+        iceberg.index_keys(table, "id")
+        iceberg.collect_ndv(table)
+        iceberg.rewrite_data_files(table, min_deleted=1e-9)
+        iceberg.rewrite_manifests(table)
+        iceberg.expire_snapshots(table, older_than=timedelta(0), retain_last=1)
+        iceberg.remove_orphan_files(table, older_than=timedelta(0), dry_run=False)
+    finally:
+        catalog.engine.dispose()
+    assert all((tmp_path / "wh" / name).is_dir() and spec for name, _ in found(tmp_path / "wh", IDS))
+    assert iceberg.verify(table) == []
