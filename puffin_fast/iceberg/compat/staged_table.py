@@ -59,6 +59,12 @@ def with_staged_updates(table: Table, staged: StagedUpdates) -> Table:
     return catalog.load_table(table.name())
 
 
+def with_updates(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
+    """Returns the metadata with changes, as old as before: `read_complete` compares it with that of the file."""
+    changed = update_table_metadata(metadata, updates)
+    return changed.model_copy(update={"last_updated_ms": metadata.last_updated_ms})
+
+
 def sendable(catalog: Catalog, updates: Iterable[TableUpdate]) -> tuple[TableUpdate, ...]:
     """Returns the updates as the catalog takes them: a server has its own upgrade to version 3."""
     if isinstance(catalog, MetastoreCatalog):
@@ -93,13 +99,11 @@ def _catalog_with(table: Table, staged: StagedUpdates) -> Catalog:
         try:
             for requirement in staged.requirements:
                 requirement.validate(metadata)
-            changed = update_table_metadata(metadata, staged.before)
+            return with_updates(metadata, staged.before)
         except (CommitFailedException, ValueError) as error:
             if staged.sent:  # the commit is refused for the same reason
                 return metadata
             raise ConflictError(f"{shown}: nothing was committed: {error}") from error
-        # equal to that of the metadata file, with which `read_complete` compares it
-        return changed.model_copy(update={"last_updated_ms": metadata.last_updated_ms})
 
     def new_table(self: Catalog) -> Table:
         metadata = update_table_metadata(MetastoreCatalog._empty_table_metadata(), staged.before)

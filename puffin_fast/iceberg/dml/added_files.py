@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow.parquet as pq
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID
 
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.threads import on_threads
@@ -77,5 +78,6 @@ def _entry(attempt: IcebergAttempt, path: str) -> ManifestEntry:
         spec_id=metadata.default_spec_id,
         partition=tuple(value.bytes if isinstance(value, UUID) else value for value in values),
         file_size_in_bytes=len(file),
+        sort_order_id=UNSORTED_SORT_ORDER_ID,
         **file_metrics(schema, statistics),
     )

@@ -47,10 +47,12 @@ from puffin_fast.iceberg.compat.staged_table import (
     sendable,
     stageable,
     with_staged_updates,
+    with_updates,
 )
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata, write_new_metadata
 from puffin_fast.iceberg.compat.table_updates import UpgradeToV3
 from puffin_fast.iceberg.dml.added_files import AddFiles
+from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.transaction import Transaction as VerbTransaction
 from puffin_fast.iceberg.dml.transaction import transaction
@@ -286,15 +288,18 @@ class _V3Transaction(Transaction):
         if not self._is_v3:
             super().add_files(file_paths, dict(snapshot_properties), check_duplicate_files, branch)
             return
-        metadata = self.table_metadata
-        has_names = metadata.name_mapping() is not None
-        names = {TableProperties.DEFAULT_NAME_MAPPING: metadata.schema().name_mapping.model_dump_json()}
-        if not has_names and self._verbs is None:
-            self.set_properties(names)
         verbs = self._begun(branch, snapshot_properties)
         verbs._run(AddFiles(file_paths, check_duplicate_files), None)
-        if not has_names and TableProperties.DEFAULT_NAME_MAPPING not in self.table_metadata.properties:
-            self.set_properties(names)
+        metadata, staged, attempt = self.table_metadata, self._staged, verbs._attempt
+        if (
+            metadata.name_mapping() is None
+        ):  # the rows of this transaction do not depend on it: later verbs may follow
+            assert staged is not None
+            assert isinstance(attempt, IcebergAttempt)
+            mapping = metadata.schema().name_mapping.model_dump_json()
+            self.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+            staged.before, self._n_before = self._updates, len(self._updates)
+            attempt.table.metadata = with_updates(attempt.metadata, self._updates[-1:])
 
     def _check_mode(self, name: str) -> None:
         """Refuses a table whose owner asks for copy-on-write: the verbs here write deletion vectors.

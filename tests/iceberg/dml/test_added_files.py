@@ -66,6 +66,22 @@ def test_a_transaction_adds_files_among_other_verbs(table: Table, tmp_path: Path
     assert Path(gone.removeprefix("file://")).exists()
 
 
+def test_verbs_go_on_after_files_were_added_to_a_table_without_a_name_mapping(
+    table: Table, tmp_path: Path
+) -> None:
+    assert table.metadata.name_mapping() is None
+    with table.transaction() as tx:
+        tx.delete("id = 1")
+        tx.add_files([foreign(tmp_path, 5)])
+        tx.delete("id = 2")
+        tx.append(pa.table({"id": [9], "part": ["a"]}))
+    assert ids(table) == [5, 5, 9]
+    assert table.metadata.name_mapping() == table.schema().name_mapping
+    assert len(table.snapshots()) == 2
+    assert {*table.inspect.data_files()["sort_order_id"].to_pylist()} == {0}
+    assert list(iceberg.verify(table)) == []
+
+
 @pytest.mark.parametrize("verb_first", [False, True])
 def test_files_stay_where_they_are_if_nothing_is_committed(
     table: Table, tmp_path: Path, verb_first: bool, racing: RacingCatalog
