@@ -699,6 +699,8 @@ def times(spark: SparkSession, table: Path) -> None:
     jvm: Any = spark._jvm
     for seed in seeds(25):
         log, path = TimedLog.random(seed), table / str(seed)
+        if log.checkpoint is not None and log.checkpoint < log.first:
+            continue  # Spark travels to no version of a log that has no commit of its checkpoint
         log.write(path)
         history = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path)).history()
         for time in range(-1, 50, 3):

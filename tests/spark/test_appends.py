@@ -122,7 +122,7 @@ def test_rows_of_a_data_file_are_in_the_order_of_the_table(
         lambda: ps.append(frame(spark, rows(0, 50)), table),
         lambda: ps.overwrite(frame(spark, rows(50, 30)), table, "id < 5"),
         lambda: ps.upsert(updated, table, "id"),
-        lambda: ps.update(spark, table, "id > 20", {"s": "null"}),
+        lambda: ps.update(spark, table, "id > 20", {"s": None}),
         lambda: ps.rewrite_data_files(spark, table, min_input_files=2),
     ):
         write()
