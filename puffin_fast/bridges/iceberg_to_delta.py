@@ -88,7 +88,7 @@ def from_iceberg(
             not distinguish from null.
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
         CommitUnknownError: the storage did not answer whether the Delta table was created.
-        EngineSupportWarning: is a warning, as of `create_table`.
+        EngineSupportWarning: is a warning, as of `create_table`. It comes after the commit.
 
     Examples:
         >>> location = pf.delta.from_iceberg(table, f"{path}-from-iceberg")

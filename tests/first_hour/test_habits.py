@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -135,3 +136,14 @@ def test_the_relative_time_that_an_error_shows_is_a_filter(
             module.scan(one, "at > now() - interval '7 days'").count()
         assert f"datetime.{shown}" in str(error.value)
         assert module.scan(one, f"at > '{datetime.now(zone) - timedelta(days=7)}'").count() == 0
+
+
+def test_a_warning_that_is_an_error_leaves_no_table(catalog: SqlCatalog, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(pf.EngineSupportWarning):
+            pf.delta.create_table(tmp_path / "d", ROWS)
+        with pytest.raises(pf.EngineSupportWarning):
+            pf.iceberg.create_table(catalog, "shop.v", {"v": "variant"})
+    assert not (tmp_path / "d").exists()
+    assert not catalog.table_exists("shop.v")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, MapType, NestedField, StructType
 
-from puffin_fast._run.arguments import check_mapping, check_texts
+from puffin_fast._run.arguments import check_flags, check_mapping, check_texts
 from puffin_fast._text import no_column
 from puffin_fast.delta.dml.file_statistics import CHOSEN, COLUMN_PATHS, INDEXED, Path, column_paths
 from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions
@@ -111,6 +112,10 @@ def create_table(
     filesystem = filesystem_of(table, filesystem, storage_options)
     check_mapping("properties", properties)
     storage = storage_of(table, filesystem)
+    check_flags(if_not_exists=if_not_exists)
+    if if_not_exists:
+        with suppress(NotFoundError):
+            return snapshot(storage)
     made = new_schema(schema, types)
     configuration = {ENABLE_VECTORS: "true", **(properties or {})}
     features = _features(configuration, storage.root)
@@ -135,12 +140,14 @@ def create_table(
     }
     info = {"operation": "CREATE TABLE", "operationParameters": parameters, "txnId": commit}
     lines = as_lines(first_actions(columns, partition, configuration, features, info))
+    if is_set(configuration, ENABLE_VECTORS):
+        warn_of_vectors(
+            storage.root, stacklevel=3
+        )  # first: where warnings are errors, there is no table then
     if not put_first_version(storage, lines, f"txnId {commit}"):
         if if_not_exists:
             return snapshot(storage)
         raise InvalidInputError(f"{storage.root}: a Delta table already exists")
-    if is_set(configuration, ENABLE_VECTORS):
-        warn_of_vectors(storage.root, stacklevel=3)
     return snapshot(storage, version=0)
 
 

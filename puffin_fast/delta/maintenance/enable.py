@@ -48,7 +48,8 @@ def enable(
         UnsupportedError: a feature is unknown or forbids deletion vectors; the message names it.
         ConflictError: a concurrent commit changed the protocol or the metadata.
         CommitUnknownError: the storage did not answer whether the commit happened.
-        EngineSupportWarning: is a warning; the message names readers that can no longer read the table.
+        EngineSupportWarning: is a warning; the message names readers that can no longer read the table. It comes after
+            the commit, also where warnings are errors.
 
     Examples:
         >>> pf.delta.enable(path) is None  # deletion vectors were enabled already

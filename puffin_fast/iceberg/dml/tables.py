@@ -115,6 +115,8 @@ def create_table(
     partition_spec = checked_partition_spec(partition_spec, schema)
     fields = getattr(sort_order, "fields", sort_order)
     order = SortOrder(*sort_fields(sort_order, schema, "sort_order")) if fields else UNSORTED_SORT_ORDER
+    # for this function and `named_keywords`; first: where warnings are errors, there is no table then
+    warn_of_types(schema, shown, stacklevel=3)
     try:
         location = check_new_location(catalog, name, location, settings)
         made = create_in_catalog(
@@ -138,7 +140,6 @@ def create_table(
         if is_locked(error):
             raise BusyError.of(shown, error) from error
         raise
-    warn_of_types(schema, shown, stacklevel=3)  # this function, and `named_keywords`
     return made
 
 
