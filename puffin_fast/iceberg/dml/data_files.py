@@ -35,6 +35,7 @@ from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, 
 from puffin_fast._io.location import is_of_storage
 from puffin_fast._pyiceberg.v3_types import schema_to_arrow
 from puffin_fast._run.cached import cached_property
+from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.progress import count_rows
@@ -134,6 +135,7 @@ class DataFileWriter:
             the spec has an unknown transform, a struct has no fields, or two columns would have one name in data files.
     """
 
+    @paused_gc()
     def __init__(
         self, table: Table, schema: Schema, spec: PartitionSpec, order: RowOrder | None = None
     ) -> None:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
 from puffin_fast._run.cached import cached_property
+from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.columns.plain_types import FLAT_IDS, plain_type
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.files.conversion import (
@@ -58,6 +59,7 @@ class FileSchema:
         UnsupportedError: the file has columns without ids, and the table has no name mapping.
     """
 
+    @paused_gc()
     def __init__(
         self,
         schema: pa.Schema,

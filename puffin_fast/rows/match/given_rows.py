@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast._pyiceberg.v3_types import VariantType
+from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._text import no_column, without_values
 from puffin_fast.columns.plain_types import check_text, list_parts, map_parts, plain
 from puffin_fast.columns.uuid_text import uuids_of_text
@@ -44,6 +45,7 @@ class RowWriterSchema:
             missing, or a type cannot be converted to the table's.
     """
 
+    @paused_gc()
     def __init__(self, schema: Schema, rows: pa.Schema) -> None:
         for name, count in _repeated(list(rows)):
             raise InvalidInputError(f"data: column {name}: expected once, found {count}")

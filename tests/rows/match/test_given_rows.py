@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    DoubleType,
     IntegerType,
     ListType,
     LongType,
@@ -33,6 +35,7 @@ from puffin_fast.iceberg.dml.update import update
 from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.rows.match.given_rows import RowWriterSchema
 from tests.conftest import require_module
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.iceberg.layouts import LAYOUTS
@@ -534,3 +537,24 @@ def test_a_field_that_a_struct_has_twice_is_refused(
         ):
             verb(table, wrong)
         verb(table, rows)
+
+
+def test_schemas_of_thousands_of_columns_start_few_collections_of_garbage() -> None:
+    """A full collection visits all objects of the process: its cost per column grew with their number."""
+    schema = Schema(*(NestedField(at, f"c{at}", DoubleType()) for at in range(1, 2001)))
+    rows = pa.schema([(field.name, pa.float64()) for field in schema.fields])
+    RowWriterSchema(schema, rows)
+    begun: list[str] = []
+
+    def count(phase: str, info: Mapping[str, int]) -> None:
+        begun.append(phase)
+
+    usual = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)  # Python's own
+    gc.callbacks.append(count)
+    try:
+        RowWriterSchema(schema, rows)
+    finally:
+        gc.callbacks.remove(count)
+        gc.set_threshold(*usual)
+    assert begun.count("start") <= 3  # about 20 without a pause
