@@ -10,7 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from puffin_fast._run.progress import progress
-from puffin_fast._run.threads import thread_pool
+from puffin_fast._run.threads import release, thread_pool
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +57,7 @@ class _Channel(Generic[R]):
             self._stopped = True
             self._items.clear()
             self._changed.notify_all()
+        release(self._changed)
 
     def __iter__(self) -> Iterator[R]:
         while True:

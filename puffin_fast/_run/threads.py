@@ -8,12 +8,14 @@ work is cancelled first.
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from puffin_fast._run.arguments import check_integer
 from puffin_fast._run.interrupt import interruptible
@@ -31,7 +33,45 @@ PARTS_PER_THREAD = 64
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_SIGNALS = signal.valid_signals()
 _stops: set[Callable[[], object]] = set()
+
+
+class _Pool(ThreadPoolExecutor):
+    """A thread pool that ends although a signal's handler raised an exception while this thread held one of its locks.
+
+    An exception that comes while Python's `Condition` is left, leaves its lock to this thread for good, and a worker
+    would wait for it. So signals are blocked while a thread is started, and locks of futures are released at the end.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        super().__init__(threads, thread_name_prefix=name)
+        self._given: list[weakref.ref[Future[Any]]] = []
+
+    def submit(self, call: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        future = super().submit(call, *args, **kwargs)
+        self._given.append(weakref.ref(future))
+        return future
+
+    def _adjust_thread_count(self) -> None:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+            super()._adjust_thread_count()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def release_locks(self) -> None:
+        """Releases the locks that this thread still holds."""
+        for given in self._given:
+            if (future := given()) is not None:
+                release(future._condition)
+
+
+def release(condition: threading.Condition) -> None:
+    """Releases the lock of a condition that this thread still holds, because an exception came while it was left."""
+    while condition._is_owned():  # type: ignore[attr-defined]
+        condition.release()
 
 
 @contextmanager
@@ -44,7 +84,7 @@ def thread_pool(
         name: the prefix of the threads' names.
         stop: called to end the workers that wait for the reader.
     """
-    pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+    pool = _Pool(threads, name)
 
     def cancel() -> None:
         if stop is not None:
@@ -58,6 +98,7 @@ def thread_pool(
     finally:
         _stops.discard(cancel)
         cancel()
+        pool.release_locks()
         pool.shutdown(wait=True)
 
 

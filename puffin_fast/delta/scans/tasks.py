@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, overload
 
@@ -21,6 +20,7 @@ from pyiceberg.types import NestedField
 
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._run.threads import thread_pool
 from puffin_fast.columns.objects import Objects, Same, column
 from puffin_fast.delta.log.paths import are_spelled
 from puffin_fast.delta.log.snapshot import Snapshot
@@ -320,7 +320,7 @@ def footer_counts(storage: TableStorage, paths: Sequence[str]) -> list[int]:
     def count(path: str) -> int:
         return int(open_parquet(storage, path).metadata.num_rows)
 
-    with ThreadPoolExecutor(min(_READERS, len(paths)), thread_name_prefix="puffin_fast-plan") as pool:
+    with thread_pool(min(_READERS, len(paths)), "puffin_fast-plan") as pool:
         return list(pool.map(count, paths))
 
 
