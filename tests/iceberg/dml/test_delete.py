@@ -151,6 +151,9 @@ def test_the_summary_counts_as_java_does(shared_catalog: SqlCatalog, namespace: 
         "total-records": "200",
         "total-position-deletes": "60",
         "total-equality-deletes": "0",
+        "manifests-created": "1",
+        "manifests-kept": "2",
+        "manifests-replaced": "2",
     }
     assert summary["added-files-size"] == size
     assert (snapshot.first_row_id, snapshot.added_rows) == (table.metadata.next_row_id, 0)
