@@ -125,7 +125,7 @@ def errors_of(table: Table, **state: Any) -> list[Finding]:
     return [one for one in iceberg.verify(table, **state) if "vectors were superseded" not in one.message]
 
 
-def only_totals_are_wrong(table: Table, theirs: Collection[int]) -> None:
+def only_totals_are_wrong(table: Table, theirs: Collection[int], *, has_two_specs: bool = False) -> None:
     """Fails unless each finding of `verify` is a total of deletes, and DuckDB's snapshot is the first that has one.
 
     DuckDB 1.5.5 does not count the delete files that it removes. Later writers, also this package, add to its total.
@@ -133,10 +133,14 @@ def only_totals_are_wrong(table: Table, theirs: Collection[int]) -> None:
     Args:
         table: to verify, snapshot by snapshot.
         theirs: ids of DuckDB's snapshots.
+        has_two_specs: whether the table has data files of an older partition spec: DuckDB 1.5.5 gives their vectors the
+            newest spec, which `verify` reports.
     """
     was_wrong = False
     for snapshot in table.metadata.snapshots:
         found = errors_of(table, snapshot_id=snapshot.snapshot_id)
+        if has_two_specs:
+            found = [one for one in found if "expected partition spec" not in one.message]
         assert not found or was_wrong or snapshot.snapshot_id in theirs, found
         assert {finding.kind for finding in found} <= {"stale"}
         assert all(WRONG_TOTAL.fullmatch(finding.message) for finding in found), found
