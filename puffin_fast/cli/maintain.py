@@ -246,7 +246,7 @@ def rewrite(table: Table | PathTable, case_insensitive: bool, **options: Any) ->
     elif not result.data_files:
         text = [f"{name}: rewrite: nothing to do"]
     else:
-        text = [result_grid("rewrite", result, dry_run=options["dry_run"])]
+        text = [result_grid("rewrite", result)]
     return Answer(answer, text)
 
 
@@ -270,7 +270,7 @@ def rewrite_manifests(table: Table, **commit: Any) -> Answer:
     elif not result.manifests_written:
         text = [f"{name}: rewrite-manifests: nothing to do"]
     else:
-        text = [result_grid("rewrite-manifests", result, dry_run=commit["dry_run"])]
+        text = [result_grid("rewrite-manifests", result)]
     return Answer(answer, text)
 
 
