@@ -13,11 +13,11 @@ ROOT = Path(__file__).parents[2]
 BOTH = "tests/interop/test_both_directions.py"
 JAVA_PUFFIN = "tests/puffin/test_java.py"
 STATISTICS = "tests/interop/test_statistics.py"
-DELTA_SPARK = "tests/delta/test_spark.py::test_delta_spark_and_we_agree"
+DELTA_SPARK = "tests/delta/spark/test_spark.py::test_delta_spark_and_we_agree"
 DELTA_READERS = (
-    "tests/delta/test_interop.py::test_every_reader_reads_the_same_rows_after_every_kind_of_delete"
+    "tests/delta/dml/test_interop.py::test_every_reader_reads_the_same_rows_after_every_kind_of_delete"
 )
-DELTALAKE = "tests/delta/test_interop.py::test_a_table_of_deltalake_takes_vectors"
+DELTALAKE = "tests/delta/dml/test_interop.py::test_a_table_of_deltalake_takes_vectors"
 IN_TURN = (
     "tests/iceberg/delete_files/test_position_files.py"
     "::test_spark_and_we_delete_in_turn_then_the_table_is_upgraded"

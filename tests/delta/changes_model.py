@@ -16,7 +16,7 @@ import pyarrow as pa
 from puffin_fast import delta
 from puffin_fast.delta.log.segment import commit_path
 from tests.conftest import require_module
-from tests.delta.readers import rows_and_ids
+from tests.delta.tables import rows_and_ids
 from tests.iceberg.changelog.states import SIGNS, Row, expected, frozen, lines_of, signed
 
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("x", pa.float64())])

@@ -16,7 +16,7 @@ import pytest
 from puffin_fast import delta, iceberg
 from puffin_fast.errors import InvalidInputError
 from tests.conftest import require_module
-from tests.delta.readers import rows_and_ids
+from tests.delta.tables import rows_and_ids
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

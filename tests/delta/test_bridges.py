@@ -17,8 +17,7 @@ from pyiceberg.types import StringType
 
 from puffin_fast import delta, errors, iceberg
 from tests.delta.conftest import TABLES
-from tests.delta.rows import rows_of
-from tests.delta.tables import alter, files_of
+from tests.delta.tables import alter, files_of, rows_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

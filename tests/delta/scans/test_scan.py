@@ -16,7 +16,7 @@ import pytest
 
 from puffin_fast import arrow, delta, errors
 from tests.delta.conftest import ANSWERS, GOLDEN
-from tests.delta.readers import change
+from tests.delta.tables import alter
 
 SPARK = ["spark_partitioned", "spark_v1_checkpoint", "spark_v2_checkpoint", "spark_many_features"]
 
@@ -283,18 +283,18 @@ def test_a_commit_that_is_no_commit_is_named(line: str, message: str, golden: Ca
 
 def test_a_future_protocol_is_refused_by_name(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
-    change(table, 0, "protocol", lambda p: p["readerFeatures"].append("teleportation"))
+    alter(table, "protocol", lambda p: p["readerFeatures"].append("teleportation"), 0)
     with pytest.raises(errors.UnsupportedError, match="teleportation"):
         delta.snapshot(table)
-    change(table, 0, "protocol", lambda p: p.update(minReaderVersion=4))
+    alter(table, "protocol", lambda p: p.update(minReaderVersion=4), 0)
     with pytest.raises(errors.UnsupportedError, match="reader version 4"):
         delta.snapshot(table)
 
 
 def test_a_type_that_is_not_read_is_named(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
-    change(
-        table, 0, "metaData", lambda m: m.update(schemaString=m["schemaString"].replace("long", "interval"))
+    alter(
+        table, "metaData", lambda m: m.update(schemaString=m["schemaString"].replace("long", "interval")), 0
     )
     with pytest.raises(errors.UnsupportedError, match="column id is of type interval"):
         delta.scan(table)
@@ -317,14 +317,14 @@ def test_a_descriptor_that_lies_is_refused(
     edit: Callable[[dict[str, Any]], object], message: str, golden: Callable[[str], Path]
 ) -> None:
     table = golden("spark_partitioned")
-    change(table, 3, "add", lambda add: edit(add["deletionVector"]))
+    alter(table, "add", lambda add: edit(add["deletionVector"]), 3)
     with pytest.raises(errors.PuffinFastError, match=message):
         delta.scan(table).to_arrow()
 
 
 def test_an_offset_that_misses_means_the_record(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
-    change(table, 3, "add", lambda add: add["deletionVector"].pop("offset"))
+    alter(table, "add", lambda add: add["deletionVector"].pop("offset"), 3)
     assert delta.scan(table).to_arrow().num_rows == 257
 
 
@@ -347,11 +347,11 @@ def test_a_position_past_the_end_is_refused(golden: Callable[[str], Path]) -> No
 
     table = golden("hand_inline")
     text, size = dv.delta.encode_inline(PositionBitmap.from_positions([5, (1 << 32) + 3]))
-    change(
+    alter(
         table,
-        2,
         "add",
         lambda add: add["deletionVector"].update(pathOrInlineDv=text, sizeInBytes=size, cardinality=2),
+        2,
     )
     with pytest.raises(errors.CorruptDataError, match=r"less than 1000 rows.*4294967299"):
         delta.scan(table).to_arrow()
@@ -370,23 +370,23 @@ def test_a_missing_data_file_is_named(golden: Callable[[str], Path]) -> None:
 def test_files_without_statistics_are_read(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     for version in (1, 2, 3):
-        change(table, version, "add", lambda add: add.pop("stats"))
+        alter(table, "add", lambda add: add.pop("stats"), version)
     assert delta.scan(table, "id < 100").to_arrow().num_rows == len(
         [row for row in live_rows(table) if row["id"] < 100]
     )
     for version in (1, 2, 3):
-        change(
-            table, version, "add", lambda add: add.update(stats='{"numRecords":100,"minValues":{"id":"x"}}')
+        alter(
+            table, "add", lambda add: add.update(stats='{"numRecords":100,"minValues":{"id":"x"}}'), version
         )
     assert delta.scan(table).to_arrow().num_rows == 257
     assert delta.scan(table, "id < 100").to_arrow().num_rows == 86
-    change(table, 3, "add", lambda add: add.update(stats="{broken"))
+    alter(table, "add", lambda add: add.update(stats="{broken"), 3)
     with pytest.raises(errors.CorruptDataError, match="stats of a file"):
         delta.scan(table).to_arrow()
 
 
 def test_a_wrong_number_of_records_is_refused(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
-    change(table, 3, "add", lambda add: add.update(stats='{"numRecords":99}'))
+    alter(table, "add", lambda add: add.update(stats='{"numRecords":99}'), 3)
     with pytest.raises(errors.CorruptDataError, match="rows of a data file"):
         delta.scan(table).to_arrow()

@@ -18,8 +18,8 @@ from puffin_fast import delta, dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
 from puffin_fast.delta.log.storage import storage_of
-from tests.delta.maintained import KILLED
-from tests.delta.readers import change
+from tests.delta.maintenance.maintained import KILLED
+from tests.delta.tables import alter
 
 NOW = timedelta(days=-1)
 """Every file is older than tomorrow."""
@@ -48,7 +48,7 @@ def test_what_is_wrong_is_said(
     edit: Callable[[dict[str, Any]], object], message: str, golden: Callable[[str], Path]
 ) -> None:
     table = golden("spark_partitioned")
-    change(table, 3, "add", edit)
+    alter(table, "add", edit, 3)
     found = delta.verify(table)
     assert any(message.split("|")[0] in p.message or message.split("|")[-1] in p.message for p in found), (
         found
@@ -67,7 +67,7 @@ def test_torn_vectors_and_positions_past_the_end_are_said(golden: Callable[[str]
     table = golden("hand_inline")
     text, size = dv.delta.encode_inline(PositionBitmap.from_positions([5, 5000]))
     wrong = {"pathOrInlineDv": text, "sizeInBytes": size, "cardinality": 2}
-    change(table, 2, "add", lambda add: add["deletionVector"].update(wrong))
+    alter(table, "add", lambda add: add["deletionVector"].update(wrong), 2)
     (problem,) = delta.verify(table)
     assert "found 5000" in problem.message
 
@@ -124,7 +124,7 @@ def test_files_of_removed_rows_are_needed_while_the_log_has_them(golden: Callabl
 def test_a_killed_delete_is_whole_or_not_there(step: str, golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     before = sorted(delta.scan(table).to_arrow()["id"].to_pylist())
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run([sys.executable, "-c", KILLED, step, str(table)], env=environment, check=False)
     assert done.returncode == 9
     after = sorted(delta.scan(table).to_arrow()["id"].to_pylist())

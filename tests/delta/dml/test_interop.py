@@ -12,7 +12,7 @@ import pytest
 from puffin_fast import delta
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
-from tests.delta.engines import ids_of_deltalake, ids_of_duckdb
+from tests.delta.tables import ids_of_deltalake, ids_of_duckdb
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -12,7 +12,7 @@ import pytest
 from tests import jars
 from tests.conftest import jars_fit, require, require_java
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CASES = [
     "types_and_partitions",
     "spark_on_top",
@@ -46,7 +46,13 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     for part in ("spark", "tables"):
         (folder / part).mkdir()
     selected = {item.name.partition("[")[2].rstrip("]") for item in request.session.items}
-    command = [sys.executable, "-m", "tests.delta.with_spark", folder, *(c for c in CASES if c in selected)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.delta.spark.with_spark",
+        folder,
+        *(c for c in CASES if c in selected),
+    ]
     done = subprocess.run(
         command,
         cwd=ROOT,

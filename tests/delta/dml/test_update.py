@@ -20,9 +20,8 @@ import pytest
 from puffin_fast import delta, errors
 from puffin_fast.delta.log.protocol import check_text_compared
 from tests.delta.conftest import TABLES
-from tests.delta.maintained import KILLED
-from tests.delta.rows import agreed, row_ids, rows_of
-from tests.delta.tables import Racing, alter, append, commit_of, files_of
+from tests.delta.maintenance.maintained import KILLED
+from tests.delta.tables import Racing, agreed, alter, append, commit_of, files_of, row_ids, rows_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -372,7 +371,7 @@ def test_a_killed_job_is_whole_or_not_there(verb: str, step: str, golden: Callab
     assert rows_of(whole) == before
     exec(VERBS[verb], {"delta": delta, "pa": pa, "table": str(whole)})
     killed = KILLED.replace('delta.delete(table, "id < 30")', "import pyarrow as pa\n" + VERBS[verb])
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run([sys.executable, "-c", killed, step, str(table)], env=environment, check=False)
     assert done.returncode == 9
     assert rows_of(table) == (rows_of(whole) if step == "after_the_commit" else before)

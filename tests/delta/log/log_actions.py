@@ -1,6 +1,6 @@
 """The same operations by Spark, whose logs are golden data, and by this package; `differences` compares their logs.
 
-``python -m tests.delta.log_actions FOLDER`` has Spark write the log of `KINDS`' first table.
+``python -m tests.delta.log.log_actions FOLDER`` has Spark write the log of `KINDS`' first table.
 """
 
 # ruff: noqa: E501
@@ -263,7 +263,7 @@ def differences(ours: Path, theirs: Path) -> dict[str, tuple[Any, Any]]:
 
 
 def main() -> None:
-    from tests.delta.with_spark import session
+    from tests.delta.spark.with_spark import session
 
     folder = Path(sys.argv[1])
     spark = session(folder / "spark")

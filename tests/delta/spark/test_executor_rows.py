@@ -15,7 +15,7 @@ from puffin_fast import delta
 from puffin_fast import spark as on_spark
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import ConflictError, InvalidInputError, UnsupportedError
-from tests.delta.executors import files_of, ids, ids_of_others
+from tests.delta.tables import files_of, ids, ids_of_others
 from tests.spark.conftest import HERE
 
 if TYPE_CHECKING:

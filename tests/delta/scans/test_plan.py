@@ -14,7 +14,7 @@ import pytest
 
 from puffin_fast import delta, errors
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
-from tests.delta.readers import change
+from tests.delta.tables import alter
 
 NAMES = "file_path", "size", "n_rows", "vector_path", "offset", "length", "cardinality"
 
@@ -82,7 +82,7 @@ def test_a_wrong_descriptor_is_refused_before_a_task_is_requested(
     wrong: dict[str, Any], match: str, golden: Callable[[str], Path]
 ) -> None:
     table = golden("hand_prefix")
-    change(table, 2, "add", lambda add: add["deletionVector"].update(wrong))
+    alter(table, "add", lambda add: add["deletionVector"].update(wrong), 2)
     with pytest.raises(errors.PuffinFastError, match=match) as caught:
         delta.scan(table).tasks()
     assert str(table) in str(caught.value)
@@ -93,7 +93,7 @@ def test_a_wrong_descriptor_is_refused_before_a_task_is_requested(
 def test_row_counts_that_the_log_lacks_are_in_tasks_and_columns(golden: Callable[[str], Path]) -> None:
     table = golden("hand_prefix")
     expected = columns_of(delta.scan(table).tasks())
-    change(table, 2, "add", lambda add: add.update(stats="{}"))
+    alter(table, "add", lambda add: add.update(stats="{}"), 2)
     for text in ("id >= 0", "id is not null"):
         scan = delta.scan(table, text)
         assert scan.files()["n_rows"].to_pylist() == [row["n_rows"] for row in expected]

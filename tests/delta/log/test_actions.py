@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.delta.log_actions import KINDS, by_us, differences
+from tests.delta.log.log_actions import KINDS, by_us, differences
 
-GOLDEN = Path(__file__).parents[1] / "golden/delta"
+GOLDEN = Path(__file__).parents[2] / "golden/delta"
 
 EXPLAINED = {
     r"\w+ \d+: commitInfo.isolationLevel: 'WriteSerializable' <> 'Serializable'": "the level at which we look for conflicts",

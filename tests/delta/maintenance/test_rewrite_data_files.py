@@ -19,8 +19,7 @@ from puffin_fast.delta.log import commit
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
-from tests.delta.rows import agreed, row_ids, rows_of
-from tests.delta.tables import Racing, append, commit_of, files_of
+from tests.delta.tables import Racing, agreed, append, commit_of, files_of, row_ids, rows_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -22,7 +22,7 @@ from puffin_fast import spark as on_spark
 from puffin_fast.spark.session.sessions import own_errors
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN, TABLES
-from tests.delta.executors import files_of, ids, ids_of_others
+from tests.delta.tables import files_of, ids, ids_of_others
 from tests.spark.conftest import work_on_executors
 from tests.spark.faults.injection import wait
 
@@ -311,7 +311,7 @@ def died(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with a table for each step at which its driver died; all drivers used one session."""
     folder = tmp_path_factory.mktemp("died")
     tables = {step: shutil.copytree(GOLDEN / "spark_partitioned", folder / step) for step in STEPS}
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     with (folder / "log").open(
         "wb"
     ) as log:  # a file: processes that outlive the driver would keep a pipe open

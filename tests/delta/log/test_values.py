@@ -15,7 +15,7 @@ import pytest
 
 from puffin_fast import delta, errors
 from tests.delta.conftest import GOLDEN, TABLES
-from tests.delta.values import VALUES, cases, columns_of, mutate, mutate_column, wrong
+from tests.delta.log.values import VALUES, cases, columns_of, mutate, mutate_column, wrong
 
 N_CASES = int(os.environ.get("PUFFIN_FAST_OPERATIONS", 100))
 

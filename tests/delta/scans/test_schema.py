@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThan
 
 from puffin_fast import delta, errors
-from tests.delta.traps import state
+from tests.delta.tables import state
 
 FEATURES = ["deletionVectors", "timestampNtz", "typeWidening"]
 

@@ -15,7 +15,7 @@ import pytest
 from puffin_fast import delta
 from puffin_fast import spark as on_spark
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
-from tests.delta.executors import files_of, ids, ids_of_others
+from tests.delta.tables import files_of, ids, ids_of_others
 from tests.spark.conftest import MOST, work_on_executors
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Cases in which delta-spark and this package use the same tables; run in a process with a Spark session of its own.
 
-``python -m tests.delta.with_spark FOLDER CASE …`` runs each case on tables of its own in FOLDER, where it writes the
+``python -m tests.delta.spark.with_spark FOLDER CASE …`` runs each case on tables of its own in FOLDER, where it writes the
 file ``CASE``: empty if the case passed, else with the traceback.
 """
 
@@ -29,9 +29,9 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from tests import jars
 from tests.conftest import JVM
 from tests.delta.changes_model import KINDS
+from tests.delta.log.timed_logs import BEGIN, TimedLog
 from tests.delta.spark_histories import SparkHistory
 from tests.delta.tables import Racing
-from tests.delta.timed_logs import BEGIN, TimedLog
 from tests.iceberg.changelog.states import SIGNS
 from tests.seeds import seeds
 

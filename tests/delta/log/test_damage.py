@@ -15,12 +15,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import PositionBitmap, delta, dv, errors
-from tests.delta.readers import change
-from tests.delta.tables import alter, commit_of, files_of, ids
-from tests.delta.traps import state
+from tests.delta.tables import alter, commit_of, files_of, ids, state
 from tests.mounts import may_mount, run_read_only
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 Golden = Callable[[str], Path]
 
 
@@ -42,7 +40,7 @@ def test_an_absolute_vector_without_offset_is_found(head: bytes, place: str, gol
         "sizeInBytes": len(record) - 8,
         "cardinality": 3,
     }
-    change(table, 2, "add", lambda add: add.update(deletionVector=descriptor))
+    alter(table, "add", lambda add: add.update(deletionVector=descriptor), 2)
     assert ids(table) == [i for i in range(1000) if i not in (0, 7, 999)]
     assert delta.verify(table) == []
     file.write_bytes(b"\1\1" + record)
@@ -152,13 +150,13 @@ def altered_vector(table: Path) -> None:
 
 
 def wrong_z85(table: Path) -> None:
-    change(table, 3, "add", lambda add: add["deletionVector"].update(pathOrInlineDv='"' * 20))
+    alter(table, "add", lambda add: add["deletionVector"].update(pathOrInlineDv='"' * 20), 3)
 
 
 def position_beyond(table: Path) -> None:
     text, size = dv.delta.encode_inline(PositionBitmap.from_positions([5, (1 << 32) + 3]))
     inline = {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": size, "cardinality": 2}
-    change(table, 3, "add", lambda add: add.update(deletionVector=inline))
+    alter(table, "add", lambda add: add.update(deletionVector=inline), 3)
 
 
 def position_beyond_in_a_file(table: Path) -> None:
@@ -172,7 +170,7 @@ def position_beyond_in_a_file(table: Path) -> None:
         "sizeInBytes": len(record) - 8,
         "cardinality": 2,
     }
-    change(table, 3, "add", lambda add: add.update(deletionVector=descriptor))
+    alter(table, "add", lambda add: add.update(deletionVector=descriptor), 3)
 
 
 def gap(table: Path) -> None:
@@ -194,7 +192,7 @@ def no_sidecar(table: Path) -> None:
 
 
 def future_protocol(table: Path) -> None:
-    change(table, 0, "protocol", lambda p: p.update(minReaderVersion=4))
+    alter(table, "protocol", lambda p: p.update(minReaderVersion=4), 0)
 
 
 def without_removes(table: Path, version: int, spelling: Callable[[str], str] = str) -> None:
@@ -343,7 +341,7 @@ READ_ONLY = """
 import sys
 from pathlib import Path
 from puffin_fast import errors
-from tests.delta.test_traps import VERBS, ids
+from tests.delta.log.test_damage import VERBS, ids
 table = Path(sys.argv[1])
 before = ids(table)
 for name, verb in VERBS.items():

@@ -19,8 +19,7 @@ from puffin_fast.delta.log.protocol import Protocol, without_vectors
 from puffin_fast.delta.log.storage import TableStorage
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
-from tests.delta.rows import row_ids, rows_of
-from tests.delta.tables import commit_of, files_of
+from tests.delta.tables import commit_of, files_of, row_ids, rows_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

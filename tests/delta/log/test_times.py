@@ -12,7 +12,7 @@ from puffin_fast import delta
 from puffin_fast.cli import main
 from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.errors import CorruptDataError, NotFoundError
-from tests.delta.timed_logs import BEGIN, TimedLog
+from tests.delta.log.timed_logs import BEGIN, TimedLog
 from tests.seeds import seeds
 
 LOGS = {

@@ -27,7 +27,7 @@ from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import load_head, load_snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.errors import ConflictError, NotFoundError
-from tests.delta.engines import ids_of_deltalake, ids_of_duckdb
+from tests.delta.tables import ids_of_deltalake, ids_of_duckdb
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -22,7 +22,7 @@ from puffin_fast.delta.dml.changes import _wide
 from puffin_fast.dv import _frame
 from tests.delta.tables import Racing, alter, append, commit_of, files_of, ids
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SPARK = [
     "spark_partitioned",
     "spark_v1_checkpoint",
@@ -494,7 +494,7 @@ def test_racing_processes_lose_no_delete(golden: Callable[[str], Path]) -> None:
     n = 4
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     alive = [i for i in range(40) if i in before]
-    script = ROOT / "tests" / "delta" / "racing.py"
+    script = Path(__file__).with_name("racing.py")
     assert alive
     commands = [[sys.executable, str(script), str(table), ",".join(map(str, alive[k::n]))] for k in range(n)]
     running = [
