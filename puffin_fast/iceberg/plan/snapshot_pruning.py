@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, EqualTo, Or, Reference
+from pyiceberg.expressions.literals import literal
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import TruncateTransform
+from pyiceberg.types import IntegerType, LongType
 
 from puffin_fast._run.cached import cached_property
 from puffin_fast.avro.integers import Mask
@@ -51,7 +54,7 @@ class _SpecPruning:
             return AlwaysTrue()
         project = inclusive_projection(self.schema, self.spec, self.case_sensitive)
         try:
-            return project(self.expression)
+            return _or_wrapped(project(self.expression), self.spec, self.schema)
         except ArithmeticError:  # a date before the first or after the last date of Python
             return AlwaysTrue()
 
@@ -65,6 +68,20 @@ class _SpecPruning:
             return None
         values = Schema(*partition_type(self.metadata, self.spec).fields)
         return cache(expression_evaluator(values, self.projection, self.case_sensitive))
+
+
+def _or_wrapped(projection: BooleanExpression, spec: PartitionSpec, schema: Schema) -> BooleanExpression:
+    """Adds the partitions whose value wrapped around: Java and Rust truncate in 32 or 64 bits, so that the least
+    integers, rounded down, are in one of the last partitions, where no projection looks for them."""
+    for field in spec.fields:
+        source = schema.find_type(field.source_id) if schema.find_column_name(field.source_id) else None
+        if isinstance(field.transform, TruncateTransform) and source in (IntegerType(), LongType()):
+            for bits in (32, 64) if source == LongType() else (32,):  # perhaps an integer that was widened
+                if over := -(1 << bits - 1) % field.transform.width:
+                    projection = Or(
+                        projection, EqualTo(Reference(field.name), literal((1 << bits - 1) - over))
+                    )
+    return projection
 
 
 class SnapshotPruning:

@@ -18,10 +18,11 @@ from pyiceberg.expressions.parser import parse
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import MonthTransform, Transform, YearTransform
-from pyiceberg.types import DateType, NestedField
+from pyiceberg.transforms import MonthTransform, Transform, TruncateTransform, YearTransform
+from pyiceberg.types import DateType, IntegerType, LongType, NestedField, PrimitiveType
 
 from puffin_fast.errors import NotFoundError
+from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.iceberg.plan.delete_index import FileTask
@@ -179,3 +180,31 @@ def test_a_filter_may_compare_with_the_first_and_the_last_date(
     wanted = datetime.date.fromisoformat(text.strip("'"))
     tests = {"<": operator.lt, ">": operator.gt, "<=": operator.le, "=": operator.eq}
     assert scan(table, filter).to_arrow()["day"].to_pylist() == [d for d in days if tests[op](d, wanted)]
+
+
+@pytest.mark.parametrize(
+    ("type", "bits", "later"),
+    [(IntegerType(), 32, None), (LongType(), 64, None), (IntegerType(), 32, LongType())],
+)
+def test_the_least_integers_are_found_in_the_partition_to_which_they_wrapped(
+    racing: RacingCatalog, type: PrimitiveType, bits: int, later: PrimitiveType | None
+) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "p"))
+    schema = Schema(NestedField(1, "n", type))
+    table = racing.create_table("n.t", schema, partition_spec=spec, properties={"format-version": "2"})
+    numbers = [-(1 << bits - 1), 1 - (1 << bits - 1), -5, 0, (1 << bits - 1) - 1]
+    table.append(pa.table({"n": numbers}, schema.as_arrow()))
+    assert {task.file.partition[0] for task in table.scan().plan_files()} >= {
+        (1 << bits - 1) - numbers[0] % 10
+    }
+    if later is not None:
+        with table.update_schema() as update:
+            update.update_column("n", later)
+    for filter, rows in {
+        f"n = {numbers[0]}": 1,
+        "n < 0": 3,
+        f"n <= {numbers[1]}": 2,
+        f"n in (0, {numbers[1]})": 2,
+    }.items():
+        assert scan(table, filter).to_arrow().num_rows == rows, filter
+    assert delete(table, "n < 0").rows_deleted == 3
