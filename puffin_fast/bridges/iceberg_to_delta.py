@@ -41,7 +41,7 @@ from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.log.version_file import may_have_happened, put_first_version
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.plan.delete_index import FileTask
-from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg.plan.files import metadata_of, plan_files
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import storage_type
@@ -95,9 +95,10 @@ def from_iceberg(
         >>> pf.delta.scan(location).count()
         100
     """
+    metadata = metadata_of(table)
     place = table.location() if location is None else location
     filesystem = filesystem_of(place, filesystem, storage_options)
-    metadata, name = table.metadata, ".".join(table.name())
+    name = ".".join(table.name())
     schema = metadata.schema()
     _check_schemas(table, name)
     if not isinstance(location, PathLike):

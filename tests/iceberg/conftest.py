@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.table import CommitTableResponse, Table
+    from pyiceberg.table.snapshots import Snapshot
 
 
 class RacingCatalog(SqlCatalog):
@@ -65,6 +69,48 @@ def local(location: str) -> Path:
 def files_of(table: Table) -> set[Path]:
     """Every file in the table's folder."""
     return {path for path in local(table.location()).rglob("*") if path.is_file()}
+
+
+def current_snapshot(table: Table) -> Snapshot:
+    """The current snapshot of a table that has one."""
+    found = table.current_snapshot()
+    assert found is not None
+    return found
+
+
+def summary_of(table: Table) -> dict[str, str]:
+    """What the current snapshot's summary says, and its ``operation``."""
+    found = current_snapshot(table).summary
+    assert found is not None
+    return {"operation": found.operation.value, **found.additional_properties}
+
+
+def add_branch(table: Table, name: str) -> None:
+    """Makes a branch of the current snapshot."""
+    with v3_metadata(table.catalog):
+        table.manage_snapshots().create_branch(current_snapshot(table).snapshot_id, name).commit()
+
+
+def set_properties(table: Table, properties: dict[str, str]) -> None:
+    with v3_metadata(table.catalog), table.transaction() as change:
+        change.set_properties(properties)
+
+
+@contextmanager
+def unchanged(table: Table) -> Iterator[None]:
+    """Checks that a block commits nothing, and neither leaves nor removes a file."""
+    before = files_of(table), table.metadata_location
+    yield
+    assert (files_of(table), table.refresh().metadata_location) == before
+
+
+@contextmanager
+def refused(
+    table: Table, error: type[Exception] | tuple[type[Exception], ...], match: str = ""
+) -> Iterator[Any]:
+    """Checks that a block raises an error, and changes nothing."""
+    with unchanged(table), pytest.raises(error, match=match) as caught:
+        yield caught
 
 
 def rows_of(table: Table, *, order: str = "id") -> pa.Table:
