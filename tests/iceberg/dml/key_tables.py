@@ -108,5 +108,6 @@ KEYS: dict[str, tuple[pa.Table, list[str]]] = {
     "other columns": (pa.table({"more": [[1], [2]], "id": [1, 2]}), ["id"]),
     "dotted": (pa.table({"s.a": [1, 2, None]}), ["s.a"]),
     "nested": (pa.table({"s": pa.array([{"a": 4, "b": "b1"}, None], STRUCT)}), ["s.b", "s.a"]),
+    "zone": (pa.table({"at": pa.array([5, 6, 1000], pa.timestamp("s", "Europe/Berlin"))}), ["at"]),
     "none": (pa.table({"id": pa.array([], pa.int64())}), ["id"]),
 }

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Any
 
-import hypothesis
-import hypothesis.strategies as st
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -25,7 +23,16 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
-from tests.iceberg.conftest import files_of, local, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import (
+    add_branch,
+    current_snapshot,
+    local,
+    refused,
+    rows_of,
+    rows_of_duckdb,
+    summary_of,
+    unchanged,
+)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -131,14 +138,10 @@ def test_the_summary_counts_as_java_does(shared_catalog: SqlCatalog, namespace: 
     table = made(shared_catalog, namespace)
     delete(table, "id < 150")
     delete(table, "id < 160")
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    assert snapshot.summary is not None
-    summary = dict(snapshot.summary.additional_properties)
-    tasks = plan_files(table).tasks
-    vector = next(task.vector for task in tasks if task.vector is not None)
-    size = str(vector.content_size_in_bytes)
+    summary, snapshot = summary_of(table), current_snapshot(table)
+    vector = next(task.vector for task in plan_files(table).tasks if task.vector is not None)
     assert {name: summary[name] for name in summary if not name.endswith("files-size")} == {
+        "operation": "delete",
         "added-delete-files": "1",
         "removed-delete-files": "1",
         "added-dvs": "1",
@@ -155,18 +158,17 @@ def test_the_summary_counts_as_java_does(shared_catalog: SqlCatalog, namespace: 
         "manifests-kept": "2",
         "manifests-replaced": "2",
     }
-    assert summary["added-files-size"] == size
+    assert summary["added-files-size"] == str(vector.content_size_in_bytes)
     assert (snapshot.first_row_id, snapshot.added_rows) == (table.metadata.next_row_id, 0)
 
 
 def test_a_filter_that_matches_nothing_commits_nothing(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
-    before, files = table.metadata_location, files_of(table)
-    for filter in ("id > 1000", "id > 10 and id < 10", "id = 5 and word = 'nothing'", "false"):
-        done = delete(table, filter)
-        assert (done.snapshot_id, done.rows_deleted, done.attempts) == (None, 0, 0)
+    with unchanged(table):
+        for filter in ("id > 1000", "id > 10 and id < 10", "id = 5 and word = 'nothing'", "false"):
+            done = delete(table, filter)
+            assert (done.snapshot_id, done.rows_deleted, done.attempts) == (None, 0, 0)
     assert delete(create_table(shared_catalog, f"{namespace}.e", ROWS.schema), "id > 0").snapshot_id is None
-    assert (table.metadata_location, files_of(table)) == (before, files)
 
 
 @pytest.mark.parametrize("filter", ["true", "id >= 0", "id is not null", pc.field("id") >= 0])
@@ -179,33 +181,21 @@ def test_deleting_all_rows_removes_data_files_and_vectors(
     assert (done.rows_deleted, done.data_files_dropped, done.vectors_written) == (N - 1, 3, 0)
     plan = plan_files(table)
     assert (plan.tasks, plan.unused) == ([], [])
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    assert snapshot.summary is not None
-    totals = {k: v for k, v in snapshot.summary.additional_properties.items() if k.startswith("total-")}
-    assert set(totals.values()) == {"0"}
+    assert {count for name, count in summary_of(table).items() if name.startswith("total-")} == {"0"}
     append(table, ROWS.slice(0, 5))
     assert ids(table) == [0, 1, 2, 3, 4]
 
 
-def test_nan_rows_survive_a_filter_that_metrics_seem_to_prove(
+def test_nulls_and_nan_survive_filters_that_metrics_seem_to_prove(
     shared_catalog: SqlCatalog, namespace: str
 ) -> None:
-    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "x": [1.0, float("nan"), 2.0]})
-    table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
-    append(table, rows)
-    delete(table, "x < 100")
-    assert ids(table) == [2]
-
-
-def test_null_rows_survive_filters_that_metrics_seem_to_prove(
-    shared_catalog: SqlCatalog, namespace: str
-) -> None:
-    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "w": pa.array([None, None], pa.string())})
+    rows = pa.table({"id": [1, 2], "w": pa.nulls(2, pa.string()), "x": [1.0, float("nan")]})
     table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
     append(table, rows)
     for filter in ("w != 'a'", "w not in ('a', 'b')", "w not like 'a%'", NotEqualTo("w", "a")):
         assert delete(table, filter).rows_deleted == 0
+    delete(table, "x < 100")
+    assert ids(table) == [2]
     assert delete(table, "w is null").data_files_dropped == 1
 
 
@@ -220,20 +210,11 @@ REFUSED: dict[str, tuple[Any, type[PuffinFastError], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_bad_filter_is_refused_and_changes_nothing(
-    shared_catalog: SqlCatalog, namespace: str, name: str
-) -> None:
-    filter, error, said = REFUSED[name]
+def test_a_bad_filter_is_refused_and_changes_nothing(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
-    before = files_of(table)
-    with pytest.raises(error, match=said):
-        delete(table, filter)
-    assert files_of(table) == before
-
-
-def test_case_is_ignored_when_asked(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
+    for filter, error, said in REFUSED.values():
+        with refused(table, error, said):
+            delete(table, filter)
     delete(table, "ID < 250", case_sensitive=False)
     assert ids(table) == list(range(250, N))
 
@@ -248,38 +229,19 @@ def test_a_table_of_version_1_is_refused_with_the_way_out(shared_catalog: SqlCat
 
 def test_a_missing_or_damaged_data_file_is_named(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
-    before = table.metadata_location
     first, second = (local(task.data.file_path) for task in plan_files(table).tasks[:2])
     first.unlink()
     second.write_bytes(b"no parquet")
-    with pytest.raises(NotFoundError, match=first.name):
+    with refused(table, NotFoundError, first.name):
         delete(table, f"id <= {N}  and word = 'w1'", threads=1)
     first.write_bytes(b"no parquet")
-    with pytest.raises(CorruptDataError, match=r"\.parquet"):
+    with refused(table, CorruptDataError, r"\.parquet"):
         delete(table, "word = 'w1'")
-    table.refresh()
-    assert table.metadata_location == before
-    assert not list(local(table.location()).rglob("*.puffin"))
-
-
-def test_a_data_file_with_another_row_count_than_the_manifest_is_refused(
-    shared_catalog: SqlCatalog, namespace: str
-) -> None:
-    table = made(shared_catalog, namespace)
-    one, other = (local(task.data.file_path) for task in plan_files(table).tasks[:2])
-    append(table, ROWS.slice(0, 1))
-    one.write_bytes(local(plan_files(table).tasks[0].data.file_path).read_bytes())
-    with pytest.raises(CorruptDataError, match=r"expected 100 \(manifest\), found 1"):
-        delete(table, "word = 'w1'")
-    assert other.exists()
 
 
 def test_deletes_go_to_the_branch_they_name(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
-    head = table.current_snapshot()
-    assert head is not None
-    with v3_metadata(shared_catalog):
-        table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
+    add_branch(table, "b")
     delete(table, "id < 50", branch="b")
     delete(table, "id >= 250")
     assert ids(table) == list(range(250))
@@ -366,79 +328,28 @@ def test_named_positions_go_in_any_order_with_repeats(shared_catalog: SqlCatalog
 def test_positions_that_name_no_row_are_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
     good = named(table, {0: [1]})
-    before = files_of(table)
     path = good["file_path"][0].as_py()
 
-    def refused(
-        error: type[Exception], said: str, paths: list[str | None], positions: list[int | None]
-    ) -> None:
-        rows = pa.table({"file_path": pa.array(paths, pa.string()), "pos": pa.array(positions, pa.int64())})
-        with pytest.raises(error, match=said):
-            delete_positions(table, rows)
-        assert files_of(table) == before
+    def at(paths: list[str | None], positions: list[int | None]) -> pa.Table:
+        return pa.table({"file_path": pa.array(paths, pa.string()), "pos": pa.array(positions, pa.int64())})
 
-    refused(InvalidInputError, "expected positions below 100 \\(rows\\), found 100", [path, path], [1, 100])
-    refused(InvalidInputError, "pos", [path], [-1])
-    refused(InvalidInputError, "pos", [path], [None])
-    refused(InvalidInputError, "file_path", [None], [1])
-    refused(NotFoundError, "nowhere", [path, "file:///nowhere.parquet"], [1, 1])
     twice = pa.table([pa.array([path]), pa.array([1]), pa.array([2])], ["file_path", "pos", "pos"])
-    with pytest.raises(InvalidInputError, match="column pos: expected once, found 2"):
-        delete_positions(table, twice)
-    with pytest.raises(InvalidInputError, match="expected columns file_path and pos, found a"):
-        delete_positions(table, pa.table({"a": [1]}))
-    with pytest.raises(InvalidInputError, match="Arrow"):
-        delete_positions(table, [(path, 1)])
+    wrong: list[tuple[Any, type[PuffinFastError], str]] = [
+        (at([path, path], [1, 100]), InvalidInputError, r"expected positions below 100 \(rows\), found 100"),
+        (at([path], [-1]), InvalidInputError, "pos"),
+        (at([path], [None]), InvalidInputError, "pos"),
+        (at([None], [1]), InvalidInputError, "file_path"),
+        (at([path, "file:///nowhere.parquet"], [1, 1]), NotFoundError, "nowhere"),
+        (twice, InvalidInputError, "column pos: expected once, found 2"),
+        (pa.table({"a": [1]}), InvalidInputError, "expected columns file_path and pos, found a"),
+        ([(path, 1)], InvalidInputError, "Arrow"),
+    ]
+    for positions, error, said in wrong:
+        with refused(table, error, said):
+            delete_positions(table, positions)
     delete(table, "id < 100")
     with pytest.raises(NotFoundError, match="expected a data file of branch 'main'"):
         delete_positions(table, good)
-
-
-@hypothesis.settings(max_examples=12, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-@hypothesis.given(data=st.data())
-def test_any_sequence_of_writes_is_a_list_of_rows(shared_catalog: SqlCatalog, data: st.DataObject) -> None:
-    namespace = f"m{data.draw(st.uuids()).hex}"
-    shared_catalog.create_namespace_if_not_exists(namespace)
-    name = f"{namespace}.t{len(shared_catalog.list_tables(namespace))}"
-    schema = pa.schema([("id", pa.int64()), ("g", pa.int64())])
-    table = create_table(
-        shared_catalog, name, schema, partition_spec=data.draw(st.sampled_from([(), ("g",)]))
-    )
-    model: dict[int, int] = {}
-    for step in range(data.draw(st.integers(1, 6))):
-        match data.draw(st.sampled_from(["append", "filter", "group", "positions"])):
-            case "append":
-                new = {len(model) * 100 + step * 7 + i: i % 3 for i in range(data.draw(st.integers(0, 40)))}
-                new = {key: g for key, g in new.items() if key not in model}
-                append(table, pa.table({"id": list(new), "g": list(new.values())}, schema))
-                model |= new
-            case "filter":
-                low = data.draw(st.integers(0, 4000))
-                high = low + data.draw(st.integers(0, 500))
-                delete(table, f"id >= {low} and id < {high}")
-                model = {key: g for key, g in model.items() if not low <= key < high}
-            case "group":
-                group = data.draw(st.integers(0, 3))
-                delete(table, f"g = {group}")
-                model = {key: g for key, g in model.items() if g != group}
-            case "positions":
-                tasks = plan_files(table).tasks
-                if tasks:
-                    task = data.draw(st.sampled_from(tasks))
-                    wanted = data.draw(st.sets(st.integers(0, task.data.record_count - 1), max_size=9))
-                    own = pa.parquet.read_table(local(task.data.file_path), columns=["id"])["id"].to_pylist()
-                    delete_positions(
-                        table,
-                        pa.table(
-                            {
-                                "file_path": pa.array([task.data.file_path] * len(wanted), pa.string()),
-                                "pos": pa.array(sorted(wanted), pa.int64()),
-                            }
-                        ),
-                    )
-                    for position in wanted:
-                        model.pop(own[position], None)
-        assert ids(table) == sorted(model)
 
 
 # Foreign engines before and after -------------------------------------------------------------------------

@@ -8,8 +8,6 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import hypothesis
-import hypothesis.strategies as st
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,8 +37,9 @@ from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.update import update
 from puffin_fast.iceberg.maintenance.verify import verify
 from puffin_fast.iceberg.scans.scan import scan
-from tests.iceberg.conftest import files_of, rows_of
+from tests.iceberg.conftest import add_branch, refused, rows_of, summary_of, unchanged
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
+from tests.kit.cases import each
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -84,10 +83,7 @@ def test_columns_are_set_to_values_and_expressions(
         lambda r: {"g": None, "tags": ["t", None], "s": {"a": 1, "b": None}},
     )
     check(table, duckdb_iceberg, rows)
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    assert snapshot.summary is not None
-    assert snapshot.summary.operation.value == "overwrite"
+    assert summary_of(table)["operation"] == "overwrite"
     assert verify(table) == []
 
 
@@ -132,23 +128,9 @@ def test_nothing_matches(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
     assert update(table, "id = 1", {"x": 1.0}).snapshot_id is None
     append(table, of(START))
-    before, files = table.metadata_location, files_of(table)
-    done = update(table, "id = 1000", {"x": 1.0})
+    with unchanged(table):
+        done = update(table, "id = 1000", {"x": 1.0})
     assert (done.snapshot_id, done.rows_updated, done.attempts) == (None, 0, 0)
-    assert (table.metadata_location, files_of(table)) == (before, files)
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_dry_run_counts_and_writes_nothing(
-    shared_catalog: SqlCatalog, namespace: str, version: int
-) -> None:
-    table = made(shared_catalog, namespace, version=version)
-    before, files = table.metadata_location, files_of(table)
-    dry = update(table, "id < 30", {"x": 1.0}, dry_run=True)
-    assert (dry.snapshot_id, dry.rows_updated, dry.data_files) == (None, 30, 2)
-    assert (table.refresh().metadata_location, files_of(table)) == (before, files)
-    with pytest.raises(InvalidInputError, match=r"values: .*\bx\b"):
-        update(table, "id < 30", {"x": "text"}, dry_run=True)
 
 
 POINT = StructType(NestedField(13, "x", IntegerType(), required=False))
@@ -264,7 +246,7 @@ def typed(shared_catalog: SqlCatalog) -> Table:
     return table
 
 
-@pytest.mark.parametrize(("name", "value", "expected"), ACCEPTED, ids=lambda value: str(value)[:30])
+@each(("name", "value", "expected"), ACCEPTED)
 def test_values_of_each_type(typed: Table, name: str, value: Any, expected: Any) -> None:
     assert update(typed, "id = 5", {name: value}).rows_updated == 0
     assert update(typed, "id = 1", {name: value}).rows_updated == 1
@@ -272,34 +254,28 @@ def test_values_of_each_type(typed: Table, name: str, value: Any, expected: Any)
     assert (uuid.UUID(bytes=found) if isinstance(found, bytes) else found) == expected
 
 
-@pytest.mark.parametrize(("name", "value"), REFUSED, ids=lambda value: str(value)[:30])
+@each(("name", "value"), REFUSED)
 def test_a_value_that_its_column_cannot_hold_is_refused(typed: Table, name: str, value: Any) -> None:
-    before = files_of(typed)
     for number in (1, 5):  # no row matches the second filter
-        with pytest.raises(InvalidInputError, match=rf"values: .*\b{name}\b"):
-            update(typed, f"id = {number}", {name: value})
-    assert files_of(typed) == before
+        for dry_run in (False, True):
+            with refused(typed, InvalidInputError, rf"values: .*\b{name}\b"):
+                update(typed, f"id = {number}", {name: value}, dry_run=dry_run)
 
 
 def test_bad_arguments_are_refused_and_change_nothing(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
-    before = files_of(table)
-    wrong: list[tuple[Any, str]] = [
-        ({}, "at least one column"),
-        ([("x", 1)], "mapping"),
-        ({"nothing": 1}, "no column nothing"),
-        ({"s.a": 1}, "no column s.a"),
-        ({"X": 1.0}, "no column X"),
-        ({3: 1.0}, "names of columns, found 3"),
+    wrong: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
+        ({}, {}, InvalidInputError, "at least one column"),
+        ([("x", 1)], {}, InvalidInputError, "mapping"),
+        ({"nothing": 1}, {}, NotFoundError, "no column nothing"),
+        ({"s.a": 1}, {}, NotFoundError, "no column s.a"),
+        ({"X": 1.0}, {}, NotFoundError, "no column X"),
+        ({3: 1.0}, {}, InvalidInputError, "names of columns, found 3"),
+        ({"x": 1.0, "X": 2.0}, {"case_sensitive": False}, InvalidInputError, "two"),
     ]
-    for values, said in wrong:
-        with pytest.raises((InvalidInputError, NotFoundError), match=said):
-            update(table, "id = 1", values)
-    with pytest.raises(NotFoundError, match="twig"):
-        update(table, "id = 1", {"x": 1.0}, branch="twig")
-    with pytest.raises(InvalidInputError, match="two"):
-        update(table, "id = 1", {"x": 1.0, "X": 2.0}, case_sensitive=False)
-    assert files_of(table) == before
+    for values, options, error, said in wrong:
+        with refused(table, error, said):
+            update(table, "id = 1", values, **options)
     assert update(table, "ID = 1", {"X": 7.0}, case_sensitive=False).rows_updated == 1
 
 
@@ -324,10 +300,7 @@ def test_a_table_of_version_1_is_refused(shared_catalog: SqlCatalog, namespace: 
 
 def test_a_job_is_done_once_and_on_its_branch(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
-    head = table.current_snapshot()
-    assert head is not None
-    with v3_metadata(shared_catalog):
-        table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
+    add_branch(table, "b")
     add: Mapping[str, Any] = {"x": pc.field("x") + 100}
     first = update(table, "id < 3", add, branch="b", job_id="j")
     again = update(table, "id < 3", add, branch="b", job_id="j")
@@ -359,31 +332,6 @@ def test_a_row_that_another_commit_deletes_meanwhile_stays_deleted(racing: Racin
     done = update(table, "id in (3, 4, 5)", {"g": "mine"}, on_conflict="merge")
     assert done.rows_updated == 1
     assert [r["id"] for r in rows_of(table).to_pylist() if r["g"] == "mine"] == [5]
-
-
-@hypothesis.settings(max_examples=10, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-@hypothesis.given(data=st.data())
-def test_any_sequence_of_updates_and_deletes(shared_catalog: SqlCatalog, data: st.DataObject) -> None:
-    namespace = f"u{uuid.uuid4().hex}"
-    shared_catalog.create_namespace(namespace)
-    version = data.draw(st.sampled_from([2, 3]))
-    table = made(shared_catalog, namespace, version=version, spec=data.draw(st.sampled_from([(), ("g",)])))
-    model = {r["id"]: dict(r) for r in START}
-    for _ in range(data.draw(st.integers(1, 5))):
-        low = data.draw(st.integers(0, N))
-        high = low + data.draw(st.integers(0, 30))
-        chosen = [i for i in model if low <= i < high]
-        if data.draw(st.booleans()):
-            group = data.draw(st.sampled_from(["g0", "g1", None]))
-            done = update(table, f"id >= {low} and id < {high}", {"g": group, "x": pc.field("x") + 1})
-            assert done.rows_updated == len(chosen)
-            for i in chosen:
-                model[i] |= {"g": group, "x": model[i]["x"] + 1}
-        else:
-            delete(table, f"id >= {low} and id < {high}")
-            for i in chosen:
-                del model[i]
-        assert rows_of(table).to_pylist() == [model[i] for i in sorted(model)]
 
 
 @pytest.mark.jar

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
-import hypothesis
-import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 
+from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
@@ -17,12 +15,22 @@ from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
-from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import (
+    add_branch,
+    files_of,
+    local,
+    refused,
+    rows_of,
+    rows_of_duckdb,
+    set_properties,
+    summary_of,
+)
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from tests.iceberg.conftest import RacingCatalog
@@ -58,10 +66,7 @@ def test_rows_are_replaced_inserted_or_unchanged(
     written = upsert(table, of(new), ["id"], skip_unchanged=False)
     assert (written.rows_updated, written.rows_unchanged, written.rows_deleted) == (6, 0, 6)
     check(table, duckdb_iceberg, list(expected.values()))
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    assert snapshot.summary is not None
-    assert snapshot.summary.operation.value == "overwrite"
+    assert summary_of(table)["operation"] == "overwrite"
 
 
 def test_update_and_insert_can_be_disabled(
@@ -78,23 +83,6 @@ def test_update_and_insert_can_be_disabled(
     check(table, duckdb_iceberg, [*START[:3], other[0], *START[4:], new[1]])
     with pytest.raises(InvalidInputError, match="expected at least one of them"):
         upsert(table, of(new), ["id"], when_matched_update_all=False, when_not_matched_insert_all=False)
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_dry_run_counts_the_same_and_writes_nothing(
-    shared_catalog: SqlCatalog, namespace: str, version: int
-) -> None:
-    table = made(shared_catalog, namespace, version=version)
-    rows = of([row(1, "new"), START[2], row(N)])
-    before, files = table.metadata_location, files_of(table)
-    dry = upsert(table, rows, ["id"], dry_run=True)
-    assert (dry.rows_updated, dry.rows_inserted, dry.rows_unchanged, dry.rows_deleted) == (1, 1, 1, 1)
-    assert (dry.snapshot_id, dry.data_files_written, dry.delete_files_written, dry.n_bytes) == (None, 0, 0, 0)
-    assert table.refresh().metadata_location == before
-    assert files_of(table) == files
-    done = upsert(table, rows, ["id"])
-    counts = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
-    assert [getattr(done, name) for name in counts] == [getattr(dry, name) for name in counts]
 
 
 def test_rows_deleted_before_are_inserted_and_repeated_ones_become_one(
@@ -191,6 +179,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "no identifier": (of(START), None, "identifier"),
     "list as key": (of(START), ["tags"], "tags is a list"),
     "no arrow": (7, ["id"], "Arrow"),
+    "unknown key": (of(START), ["nothing"], "nothing"),
 }
 
 
@@ -216,15 +205,9 @@ def test_bad_rows_are_refused_and_change_nothing(
     shared_catalog: SqlCatalog, namespace: str, version: int
 ) -> None:
     table = made(shared_catalog, namespace, version=version)
-    before = files_of(table)
     for data, on, said in REFUSED.values():
-        with pytest.raises(InvalidInputError, match=said):
+        with refused(table, (InvalidInputError, NotFoundError), said):
             upsert(table, data, on)
-    with pytest.raises(NotFoundError, match="nothing"):
-        upsert(table, of(START), ["nothing"])
-    with pytest.raises(NotFoundError, match="twig"):
-        upsert(table, of(START), ["id"], branch="twig")
-    assert files_of(table) == before
 
 
 def test_a_table_of_version_1_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
@@ -235,10 +218,7 @@ def test_a_table_of_version_1_is_refused(shared_catalog: SqlCatalog, namespace: 
 
 def test_a_job_is_done_once_and_on_its_branch(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
-    head = table.current_snapshot()
-    assert head is not None
-    with v3_metadata(shared_catalog):
-        table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
+    add_branch(table, "b")
     first = upsert(table, of([row(1, "z"), row(100)]), ["id"], branch="b", job_id="j")
     again = upsert(table, of([row(1, "z"), row(100)]), ["id"], branch="b", job_id="j")
     assert (again.repeated, again.snapshot_id, again.rows_updated) == (True, first.snapshot_id, 0)
@@ -274,22 +254,99 @@ def test_a_row_that_another_commit_deletes_meanwhile_is_a_conflict(racing: Racin
     assert rows_of(table).num_rows == N
 
 
-@hypothesis.settings(max_examples=10, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-@hypothesis.given(data=st.data())
-def test_any_sequence_of_upserts_is_a_dictionary(shared_catalog: SqlCatalog, data: st.DataObject) -> None:
-    namespace = f"u{uuid.uuid4().hex}"
-    shared_catalog.create_namespace(namespace)
-    version = data.draw(st.sampled_from([2, 3]))
-    table = made(shared_catalog, namespace, version=version, spec=data.draw(st.sampled_from([(), ("g",)])))
-    model = {r["id"]: r for r in START}
-    for _ in range(data.draw(st.integers(1, 4))):
-        ids = data.draw(st.sets(st.integers(0, 80), max_size=12))
-        new = {i: row(i, data.draw(st.sampled_from(["g0", "g1", None])), i / 2) for i in ids}
-        done = upsert(table, of(list(new.values())), ["id"])
-        assert done.rows_inserted == len(ids - model.keys())
-        assert done.rows_unchanged == sum(model.get(i) == r for i, r in new.items())
-        model |= new
-        assert rows_of(table).to_pylist() == [model[i] for i in sorted(model)]
+# A key that several rows have -----------------------------------------------------------------------------
+
+TWO_KEYS = "found id: 2 of the given keys have several rows there, 5 in all and up to 3 for one key"
+
+
+def with_duplicates(catalog: Any, namespace: str, **options: Any) -> Table:
+    """The rows of `made`, in three files; 8 is there twice, 30 three times."""
+    table = made(catalog, namespace, **options)
+    append(table, of([row(8, "else"), row(30, "other"), row(30, "more")]))
+    return table
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
+def test_a_row_never_replaces_several_without_being_asked(
+    shared_catalog: SqlCatalog, namespace: str, version: int, spec: tuple[str, ...]
+) -> None:
+    table = with_duplicates(shared_catalog, namespace, version=version, spec=spec)
+    n_rows = rows_of(table).num_rows
+    given = of([row(3, "new"), row(8, "new"), START[30], row(900)])
+    for options in (
+        {},
+        {"dry_run": True},
+        {"skip_unchanged": False},
+        {"threads": 4},
+        {"on_conflict": "merge"},
+        {"when_not_matched_insert_all": False, "duplicate_keys": "refuse"},
+    ):
+        with refused(table, InvalidInputError, TWO_KEYS) as error:
+            upsert(table, given, "id", **options)
+        assert "duplicate_keys='replace'" in str(error.value)
+        assert "else" not in str(error.value)
+    done = upsert(table, given, "id", duplicate_keys="replace")
+    assert (done.rows_updated, done.rows_deleted, done.rows_inserted) == (3, 6, 1)
+    assert rows_of(table).num_rows == n_rows - 6 + 4
+
+
+def test_keys_count_that_are_given_and_replaced_and_live(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = with_duplicates(shared_catalog, namespace)
+    assert upsert(table, of([row(9, "new"), row(901)]), "id").rows_deleted == 1
+    inserted = upsert(table, of([row(8, "new"), row(902)]), "id", when_matched_update_all=False)
+    assert (inserted.rows_inserted, inserted.rows_unchanged, inserted.rows_deleted) == (1, 1, 0)
+    delete(table, "g = 'else' or g = 'more'")
+    with pytest.raises(InvalidInputError, match="1 of the given keys have several rows there, 2 in all"):
+        upsert(table, of([row(8, "new"), row(30, "new")]), "id")
+    delete(table, "g = 'other'")
+    assert upsert(table, of([row(8, "new"), row(30, "new")]), "id").rows_updated == 2
+
+
+def test_equal_rows_have_one_key_several_times(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    append(table, of([START[3]]))
+    with pytest.raises(InvalidInputError, match="1 of the given keys"):
+        upsert(table, of([START[3]]), "id")
+
+
+def test_a_feed_and_single_columns_reach_every_row_of_a_key(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = with_duplicates(shared_catalog, namespace)
+    given = of([row(8, "new"), row(30, "new")])
+    done = upsert(table, given, "id", update_columns=["g"])
+    assert (done.rows_updated, done.rows_deleted) == (2, 5)
+    gone = given.append_column("gone", pa.array([True, False]))
+    with pytest.raises(InvalidInputError, match="1 of the given keys have several rows there, 3 in all"):
+        upsert(table, gone, "id", delete_column="gone")
+    done = upsert(table, gone.slice(0, 1), "id", delete_column="gone")
+    assert (done.keys_deleted, done.rows_deleted) == (1, 2)
+
+
+def test_a_row_that_another_commit_adds_meanwhile_is_one_of_several(racing: RacingCatalog) -> None:
+    table = made(racing, "n")
+    other = racing.load_table("n.t")
+    racing.before.append(lambda: append(other, of([row(3, "theirs")])))
+    with pytest.raises(InvalidInputError, match="1 of the given keys"):
+        upsert(table, of([row(3, "mine")]), "id")
+    assert {r["g"] for r in rows_of(table.refresh()).to_pylist() if r["id"] == 3} == {"g0", "theirs"}
+    live = {local(task.data.file_path) for task in plan_files(table).tasks}
+    assert live == {path for path in files_of(table) if path.suffix == ".parquet"}
+
+
+def test_a_transaction_sees_the_rows_that_it_added(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    with iceberg.transaction(table) as tx:
+        tx.append(of([row(3, "more"), row(700)]))
+        with pytest.raises(InvalidInputError, match="1 of the given keys"):
+            tx.upsert(of([row(3, "new")]), "id")
+        assert tx.upsert(of([row(3, "new")]), "id", duplicate_keys="replace").rows_deleted == 2
+        assert tx.upsert(of([row(700, "new")]), "id").rows_updated == 1
+    assert rows_of(table).num_rows == len(START) + 1
+
+
+# Spark ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.jar
@@ -304,8 +361,7 @@ def test_spark_reads_and_continues_what_we_upsert(
 ) -> None:
     table = made(shared_catalog, namespace, version=version, spec=("g",))
     for verb in ("delete", "update", "merge"):
-        with v3_metadata(shared_catalog):
-            table.transaction().set_properties({f"write.{verb}.mode": "merge-on-read"}).commit_transaction()
+        set_properties(table, {f"write.{verb}.mode": "merge-on-read"})
     name = f"{shared_catalog.name}.{namespace}.t"
     model = {r["id"]: r for r in START}
 
