@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import SnapshotLogEntry
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat import table_updates
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import RacingCatalog, local
+from tests.iceberg.conftest import RacingCatalog, local, set_properties
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -101,8 +101,7 @@ def test_other_changes_after_the_clock_went_back_keep_the_logs_in_order(
     clock.turned_ms = TEN_MINUTES_MS
     iceberg.append(table, ROWS)
     clock.turned_ms = 0
-    with v3_metadata(racing):
-        table.transaction().set_properties({"a": "b"}).commit_transaction()
+    set_properties(table, {"a": "b"})
     assert is_what_java_accepts(table.refresh())
     CHANGES["delete"](table)
     assert is_what_java_accepts(table)

@@ -20,14 +20,13 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.commit.request import head_of
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.manifest import read_manifest_list
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.commit.writers import ROWS, Unsure, broken, other, reachable, table
-from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
+from tests.iceberg.conftest import RacingCatalog, current_snapshot, files_of, local, rows_of, set_properties
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -60,8 +59,7 @@ def test_an_append_beside_a_delete_is_no_conflict(racing: RacingCatalog, table: 
 def test_rows_that_came_in_meanwhile_go_too_unless_isolation_is_snapshot(
     racing: RacingCatalog, table: Table, level: str, left: list[int]
 ) -> None:
-    with v3_metadata(racing):
-        table.transaction().set_properties({"write.delete.isolation-level": level}).commit_transaction()
+    set_properties(table, {"write.delete.isolation-level": level})
     racing.before.append(lambda: append(other(racing), pa.table({"id": [5], "half": [9]})))
     delete(table, "id < 10")
     assert ids(table) == [*left, *range(10, 100)]
@@ -202,8 +200,7 @@ def test_a_place_that_takes_no_files_is_our_error_and_leaves_nothing(
     racing: RacingCatalog, table: Table
 ) -> None:
     a_file = racing.properties["uri"].removeprefix("sqlite:///")
-    with v3_metadata(racing):
-        table.transaction().set_properties({"write.data.path": f"file://{a_file}/x"}).commit_transaction()
+    set_properties(table, {"write.data.path": f"file://{a_file}/x"})
     before = files_of(table)
     with pytest.raises(PuffinFastError):
         delete(table, "id < 10")
@@ -221,8 +218,7 @@ def test_manifests_that_lose_nothing_are_kept(table: Table) -> None:
         for s in table.metadata.snapshots
     ]
     assert lists[1] == lists[2] == lists[3] == lists[4]
-    last = table.current_snapshot()
-    assert last is not None
+    last = current_snapshot(table)
     deletes = [m for m in read_manifest_list(table.io, last.manifest_list) if m.content == 1]
     assert sorted((m.added_files_count, m.existing_files_count, m.deleted_files_count) for m in deletes) == [
         (1, 0, 0),

@@ -11,7 +11,7 @@ from puffin_fast import iceberg
 from puffin_fast.iceberg.commit.lost_attempt import has_landed
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.manifest import write_manifest_list
-from tests.iceberg.conftest import RacingCatalog
+from tests.iceberg.conftest import RacingCatalog, current_snapshot
 
 ROWS = pa.table({"id": [1]})
 
@@ -23,8 +23,7 @@ def test_a_snapshot_without_a_parent_may_have_the_number_of_one_that_was_made_an
     iceberg.append(table, ROWS)
     base = table.metadata_location
     iceberg.append(table, ROWS)
-    made = table.current_snapshot()
-    assert made is not None
+    made = current_snapshot(table)
     path = f"{table.location()}/metadata/snap-7.avro"
     write_manifest_list(
         table.io,

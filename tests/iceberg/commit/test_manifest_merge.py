@@ -22,7 +22,7 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_manifest,
 )
-from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
+from tests.iceberg.conftest import RacingCatalog, current_snapshot, files_of, local, rows_of, set_properties
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -45,19 +45,13 @@ def make(catalog: RacingCatalog, version: int = 3, **more: Any) -> Table:
 
 
 def manifests(table: Table, content: int = 0) -> list[ManifestFile]:
-    snapshot = table.refresh().current_snapshot()
-    assert snapshot is not None
+    snapshot = current_snapshot(table.refresh())
     return [m for m in manifests_of(table.io, snapshot) if m.content == content]
 
 
 def entries(table: Table, content: int = 0) -> list[ManifestEntry]:
     found = (read_manifest(table.io, m, table.specs(), live_only=False) for m in manifests(table, content))
     return [entry for some in found for entry in some]
-
-
-def set_properties(catalog: RacingCatalog, properties: dict[str, str]) -> None:
-    with iceberg.v3_metadata(catalog), catalog.load_table("n.t").transaction() as transaction:
-        transaction.set_properties(properties)
 
 
 def identity(entry: ManifestEntry) -> tuple[Any, ...]:
@@ -115,8 +109,7 @@ def test_entries_that_earlier_commits_removed_are_dropped_and_those_of_this_one_
     assert len(manifests(table)) == 1
     iceberg.delete(table, "id < 9")
     assert [e.status for e in entries(table)].count(DELETED) == 1
-    head = table.current_snapshot()
-    assert head is not None
+    head = current_snapshot(table)
     assert {e.snapshot_id for e in entries(table) if not e.is_live} == {head.snapshot_id}
     for n in range(4, 8):
         iceberg.append(table, some(10 * n))
@@ -160,7 +153,7 @@ def test_a_merged_manifest_has_at_most_the_target_size(racing: RacingCatalog) ->
     table = make(racing, properties={LEAST: "2"})
     iceberg.append(table, some(0))
     (first,) = manifests(table)
-    set_properties(racing, {SIZE: str(first.length * 5 // 2)})
+    set_properties(table, {SIZE: str(first.length * 5 // 2)})
     for n in range(1, 12):
         iceberg.append(table, some(n))
     assert len(manifests(table)) < 12
@@ -193,11 +186,10 @@ def test_a_retry_reuses_a_merged_manifest_of_unchanged_ones(racing: RacingCatalo
     for n in range(12):
         iceberg.append(table, some(n))
     lengths = [m.length for m in manifests(table)]
-    branch = table.current_snapshot()
-    assert branch is not None
+    branch = current_snapshot(table)
     with iceberg.v3_metadata(racing), table.manage_snapshots() as manage:
         manage.create_branch(branch.snapshot_id, "side")
-    set_properties(racing, {ENABLED: "true", SIZE: str(5 * max(lengths)), LEAST: "100"})
+    set_properties(table, {ENABLED: "true", SIZE: str(5 * max(lengths)), LEAST: "100"})
     written: list[set[Path]] = []
 
     def meanwhile() -> None:
@@ -213,10 +205,10 @@ def test_a_retry_reuses_a_merged_manifest_of_unchanged_ones(racing: RacingCatalo
     assert {path for path in files_of(table) if "-m" in path.name} == all_manifests(table)
 
 
-def bins_of_five(catalog: RacingCatalog, table: Table) -> None:
+def bins_of_five(table: Table) -> None:
     """Lets the next commits merge older manifests by five, and never the newest ones."""
     longest = max(m.length for m in manifests(table))
-    set_properties(catalog, {ENABLED: "true", SIZE: str(5 * longest), LEAST: "100"})
+    set_properties(table, {ENABLED: "true", SIZE: str(5 * longest), LEAST: "100"})
 
 
 def test_a_retry_keeps_the_row_ids_that_another_commit_assigned(racing: RacingCatalog) -> None:
@@ -225,14 +217,15 @@ def test_a_retry_keeps_the_row_ids_that_another_commit_assigned(racing: RacingCa
     for n in range(6):
         iceberg.append(table, some(n, 100 + n))
     iceberg.upgrade(table)
-    bins_of_five(racing, table)
+    bins_of_five(table)
     assigned: set[tuple[Any, ...]] = set()
 
     def meanwhile() -> None:
-        set_properties(racing, {ENABLED: "false"})
-        iceberg.append(racing.load_table("n.t"), some(7))
+        other = racing.load_table("n.t")
+        set_properties(other, {ENABLED: "false"})
+        iceberg.append(other, some(7))
         assigned.update(map(identity, entries(table)))
-        set_properties(racing, {ENABLED: "true"})
+        set_properties(other, {ENABLED: "true"})
 
     racing.before.append(meanwhile)
     assert iceberg.append(table, some(8)).attempts == 2
@@ -244,7 +237,7 @@ def test_no_file_of_a_lost_attempt_is_left_after_a_merge_that_is_not_reused(raci
     table, other = make(racing, properties={ENABLED: "false"}), racing.load_table("n.t")
     for n in range(12):
         iceberg.append(table, some(n))
-    bins_of_five(racing, table)
+    bins_of_five(table)
 
     def meanwhile() -> None:
         iceberg.append(other, some(100))
@@ -337,7 +330,7 @@ def test_a_manifest_that_cannot_be_read_is_left_out_of_the_merge_and_stays_liste
     for n in range(3):
         iceberg.append(table, some(100 + n))
         iceberg.delete(table, f"id = {n}") if content else None
-    set_properties(racing, {LEAST: "2"})
+    set_properties(table, {LEAST: "2"})
     damaged = manifests(table, content)[-1]
     known = set(map(identity, entries(table, content)))
     path = local(damaged.path)

@@ -24,6 +24,7 @@ from puffin_fast.cli import main
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.compat import hadoop_catalog
 from puffin_fast.iceberg.compat.configured_catalog import configured_catalog
+from tests.iceberg.conftest import set_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,8 +222,7 @@ def test_transactions_create_tables_in_their_folder(catalog: iceberg.HadoopCatal
 
 
 def test_pyicebergs_own_changes(catalog: iceberg.HadoopCatalog, table: Table) -> None:
-    with iceberg.v3_metadata(catalog), table.transaction() as change:
-        change.set_properties({"owner": "me"})
+    set_properties(table, {"owner": "me"})
     assert version(catalog) == "v3.metadata.json"
     with iceberg.v3_metadata(catalog), table.update_schema() as update:
         update.add_column("note", StringType())

@@ -15,7 +15,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, MissingExtraError, UnsupportedError
 from puffin_fast.iceberg.commit.protocol import attempts
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
-from tests.iceberg.conftest import RacingCatalog, files_of
+from tests.iceberg.conftest import RacingCatalog, files_of, set_properties
 
 ROWS = pa.table({"id": pa.array(range(100), pa.int64())})
 
@@ -60,16 +60,11 @@ def table(racing: RacingCatalog) -> Table:
     return made
 
 
-def set_properties(table: Table, **properties: str) -> None:
-    with iceberg.v3_metadata(table.catalog), table.transaction() as change:
-        change.set_properties(properties)
-
-
 @pytest.mark.parametrize(("name", "value", "verb"), REFUSED)
 def test_a_value_that_no_engine_can_mean_is_refused(
     table: Table, tmp_path: Path, name: str, value: str, verb: Callable[[Table], object]
 ) -> None:
-    set_properties(table, **{name: value})
+    set_properties(table, {name: value})
     before = files_of(table)
     if verb is append:
         with pytest.raises(InvalidInputError, match=f"property {name}: "):
@@ -83,10 +78,10 @@ def test_a_value_that_no_engine_can_mean_is_refused(
 
 def test_a_level_that_the_codec_does_not_have_is_refused(table: Table) -> None:
     level, codec = "write.parquet.compression-level", "write.parquet.compression-codec"
-    set_properties(table, **{codec: "GZIP", level: "99"})
+    set_properties(table, {codec: "GZIP", level: "99"})
     with pytest.raises(InvalidInputError, match=f"{level}: expected a level of gzip, found 99"):
         append(table)
-    set_properties(table, **{level: "9"})
+    set_properties(table, {level: "9"})
     append(table)
     codecs = {
         pq.read_metadata(task.file.file_path.removeprefix("file://")).row_group(0).column(0).compression
@@ -97,11 +92,11 @@ def test_a_level_that_the_codec_does_not_have_is_refused(table: Table) -> None:
 
 @pytest.mark.parametrize("value", ["no", "0", "FALSE", ""])
 def test_only_true_allows_to_remove_files_as_in_java(table: Table, value: str) -> None:
-    set_properties(table, **{"gc.enabled": value})
+    set_properties(table, {"gc.enabled": value})
     for verb in (iceberg.expire_snapshots, iceberg.remove_orphan_files):
         with pytest.raises(UnsupportedError, match=r"gc\.enabled"):
             verb(table)
-    set_properties(table, **{"gc.enabled": "True"})
+    set_properties(table, {"gc.enabled": "True"})
     iceberg.remove_orphan_files(table)
 
 
@@ -118,6 +113,6 @@ def test_words_are_read_in_any_case_and_numbers_with_a_sign() -> None:
 
 @pytest.mark.skipif(find_spec("cramjam") is not None, reason="cramjam is installed")
 def test_the_codec_snappy_of_manifests_names_its_package(table: Table) -> None:
-    set_properties(table, **{"write.avro.compression-codec": "snappy"})
+    set_properties(table, {"write.avro.compression-codec": "snappy"})
     with pytest.raises(MissingExtraError, match="pip install cramjam"):
         delete(table)

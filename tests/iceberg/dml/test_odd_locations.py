@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError
-from tests.iceberg.conftest import local
+from tests.iceberg.conftest import local, set_properties
 
 if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
@@ -85,8 +85,7 @@ def test_nothing_is_written_to_a_table_that_another_program_put_there(
 ) -> None:
     table = iceberg.create_table(racing, "n.t", ROWS.schema)
     iceberg.append(table, ROWS)
-    with iceberg.v3_metadata(racing), table.transaction() as transaction:
-        transaction.set_properties({"write.data.path": f"file://{tmp_path}/{name}"})
+    set_properties(table, {"write.data.path": f"file://{tmp_path}/{name}"})
     before = files(tmp_path)
     for verb in (
         lambda: iceberg.append(table, ROWS),

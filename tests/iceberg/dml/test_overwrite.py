@@ -11,7 +11,7 @@ from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
-from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb, set_properties, summary_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -74,10 +74,7 @@ def test_an_overwrite_has_the_rows_of_pyicebergs(
     assert (done.rows_deleted, done.rows_appended) == (n_rows + 3 - expected.num_rows, 3)
     assert len(table.metadata.snapshots) == n_snapshots + 1
     assert iceberg.verify(table) == []
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    assert snapshot.summary is not None
-    assert snapshot.summary.operation.value == ("overwrite" if done.rows_deleted else "append")
+    assert summary_of(table)["operation"] == ("overwrite" if done.rows_deleted else "append")
     if row_filter is None:
         assert (done.data_files_dropped, done.delete_files_written) == (3, 0)
 
@@ -167,8 +164,7 @@ def test_rows_that_came_meanwhile_are_replaced_as_the_isolation_level_says(
     racing: RacingCatalog, isolation: str
 ) -> None:
     table = made(racing, spec=("g",))
-    with iceberg.v3_metadata(racing), table.transaction() as change:
-        change.set_properties({"write.update.isolation-level": isolation})
+    set_properties(table, {"write.update.isolation-level": isolation})
     other = racing.load_table("n.t")
     for number, overwrite in enumerate(
         (

@@ -24,7 +24,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES
-from tests.iceberg.conftest import files_of, local, rows_of
+from tests.iceberg.conftest import files_of, local, rows_of, set_properties
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -66,8 +66,7 @@ def table(request: pytest.FixtureRequest, racing: RacingCatalog) -> Table:
 @pytest.mark.parametrize("write", WRITES)
 def test_a_location_without_write_access_is_named(racing: RacingCatalog, table: Table, write: str) -> None:
     a_file = racing.properties["uri"].removeprefix("sqlite:///")
-    with v3_metadata(racing):
-        table.transaction().set_properties({"write.data.path": f"file://{a_file}/x"}).commit_transaction()
+    set_properties(table, {"write.data.path": f"file://{a_file}/x"})
     before = files_of(table)
     with pytest.raises(PuffinFastError):
         WRITES[write](table)

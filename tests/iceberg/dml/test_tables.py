@@ -47,6 +47,7 @@ from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.scans.scan import scan
+from tests.iceberg.conftest import current_snapshot
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -348,8 +349,7 @@ def test_existing_rows_get_row_ids_after_an_upgrade(
     assert upgrade(table) is table
     assert (table.metadata.format_version, metadata_json(table)["next-row-id"]) == (3, 0)
     append(table, ROWS.slice(0, 1))
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
+    snapshot = current_snapshot(table)
     assert (snapshot.first_row_id, snapshot.added_rows) == (0, 121)
     location = table.metadata_location
     assert upgrade(table).metadata_location == location
@@ -392,8 +392,7 @@ def test_spark_and_duckdb_read_and_continue_what_we_append(
     iceberg_spark.sql(f"DELETE FROM {name} WHERE id % 2 = 0")
     iceberg_spark.sql(f"INSERT INTO {name} SELECT 100, 'w1', DATE '2020-01-01'")
     append(table, ROWS.slice(0, 1))
-    last = table.current_snapshot()
-    assert last is not None
+    last = current_snapshot(table)
     assert last.first_row_id == table.metadata.next_row_id - 1
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, *range(1, 60, 2), 100]
     theirs = iceberg_spark.sql(f"SELECT id, _row_id FROM {name} ORDER BY id").toArrow()

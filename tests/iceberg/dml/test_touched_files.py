@@ -18,6 +18,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import DELETES, ManifestEntry, key_of, manifests_of, read_manifest, reader
 from puffin_fast.iceberg.plan.files import plan_files
+from tests.iceberg.conftest import current_snapshot
 
 N_FILES = 12
 
@@ -99,8 +100,7 @@ def test_files_of_a_transaction_are_found_by_their_paths(table: Table) -> None:
 @pytest.mark.parametrize("known", ["none", "another", "its own", "all"])
 def test_a_vector_is_removed_whatever_is_known_of_its_manifest(table: Table, known: str) -> None:
     """A manifest that held it may have been merged by another commit."""
-    head = table.current_snapshot()
-    assert head is not None
+    head = current_snapshot(table)
     manifests = [manifest.path for manifest in manifests_of(table.io, head) if manifest.content == DELETES]
     vector = next(task.vector for task in plan_files(table).tasks if task.vector is not None)
     (own,) = [
@@ -116,8 +116,7 @@ def test_a_vector_is_removed_whatever_is_known_of_its_manifest(table: Table, kno
 
 
 def test_a_vector_that_is_not_live_is_a_conflict_whatever_is_known_of_its_manifest(table: Table) -> None:
-    head = table.current_snapshot()
-    assert head is not None
+    head = current_snapshot(table)
     vector = next(task.vector for task in plan_files(table).tasks if task.vector is not None)
     manifests = frozenset(manifest.path for manifest in manifests_of(table.io, head))
     lost = replace(vector, file_path="lost.puffin")

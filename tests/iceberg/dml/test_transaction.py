@@ -15,7 +15,14 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.manifest import ADDED, manifests_of, read_manifests
-from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import (
+    add_branch,
+    current_snapshot,
+    files_of,
+    rows_of,
+    rows_of_duckdb,
+    set_properties,
+)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -77,8 +84,7 @@ def test_all_verbs_make_one_snapshot_that_all_readers_agree_on(
         assert (done.rows_updated, done.rows_inserted) == (3, 3)
     assert tx.committed is not None
     assert len(table.metadata.snapshots) == before + 1
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
+    snapshot = current_snapshot(table)
     assert snapshot.summary is not None
     assert snapshot.snapshot_id == tx.committed.snapshot_id
     assert (snapshot.summary.operation.value, snapshot.summary["who"]) == ("overwrite", "me")
@@ -114,8 +120,7 @@ def test_rows_keep_their_ids_and_new_rows_get_theirs_once(racing: RacingCatalog)
     changed = {id for id, row in after.items() if row["_last_updated_sequence_number"] == 3}
     assert changed == set(range(17, 25))
     assert len({row["_row_id"] for row in after.values()}) == 25
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
+    snapshot = current_snapshot(table)
     assert snapshot.first_row_id == 20
     assert min(after[id]["_row_id"] for id in range(20, 25)) >= 20
 
@@ -125,8 +130,7 @@ def test_added_files_have_status_added_and_the_commits_sequence_number(racing: R
     with iceberg.transaction(table) as tx:
         tx.append(rows(20, 30))
         tx.delete("id > 25")
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
+    snapshot = current_snapshot(table)
     own = [m for m in manifests_of(table.io, snapshot) if m.added_snapshot_id == snapshot.snapshot_id]
     entries = [entry for _, some in read_manifests(table.io, own, table.specs()) for entry in some]
     assert {(e.status, e.sequence_number, e.file_sequence_number) for e in entries} == {(ADDED, 3, 3)}
@@ -251,8 +255,7 @@ def test_rows_of_another_commit_are_deleted_as_the_isolation_level_says(
     racing: RacingCatalog, isolation: str
 ) -> None:
     table = made(racing)
-    with iceberg.v3_metadata(racing), table.transaction() as change:
-        change.set_properties({"write.delete.isolation-level": isolation})
+    set_properties(table, {"write.delete.isolation-level": isolation})
     other = racing.load_table("n.t")
     racing.before.append(lambda: iceberg.append(other, rows(100, 110)))
     with iceberg.transaction(table) as tx:
@@ -314,10 +317,7 @@ def test_a_repeated_job_does_nothing(racing: RacingCatalog) -> None:
 
 def test_a_branch_and_a_dry_run(racing: RacingCatalog) -> None:
     table = made(racing)
-    head = table.metadata.current_snapshot_id
-    assert head is not None
-    with iceberg.v3_metadata(racing):
-        table.manage_snapshots().create_branch(head, "b").commit()
+    add_branch(table, "b")
     with iceberg.transaction(table, branch="b") as tx:
         tx.append(rows(20, 30))
         tx.delete("id < 25")

@@ -28,6 +28,7 @@ from puffin_fast.iceberg.manifest.reader import Fetched
 from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.puffin import vectors as files
 from puffin_fast.rows.files import parquet
+from tests.iceberg.conftest import current_snapshot
 from tests.object_store import Store, catalog, store
 
 if TYPE_CHECKING:
@@ -206,8 +207,7 @@ def test_a_manifest_of_deletes_that_cannot_be_read_is_no_error_until_it_is_wante
     table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
     iceberg.append(table, pa.table({"id": range(1000)}))
     iceberg.delete(table, "id in (5, 7)")
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
+    snapshot = current_snapshot(table)
     every = manifests_of(table.io, snapshot)
     first, then = ([one for one in every if one.content == content] for content in (DATA, DELETES))
     lost = replace(then[0], path=then[0].path + ".lost")
@@ -294,8 +294,7 @@ def test_a_data_file_of_another_size_than_stated_is_read(catalog: SqlCatalog, st
 
 
 def manifests(table: Table) -> list[Any]:
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
+    snapshot = current_snapshot(table)
     return snapshot.manifests(table.io)
 
 
