@@ -106,7 +106,7 @@ def unchanged(table: Table) -> Iterator[None]:
 
 @contextmanager
 def refused(
-    table: Table, error: type[Exception] | tuple[type[Exception], ...], match: str = ""
+    table: Table, error: type[Exception] | tuple[type[Exception], ...], match: str | None = None
 ) -> Iterator[Any]:
     """Checks that a block raises an error, and changes nothing."""
     with unchanged(table), pytest.raises(error, match=match) as caught:
