@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyspark.sql import SparkSession
 
+    from tests.kit.faults import RacingCatalog
+
 CATALOG = "shared"
 """Name of the catalog in PyIceberg and in Spark: it is the key in the SQLite file, so it must be one name."""
 
@@ -260,6 +262,18 @@ def _fresh_namespace(catalog: Catalog) -> str:
 def namespace(shared_catalog: SqlCatalog) -> str:
     """A fresh namespace of `shared_catalog`: in Spark ``shared.<namespace>.<table>``."""
     return _fresh_namespace(shared_catalog)
+
+
+@pytest.fixture
+def racing(tmp_path: Path) -> Iterator[RacingCatalog]:
+    """A catalog of its own with the namespace ``n``, in which other commits may happen."""
+    from tests.kit.faults import RacingCatalog
+
+    uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/wh"
+    catalog = RacingCatalog("racing", uri=uri, warehouse=warehouse)
+    catalog.create_namespace("n")
+    yield catalog
+    catalog.engine.dispose()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast import delta
-from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.schema import ROW_TRACKING
 from puffin_fast.rows.filters.filters import RowFilter
@@ -133,19 +132,6 @@ def alter(table: Path, kind: str, edit: Callable[[dict[str, Any]], object], vers
     file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
 
 
-class Racing(TableStorage):
-    """A storage in which another writer commits right before the first commit."""
-
-    def __init__(self, table: Path, happening: Callable[[], object]) -> None:
-        super().__init__(str(table))
-        self._happening: list[Callable[[], object]] = [happening]
-
-    def put(self, path: str, data: bytes) -> bool:
-        if self._happening:
-            self._happening.pop()()
-        return super().put(path, data)
-
-
 def append(table: Path, version: int, *, blind: bool = True) -> None:
     """A commit of another writer that adds a copy of a data file under a new name."""
     name = "part=p 0/other.parquet"
@@ -163,27 +149,3 @@ def append(table: Path, version: int, *, blind: bool = True) -> None:
     lines = [{"commitInfo": info}, {"add": add}]
     text = "\n".join(json.dumps(line) for line in lines)
     (table / "_delta_log" / f"{version:020d}.json").write_text(text + "\n")
-
-
-class Losing(TableStorage):
-    """A storage that loses the first commit, the answer to it, or both."""
-
-    def __init__(
-        self, table: Path, *, written: bool, mute: bool = False, error: BaseException | None = None
-    ) -> None:
-        super().__init__(str(table))
-        self._written, self._mute, self._lost = written, mute, False
-        self._error = error or OSError("connection reset")
-
-    def put(self, path: str, data: bytes) -> bool:
-        if self._lost:
-            return super().put(path, data)
-        self._lost = True
-        if self._written:
-            super().put(path, data)
-        raise self._error
-
-    def read(self, path: str) -> bytes:
-        if self._lost and self._mute:
-            raise OSError("connection reset")
-        return super().read(path)

@@ -1,9 +1,9 @@
-"""Fixtures of table tests: a catalog with concurrent commits; the rows of a table as other engines read them."""
+"""States of Iceberg tables, and their rows as other engines read them."""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,47 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from tests.kit.faults import RacingCatalog as RacingCatalog
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyiceberg.table import CommitTableResponse, Table
+    from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-
-class RacingCatalog(SqlCatalog):
-    """A SQLite catalog in which something may happen right before or right after a commit."""
-
-    before: list[Callable[[], object]]
-    after: list[Callable[[], object]]
-
-    def __init__(self, name: str, **properties: str) -> None:
-        super().__init__(name, **properties)
-        self.before, self.after = [], []
-
-    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
-        """Runs the planned concurrent commits, each once."""
-        planned, self.before = self.before, []
-        for happening in planned:
-            happening()
-        response = super().commit_table(table, requirements, updates)
-        planned, self.after = self.after, []
-        for happening in planned:
-            happening()
-        return response
-
-
-@pytest.fixture
-def racing(tmp_path: Path) -> Iterator[RacingCatalog]:
-    """A catalog of its own with the namespace ``n``."""
-    catalog = RacingCatalog(
-        "racing", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh"
-    )
-    catalog.create_namespace("n")
-    yield catalog
-    catalog.engine.dispose()
 
 
 def processes(n: int) -> ProcessPoolExecutor:

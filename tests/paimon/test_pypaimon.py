@@ -648,7 +648,7 @@ import sys
 from pathlib import Path
 from puffin_fast import paimon
 from puffin_fast.paimon.compat import WorkingTable
-from tests.killed import kill_at_each_step
+from tests.kit.faults import kill_at_each_step
 from tests.paimon.test_pypaimon import JOBS
 
 WorkingTable, paimon.delete  # imported before the first fork

@@ -15,12 +15,9 @@ import pytest
 
 from puffin_fast._run import gc_pause, patches
 from puffin_fast.iceberg.compat import table_metadata
-from tests.iceberg.conftest import racing
 
 if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
-
-__all__ = ["racing"]
 
 
 def each_step(

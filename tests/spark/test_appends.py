@@ -16,7 +16,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import files_of, local, racing
+from tests.iceberg.conftest import files_of, local
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 DAY = datetime.date(2024, 1, 15)
 SCHEMA = pa.schema(
     [

@@ -10,7 +10,7 @@ import pytest
 
 from puffin_fast import spark as ps
 from puffin_fast.errors import JobInterruptedError
-from tests.iceberg.conftest import files_of, racing
+from tests.iceberg.conftest import files_of
 from tests.spark.faults.injection import wait
 from tests.spark.tables import ROWS, made
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 GROUP = "cancelled by a test"
 
 CANCEL: dict[str, Callable[[SparkSession], object]] = {

@@ -18,7 +18,7 @@ from puffin_fast.spark.session.sessions import own_errors
 from puffin_fast.spark.table.changes import change_bins
 from tests.delta.changes_model import KINDS, History
 from tests.iceberg.changelog.states import frozen
-from tests.iceberg.conftest import local, racing
+from tests.iceberg.conftest import local
 from tests.iceberg.dml.model import Machine
 from tests.iceberg.scans.row_groups import ROWS, table
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing", "table"]
+__all__ = ["table"]
 
 
 def rows_of(rows: pa.Table) -> Counter[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
-from tests.iceberg.conftest import files_of, racing, rows_of_duckdb
+from tests.iceberg.conftest import files_of, rows_of_duckdb
 from tests.iceberg.maintenance.maintained import N, ids, made, puffins, tasks
 from tests.spark.delete_files import agree, copy_of
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
 
 
 def spoiled(catalog: RacingCatalog, n_files: int = 8) -> Table:

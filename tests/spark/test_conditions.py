@@ -19,7 +19,6 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.grammar import parse_filter
 from puffin_fast.spark.table import conditions
-from tests.iceberg.conftest import racing
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 NAN = float("nan")
 N = 60
 

@@ -12,7 +12,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.spark.table import convert
-from tests.iceberg.conftest import files_of, local, racing, rows_of_duckdb
+from tests.iceberg.conftest import files_of, local, rows_of_duckdb
 from tests.iceberg.maintenance.delete_files import delete_by_file, kinds, random_table, rows, three_files
 from tests.iceberg.maintenance.maintained import add_vector
 from tests.spark.delete_files import agree, copy_of, facts
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 N = 20_000
 IDS = pa.schema([("id", pa.int64()), ("part", pa.int32())])
 

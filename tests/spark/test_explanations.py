@@ -10,7 +10,6 @@ import pytest
 
 from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
-from tests.iceberg.conftest import racing
 from tests.iceberg.scans.explained import EACH, FILTERS, KEYS, N, read_by, rows, table
 from tests.spark.conftest import HERE, MOST, NONE
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing", "table"]
+__all__ = ["table"]
 
 IDS = pa.table({"id": [7, 705, 2999]})
 GIVEN = rows(2700, 2705, 1)

@@ -14,7 +14,6 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.spark.table import saved_rows
 from puffin_fast.spark.table.start import start
-from tests.iceberg.conftest import racing
 from tests.spark.tables import N, made
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 NOON = datetime(2024, 7, 1, 12)
 SCHEMA = pa.schema([("Id", pa.int64()), ("plain", pa.timestamp("us")), ("zoned", pa.timestamp("us", "UTC"))])
 

@@ -24,7 +24,7 @@ from puffin_fast.spark.table.index_keys import index_keys
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker import indexed_keys as indexed_worker
-from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
+from tests.iceberg.conftest import RacingCatalog, files_of, local
 from tests.iceberg.index.indexed_tables import EACH, N, make, numbers, rows
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.conftest import MOST, NONE
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 DRIVER, EXECUTORS = 1 << 16, 0
 """Values of `FEW_ROWS` with which rows that an index names are read by the driver, or by executors."""
 

@@ -14,7 +14,7 @@ from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, 
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.worker.keys import up_to
-from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.iceberg.dml.key_tables import KEYS, ROWS, left_after, made
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.delete_files import copy_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
 
 
 def frame(spark: SparkSession, keys: pa.Table) -> DataFrame:

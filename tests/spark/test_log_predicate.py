@@ -13,14 +13,11 @@ from pyiceberg.expressions import EqualTo
 from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
 from tests.delta.tables import commit_of
-from tests.iceberg.conftest import racing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.iceberg.conftest import RacingCatalog
-
-__all__ = ["racing"]
 
 ROWS = pa.table({"id": range(20), "word": [f"w{i}" for i in range(20)]})
 OTHER = pa.table({"id": [50], "word": ["other"]})

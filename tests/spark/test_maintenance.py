@@ -12,7 +12,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import UnsupportedError
-from tests.iceberg.conftest import racing, rows_of
+from tests.iceberg.conftest import rows_of
 from tests.spark.delete_files import copy_of
 from tests.spark.tables import made
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
 
 
 @pytest.mark.parametrize("level", ["files", "rows"])

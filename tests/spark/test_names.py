@@ -9,7 +9,6 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from tests.iceberg.conftest import racing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 NAMES = ("in ner", "q.r", "a-b", "é", "x`y", "a:b,c", "select", "d>e", "1st", "'")
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from tests.iceberg.conftest import racing
 from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.spark.conftest import MOST, NONE
 from tests.spark.delete_files import agree, copy_of
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 SETTING = "spark.sql.shuffle.partitions"
 
 

@@ -15,7 +15,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError
 from puffin_fast.iceberg.plan.files import plan_files
-from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
+from tests.iceberg.conftest import RacingCatalog, files_of, local
 from tests.iceberg.delete_files.position_files import GRANULARITY, check, made, position_files
 from tests.spark.delete_files import copy_of
 from tests.spark.faults.flaky import FlakyFileIO
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg import DeleteResult, Finding
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
 
 
 def facts(result: DeleteResult) -> dict[str, Any]:

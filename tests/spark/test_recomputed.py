@@ -11,7 +11,7 @@ import pytest
 from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
 from tests.conftest import require_module
-from tests.iceberg.conftest import files_of, racing
+from tests.iceberg.conftest import files_of
 from tests.spark.tables import FILES, ROWS, N, made
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 GIVEN = 50
 STEP = N // FILES
 

@@ -12,7 +12,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import files_of, racing, rows_of_duckdb
+from tests.iceberg.conftest import files_of, rows_of_duckdb
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.delete_files import copy_of
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 ROWS = pa.table(
     {
         "id": pa.array(range(1200), pa.int64()),

@@ -16,7 +16,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.spark.session.sessions import own_errors
-from tests.iceberg.conftest import local, racing
+from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.delete_files import random_table
 from tests.iceberg.scans.row_groups import ROWS, table
 from tests.spark.scans import COLUMNS, every_type
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing", "table"]
+__all__ = ["table"]
 
 
 def rows_of(df: DataFrame) -> list[str]:

@@ -15,7 +15,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.plan.files import plan_files
-from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.spark.laws import frame
 from tests.spark.tables import FILES, ROWS, N, made, positions_of, puffin_files, referenced
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
 
 
 def vectors_of(table: Table) -> dict[str, int]:

@@ -12,7 +12,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import files_of, racing, rows_of
+from tests.iceberg.conftest import files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made
 from tests.spark.delete_files import copy_of
 from tests.spark.updates import counts, lineage
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
 
 
 def text_of(text: str) -> pa.Scalar:

@@ -12,7 +12,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
 from tests.spark.delete_files import copy_of
 from tests.spark.updates import counts, lineage
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 NEW = [
     row(3, "g1", 0.5),
     row(100),

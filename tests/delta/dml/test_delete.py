@@ -20,7 +20,8 @@ from duckdb import DuckDBPyConnection
 from puffin_fast import delta, errors
 from puffin_fast.delta.dml.changes import _wide
 from puffin_fast.dv import _frame
-from tests.delta.tables import Racing, alter, append, commit_of, files_of, ids
+from tests.delta.tables import alter, append, commit_of, files_of, ids
+from tests.kit.faults import RacingStorage
 
 ROOT = Path(__file__).parents[3]
 SPARK = [
@@ -303,7 +304,7 @@ def test_a_missing_data_file_leaves_the_table_as_it_was(golden: Callable[[str], 
 
 def test_a_blind_append_meanwhile_stands_beside(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
-    done = delta.delete(Racing(table, lambda: append(table, 4)), "id < 30")
+    done = delta.delete(RacingStorage(table, lambda: append(table, 4)), "id < 30")
     assert (done.version, done.attempts) == (5, 2)
     assert sorted(i for i in ids(table) if i < 30) == list(range(0, 30, 3))
 
@@ -311,7 +312,7 @@ def test_a_blind_append_meanwhile_stands_beside(golden: Callable[[str], Path]) -
 def test_rows_that_others_add_after_reading_are_looked_at(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     before = {path for path in files_of(table) if path.suffix == ".bin"}
-    done = delta.delete(Racing(table, lambda: append(table, 4, blind=False)), "id < 30")
+    done = delta.delete(RacingStorage(table, lambda: append(table, 4, blind=False)), "id < 30")
     assert (done.version, done.attempts) == (5, 2)
     assert not [i for i in ids(table) if i < 30]
     assert len({path for path in files_of(table) if path.suffix == ".bin"} - before) == 1
@@ -320,14 +321,14 @@ def test_rows_that_others_add_after_reading_are_looked_at(golden: Callable[[str]
 def test_a_serializable_table_looks_at_blind_appends_too(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     alter(table, "metaData", lambda m: m["configuration"].update({"delta.isolationLevel": "Serializable"}))
-    delta.delete(Racing(table, lambda: append(table, 4)), "id < 30")
+    delta.delete(RacingStorage(table, lambda: append(table, 4)), "id < 30")
     assert not [i for i in ids(table) if i < 30]
 
 
 def test_a_delete_of_the_same_file_meanwhile_is_a_conflict(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     before = ids(table)
-    racing = Racing(table, lambda: delta.delete(table, "id = 4"))
+    racing = RacingStorage(table, lambda: delta.delete(table, "id = 4"))
     with pytest.raises(errors.ConflictError, match="version 4 changed the data file"):
         delta.delete(racing, "id = 1")
     assert ids(table) == [i for i in before if i != 4]
@@ -339,7 +340,7 @@ def test_a_delete_of_the_same_file_meanwhile_is_a_conflict(golden: Callable[[str
 def test_a_delete_of_the_same_file_meanwhile_is_merged_where_asked(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     before = ids(table)
-    racing = Racing(table, lambda: delta.delete(table, "id = 4"))
+    racing = RacingStorage(table, lambda: delta.delete(table, "id = 4"))
     done = delta.delete(racing, "id = 1", on_conflict="merge")
     assert (done.version, done.attempts) == (5, 2)
     assert ids(table) == [i for i in before if i not in (1, 4)]
@@ -348,7 +349,7 @@ def test_a_delete_of_the_same_file_meanwhile_is_merged_where_asked(golden: Calla
 def test_a_delete_in_another_file_meanwhile_stands_beside(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     before = ids(table)
-    racing = Racing(table, lambda: delta.delete_positions(table, positions(table, 5)))
+    racing = RacingStorage(table, lambda: delta.delete_positions(table, positions(table, 5)))
     done = delta.delete(racing, "id = 1", on_conflict="merge")
     assert done.version == 5
     assert ids(table) == [i for i in before if i not in (1, 5)]
@@ -368,7 +369,7 @@ def test_new_metadata_or_protocol_meanwhile_is_a_conflict(action: str, golden: C
         (table / "_delta_log" / f"{4:020d}.json").write_text(json.dumps(line) + "\n")
 
     with pytest.raises(errors.ConflictError, match="version 4 changed the table's"):
-        delta.delete(Racing(table, change), "id = 1", on_conflict="merge")
+        delta.delete(RacingStorage(table, change), "id = 1", on_conflict="merge")
 
 
 def test_a_job_is_done_once(golden: Callable[[str], Path]) -> None:
@@ -392,7 +393,7 @@ def test_a_job_id_names_a_job_of_one_verb(golden: Callable[[str], Path]) -> None
 
 def test_a_job_id_of_another_verb_that_came_first_is_refused(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
-    racing = Racing(table, lambda: delta.delete(table, "id < 30", job_id="nightly"))
+    racing = RacingStorage(table, lambda: delta.delete(table, "id < 30", job_id="nightly"))
     before = {path for path in files_of(table) if path.suffix == ".bin"}
     with pytest.raises(errors.InvalidInputError, match="expected a job of delete_keys"):
         delta.delete_keys(racing, pa.table({"id": pa.array([1], pa.int64())}), "id", job_id="nightly")
@@ -480,7 +481,7 @@ def test_wrong_arguments_are_refused_by_name(golden: Callable[[str], Path], func
 def test_of_two_runs_of_a_job_at_once_one_counts(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     before = {path for path in files_of(table) if path.suffix == ".bin"}
-    racing = Racing(table, lambda: delta.delete(table, "id < 30", job_id="nightly"))
+    racing = RacingStorage(table, lambda: delta.delete(table, "id < 30", job_id="nightly"))
     done = delta.delete(racing, "id < 30", job_id="nightly")
     assert (done.repeated, done.rows_deleted) == (True, 0)
     assert len({path for path in files_of(table) if path.suffix == ".bin"} - before) == 1

@@ -21,7 +21,8 @@ from puffin_fast import delta, errors
 from puffin_fast.delta.log.protocol import check_text_compared
 from tests.delta.conftest import TABLES
 from tests.delta.maintenance.maintained import KILLED
-from tests.delta.tables import Racing, agreed, alter, append, commit_of, files_of, row_ids, rows_of
+from tests.delta.tables import agreed, alter, append, commit_of, files_of, row_ids, rows_of
+from tests.kit.faults import RacingStorage
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -215,7 +216,7 @@ def test_a_row_that_others_add_meanwhile_is_one_of_several(golden: Callable[[str
     table = golden("spark_partitioned")
     data = pa.table({"id": [99], "v": ["mine"], "part": ["p 0"]})
     with pytest.raises(errors.InvalidInputError, match="1 of the given keys have several rows there"):
-        delta.upsert(Racing(table, lambda: append(table, 4)), data, "id")
+        delta.upsert(RacingStorage(table, lambda: append(table, 4)), data, "id")
     assert sum(row["id"] == 99 for row in rows_of(table)) == 2
     assert delta.orphan_files(table, older_than=timedelta()).num_rows == 0
 
@@ -223,7 +224,7 @@ def test_a_row_that_others_add_meanwhile_is_one_of_several(golden: Callable[[str
 def test_keys_that_others_add_meanwhile_are_searched(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     data = pa.table({"id": [0], "v": ["mine"], "part": ["p 0"]})  # row 0 was deleted before
-    done = delta.upsert(Racing(table, lambda: append(table, 4)), data, "id")
+    done = delta.upsert(RacingStorage(table, lambda: append(table, 4)), data, "id")
     assert (done.version, done.rows_updated, done.rows_inserted) == (5, 1, 0)
     assert [row["v"] for row in rows_of(table) if row["id"] == 0] == ["mine"]
 
@@ -316,7 +317,9 @@ def test_row_ids_of_others_are_passed_over(golden: Callable[[str], Path]) -> Non
         text = "\n".join(map(json.dumps, lines))
         (table / "_delta_log" / f"{4:020d}.json").write_text(text + "\n")
 
-    result = delta.upsert(Racing(table, other), pa.table({"id": [5000], "v": ["b"], "part": ["p 1"]}), "id")
+    result = delta.upsert(
+        RacingStorage(table, other), pa.table({"id": [5000], "v": ["b"], "part": ["p 1"]}), "id"
+    )
     assert result.attempts > 1
     (add,) = commit_of(table, 5)["add"]
     assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (7001, 5)

@@ -14,7 +14,8 @@ import pytest
 from puffin_fast import delta
 from puffin_fast.delta.log import commit
 from puffin_fast.delta.log.commit import TRANSITIONS, Event, State
-from tests.delta.tables import Losing, Racing, append
+from tests.delta.tables import append
+from tests.kit.faults import LosingStorage, RacingStorage
 
 FILTER, VERSION = "id < 30", 4
 """A delete from the table, and the version that it commits."""
@@ -54,30 +55,30 @@ def interrupted(table: Path, patch: Patch) -> None:
 
 
 def beside_a_blind_append(table: Path, patch: Patch) -> None:
-    delta.delete(Racing(table, lambda: append(table, VERSION)), FILTER)
+    delta.delete(RacingStorage(table, lambda: append(table, VERSION)), FILTER)
 
 
 def beside_an_append(table: Path, patch: Patch) -> None:
-    delta.delete(Racing(table, lambda: append(table, VERSION, blind=False)), FILTER)
+    delta.delete(RacingStorage(table, lambda: append(table, VERSION, blind=False)), FILTER)
 
 
 def beside_itself(table: Path, patch: Patch) -> None:
     def same() -> None:
         delta.delete(table, FILTER, job_id="once")
 
-    delta.delete(Racing(table, same), FILTER, job_id="once")
+    delta.delete(RacingStorage(table, same), FILTER, job_id="once")
 
 
 def beside_another_delete(table: Path, patch: Patch) -> None:
-    delta.delete(Racing(table, lambda: delta.delete(table, "id < 20")), FILTER)
+    delta.delete(RacingStorage(table, lambda: delta.delete(table, "id < 20")), FILTER)
 
 
 def not_sent(table: Path, patch: Patch) -> None:
-    delta.delete(Losing(table, written=False), FILTER)
+    delta.delete(LosingStorage(table, written=False), FILTER)
 
 
 def without_an_answer(table: Path, patch: Patch) -> None:
-    delta.delete(Losing(table, written=False, mute=True), FILTER)
+    delta.delete(LosingStorage(table, written=False, mute=True), FILTER)
 
 
 CASES: dict[tuple[State, Event], Callable[[Path, Patch], None]] = {

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from puffin_fast import delta, errors
-from tests.delta.tables import Losing, files_of, ids
+from tests.delta.tables import files_of, ids
+from tests.kit.faults import LosingStorage
 
 
 def test_a_commit_whose_answer_was_lost_counts(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     before = ids(table)
-    done = delta.delete(Losing(table, written=True), "id < 30")
+    done = delta.delete(LosingStorage(table, written=True), "id < 30")
     assert done.version == 4
     assert ids(table) == [i for i in before if i >= 30]
 
@@ -25,7 +26,7 @@ def test_a_commit_that_was_lost_leaves_the_table_as_it_was(golden: Callable[[str
     table = golden("spark_partitioned")
     before = files_of(table)
     with pytest.raises(OSError, match="connection reset"):
-        delta.delete(Losing(table, written=False), "id < 30")
+        delta.delete(LosingStorage(table, written=False), "id < 30")
     assert files_of(table) == before
 
 
@@ -56,10 +57,10 @@ def test_an_interrupted_commit_keeps_its_files_if_it_happened(golden: Callable[[
     table = golden("spark_partitioned")
     before, rows = files_of(table), ids(table)
     with pytest.raises(KeyboardInterrupt):
-        delta.delete(Losing(table, written=False, error=KeyboardInterrupt()), "id < 30")
+        delta.delete(LosingStorage(table, written=False, error=KeyboardInterrupt()), "id < 30")
     assert files_of(table) == before
     with pytest.raises(KeyboardInterrupt):
-        delta.update(Losing(table, written=True, error=KeyboardInterrupt()), "id < 30", {"id": 10**6})
+        delta.update(LosingStorage(table, written=True, error=KeyboardInterrupt()), "id < 30", {"id": 10**6})
     assert ids(table) == [i if i >= 30 else 10**6 for i in sorted(rows, key=lambda i: (i < 30, i))]
 
 
@@ -70,6 +71,6 @@ def test_an_unknown_outcome_is_said_and_nothing_is_removed(
     table = golden("spark_partitioned")
     before = files_of(table)
     with pytest.raises(errors.CommitUnknownError, match="txnId"):
-        delta.delete(Losing(table, written=written, mute=True), "id < 30")
+        delta.delete(LosingStorage(table, written=written, mute=True), "id < 30")
     assert len([path for path in files_of(table) - before if path.suffix == ".bin"]) == 1
     assert (min(ids(table)) >= 30) == written

@@ -19,7 +19,8 @@ from puffin_fast.delta.log import commit
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
-from tests.delta.tables import Racing, agreed, append, commit_of, files_of, row_ids, rows_of
+from tests.delta.tables import agreed, append, commit_of, files_of, row_ids, rows_of
+from tests.kit.faults import RacingStorage
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -187,8 +188,8 @@ def test_rows_that_others_delete_meanwhile_stay_deleted(golden: Callable[[str], 
     row = rows_of(table)[0]["id"]
     before = files_of(table)
 
-    def racing() -> Racing:
-        return Racing(table, lambda: delta.delete(table, f"id = {row}"))
+    def racing() -> RacingStorage:
+        return RacingStorage(table, lambda: delta.delete(table, f"id = {row}"))
 
     with pytest.raises(errors.ConflictError, match="changed the data file"):
         delta.rewrite_data_files(racing(), **ALL)
@@ -206,7 +207,7 @@ def test_rows_that_others_delete_meanwhile_stay_deleted(golden: Callable[[str], 
 def test_rows_that_others_append_meanwhile_stay(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     n_rows = len(rows_of(table))
-    done = delta.rewrite_data_files(Racing(table, lambda: append(table, 4)), **ALL)
+    done = delta.rewrite_data_files(RacingStorage(table, lambda: append(table, 4)), **ALL)
     assert (done.version, done.attempts) == (5, 2)
     assert len(rows_of(table)) == n_rows + 100
 

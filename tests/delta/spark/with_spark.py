@@ -31,8 +31,8 @@ from tests.conftest import JVM
 from tests.delta.changes_model import KINDS
 from tests.delta.log.timed_logs import BEGIN, TimedLog
 from tests.delta.spark_histories import SparkHistory
-from tests.delta.tables import Racing
 from tests.iceberg.changelog.states import SIGNS
+from tests.kit.faults import RacingStorage
 from tests.seeds import seeds
 
 CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
@@ -624,7 +624,7 @@ def racing(spark: SparkSession, table: Path) -> None:
     spark.sql(
         f"CREATE TABLE delta.`{table}` USING delta TBLPROPERTIES ({FEATURES}) AS SELECT id FROM range(1000)"
     )
-    storage = Racing(table, lambda: spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 0"))
+    storage = RacingStorage(table, lambda: spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 0"))
     assert delta.delete(storage, "id = 500", on_conflict="merge").attempts == 2
 
     def ours() -> int:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import delta, iceberg
-from tests.iceberg.conftest import RacingCatalog, local, racing
+from tests.iceberg.conftest import RacingCatalog, local
 from tests.iceberg.scans.explained import EACH, FILTERS, GROUP, KEYS, SCHEMA, N, read_by, rows, table
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-__all__ = ["racing", "table"]
+__all__ = ["table"]
 
 
 @pytest.mark.parametrize("row_filter", FILTERS)

@@ -13,7 +13,6 @@ import pytest
 from puffin_fast import delta, iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import RowFilter
-from tests.iceberg.conftest import racing
 from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
-
-__all__ = ["racing"]
 
 N = 5000
 BAD = {*random.Random(3).sample(range(N), 300), *range(2000, 3100)}

@@ -13,7 +13,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.session.sessions import own_errors
-from tests.iceberg.conftest import files_of, local, racing
+from tests.iceberg.conftest import files_of, local
 from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.laws import frame
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
-__all__ = ["racing"]
-
 Made = tuple["Table", str]
 """A table, and a location of what is to be damaged."""
 
