@@ -5,22 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat import table_updates
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import RacingCatalog, local, set_properties
+from tests.iceberg.verbs import ROWS, WRITES
+from tests.kit.tables import iceberg_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-ROWS = pa.table({"id": pa.array(range(100), pa.int64())})
 
 TEN_MINUTES_MS = 600_000
 
@@ -54,13 +52,6 @@ def is_what_java_accepts(table: Table) -> bool:
     return in_order and all(not log or log[-1] <= document["last-updated-ms"] for log in logs)
 
 
-CHANGES: dict[str, Callable[[Table], object]] = {
-    "append": lambda table: iceberg.append(table, pa.table({"id": [500]})),
-    "delete": lambda table: iceberg.delete(table, "id < 10"),
-    "upsert": lambda table: iceberg.upsert(table, pa.table({"id": [600]}), "id"),
-}
-
-
 @pytest.mark.parametrize("turned_ms", [-TEN_MINUTES_MS, -1, 0, TEN_MINUTES_MS])
 def test_the_logs_stay_in_order_when_the_clock_goes_back(
     racing: RacingCatalog, clock: Clock, turned_ms: int
@@ -70,7 +61,7 @@ def test_the_logs_stay_in_order_when_the_clock_goes_back(
     clock.turned_ms = max(0, -turned_ms)
     iceberg.append(table, ROWS)
     clock.turned_ms += turned_ms
-    for change in CHANGES.values():
+    for change in WRITES.values():
         change(table)
         assert is_what_java_accepts(table)
         clock.turned_ms += turned_ms
@@ -82,8 +73,7 @@ def test_the_logs_stay_in_order_when_the_clock_goes_back(
 def test_an_upgrade_after_the_clock_went_back_keeps_the_logs_in_order(
     racing: RacingCatalog, clock: Clock, version: str
 ) -> None:
-    with v3_metadata(racing):
-        table = racing.create_table("n.t", ROWS.schema, properties={"format-version": version})
+    table = iceberg_table(racing, ROWS.schema, version=int(version))
     table.append(ROWS)
     clock.turned_ms = TEN_MINUTES_MS
     if version == "2":
@@ -103,14 +93,13 @@ def test_other_changes_after_the_clock_went_back_keep_the_logs_in_order(
     clock.turned_ms = 0
     set_properties(table, {"a": "b"})
     assert is_what_java_accepts(table.refresh())
-    CHANGES["delete"](table)
+    WRITES["delete"](table)
     assert is_what_java_accepts(table)
 
 
 def test_as_of_takes_the_last_entry_of_the_log_and_not_the_latest_time(racing: RacingCatalog) -> None:
     """A writer whose clock was five seconds ahead appended, then one with the right time deleted."""
-    table = iceberg.create_table(racing, "n.t", ROWS.schema)
-    iceberg.append(table, ROWS)
+    table = iceberg_table(racing, ROWS)
     iceberg.delete(table, "id < 10")
     first, second = table.metadata.snapshots
     now = second.timestamp_ms

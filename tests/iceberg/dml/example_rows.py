@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import rows_of, rows_of_duckdb
+from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -45,16 +45,7 @@ START = [row(i, f"g{i % 3}", i / 2) for i in range(N)]
 
 def made(catalog: Any, namespace: str, *, version: int = 3, spec: tuple[str, ...] = ()) -> Table:
     """A table `t` with START, appended in three commits."""
-    if version == 3:
-        table = create_table(catalog, f"{namespace}.t", SCHEMA, partition_spec=spec)
-    else:
-        table = catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": str(version)})
-        for name in spec:
-            with table.update_spec() as update:
-                update.add_identity(name)
-    for number in range(3):
-        append(table, of(START[number * 20 : number * 20 + 20]))
-    return table
+    return iceberg_table(catalog, parts(of(START), 3), name=f"{namespace}.t", version=version, partition=spec)
 
 
 def check(table: Table, connection: DuckDBPyConnection, expected: list[dict[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast.iceberg.dml.tables import append, create_table
+from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -43,10 +43,7 @@ ROWS = pa.table(
 
 
 def made(catalog: Any, namespace: str, *, spec: tuple[str, ...] = (), files: int = 3) -> Table:
-    table = create_table(catalog, f"{namespace}.t", ROWS.schema, partition_spec=spec)
-    for number in range(files):
-        append(table, ROWS.slice(N * number // files, N // files))
-    return table
+    return iceberg_table(catalog, parts(ROWS, files), name=f"{namespace}.t", partition=spec)
 
 
 def same(left: Any, right: Any) -> bool:

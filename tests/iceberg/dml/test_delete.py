@@ -16,7 +16,6 @@ from puffin_fast.errors import (
     InvalidInputError,
     NotFoundError,
     PuffinFastError,
-    UnsupportedError,
 )
 from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
@@ -24,7 +23,6 @@ from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import (
-    add_branch,
     current_snapshot,
     local,
     refused,
@@ -33,6 +31,7 @@ from tests.iceberg.conftest import (
     summary_of,
     unchanged,
 )
+from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -56,17 +55,9 @@ ROWS = pa.table(
 def made(
     catalog: Any, namespace: str, *, spec: tuple[str, ...] = (), files: int = 3, **properties: str
 ) -> Table:
-    """A table `t` with ROWS, appended in several commits."""
-    table = create_table(
-        catalog,
-        f"{namespace}.t",
-        ROWS.schema,
-        partition_spec=spec,
-        properties=properties,
-    )
-    for number in range(files):
-        append(table, ROWS.slice(N * number // files, N * (number + 1) // files - N * number // files))
-    return table
+    """A table `t` with ROWS in several data files."""
+    name = f"{namespace}.t"
+    return iceberg_table(catalog, parts(ROWS, files), name=name, partition=spec, properties=properties)
 
 
 def kept(condition: pc.Expression, rows: pa.Table = ROWS) -> list[int]:
@@ -219,14 +210,6 @@ def test_a_bad_filter_is_refused_and_changes_nothing(shared_catalog: SqlCatalog,
     assert ids(table) == list(range(250, N))
 
 
-def test_a_table_of_version_1_is_refused_with_the_way_out(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties={"format-version": "1"})
-    table.append(ROWS)
-    for call in (lambda: delete(table, "id = 1"), lambda: delete_positions(table, POSITIONS)):
-        with pytest.raises(UnsupportedError, match=r"format version 1, .*upgrade"):
-            call()
-
-
 def test_a_missing_or_damaged_data_file_is_named(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
     first, second = (local(task.data.file_path) for task in plan_files(table).tasks[:2])
@@ -237,26 +220,6 @@ def test_a_missing_or_damaged_data_file_is_named(shared_catalog: SqlCatalog, nam
     first.write_bytes(b"no parquet")
     with refused(table, CorruptDataError, r"\.parquet"):
         delete(table, "word = 'w1'")
-
-
-def test_deletes_go_to_the_branch_they_name(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
-    add_branch(table, "b")
-    delete(table, "id < 50", branch="b")
-    delete(table, "id >= 250")
-    assert ids(table) == list(range(250))
-    assert sorted(table.scan().use_ref("b").to_arrow()["id"].to_pylist()) == list(range(50, N))
-    with pytest.raises(NotFoundError, match="'c'"):
-        delete(table, "id < 50", branch="c")
-
-
-def test_a_repeated_delete_job_is_a_no_op(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
-    first = delete(table, "id < 10", job_id="j")
-    append(table, ROWS.slice(0, 10))
-    again = delete(table, "id < 10", job_id="j")
-    assert (again.repeated, again.snapshot_id, again.rows_deleted) == (True, first.snapshot_id, 0)
-    assert ids(table) == list(range(N))
 
 
 def test_vectors_are_cut_into_files_of_the_target_size(shared_catalog: SqlCatalog, namespace: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.types import LongType
 
 from puffin_fast import delta
-from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete_keys
 from puffin_fast.iceberg.dml.tables import append, create_table
@@ -23,8 +23,9 @@ from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.rows.keys import key_set
 from puffin_fast.rows.keys.keys import Keys
 from puffin_fast.rows.scan import finder as row_search
-from tests.iceberg.conftest import add_branch, refused, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import refused, rows_of, rows_of_duckdb
 from tests.iceberg.dml.key_tables import KEYS, ROWS, N, left_after, made
+from tests.kit.tables import iceberg_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,17 +201,6 @@ def test_identifier_fields_are_the_key_when_none_is_named(shared_catalog: SqlCat
     assert delete_keys(table, pa.table({"id": [3, 4]})).rows_deleted == 2
 
 
-def test_a_job_is_done_once_and_on_its_branch(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
-    add_branch(table, "b")
-    keys = pa.table({"id": [1, 2]})
-    first = delete_keys(table, keys, ["id"], branch="b", job_id="j")
-    again = delete_keys(table, keys, ["id"], branch="b", job_id="j")
-    assert (first.rows_deleted, again.repeated, again.snapshot_id) == (2, True, first.snapshot_id)
-    assert rows_of(table).num_rows == N
-    assert table.scan().use_ref("b").to_arrow().num_rows == N - 2
-
-
 def test_rows_deleted_before_do_not_count_again(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
     delete_keys(table, pa.table({"id": range(50)}), ["id"])
@@ -234,13 +224,8 @@ def test_an_evolved_key_column_is_found_in_old_files(
     assert rows_of_duckdb(duckdb_iceberg, table).num_rows == 0
 
 
-def test_two_versions_of_a_table_lose_the_same_rows(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = shared_catalog.create_table(f"{namespace}.v1", ROWS.schema, properties={"format-version": "1"})
-    table.append(ROWS)
-    with pytest.raises(UnsupportedError, match="format version 1"):
-        delete_keys(table, pa.table({"id": [1]}), ["id"])
-    table = shared_catalog.create_table(f"{namespace}.v2", ROWS.schema, properties={"format-version": "2"})
-    table.append(ROWS)
+def test_a_table_of_version_2_gets_position_delete_files(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = iceberg_table(shared_catalog, ROWS, name=f"{namespace}.t", version=2, by="pyiceberg")
     done = delete_keys(table, pa.table({"id": [1, 7]}), ["id"])
     assert (done.rows_deleted, done.position_delete_files_written, done.vectors_written) == (2, 1, 0)
     assert rows_of(table)["id"].to_pylist() == [i for i in range(N) if i not in (1, 7)]

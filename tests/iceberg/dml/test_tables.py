@@ -39,15 +39,13 @@ from pyiceberg.types import (
 )
 
 from puffin_fast import delta
-from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.scans.scan import scan
-from tests.iceberg.conftest import current_snapshot
+from tests.iceberg.conftest import current_snapshot, refused, unchanged
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -71,15 +69,6 @@ def metadata_json(table: Table) -> dict[str, object]:
         Path(table.metadata_location.removeprefix("file://")).read_text()
     )
     return document
-
-
-def test_a_created_table_is_of_version_3_and_its_row_ids_start_at_zero(
-    shared_catalog: SqlCatalog, namespace: str
-) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema, properties={"owner": "me"})
-    document = metadata_json(table)
-    assert (document["format-version"], document["next-row-id"]) == (3, 0)
-    assert table.properties == {"owner": "me"}
 
 
 DEFAULTS: list[tuple[IcebergType, Any]] = [
@@ -225,102 +214,42 @@ def test_a_catalog_object_is_not_changed_by_a_call(shared_catalog: SqlCatalog, n
     assert shared_catalog.__dict__.keys() == before.keys()
 
 
-def test_row_ids_are_given_in_order_and_never_twice(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
-    for count in (60, 7, 1):
-        append(table, ROWS.slice(0, count))
+def test_a_created_table_is_of_version_3_and_row_ids_are_given_in_order_and_never_twice(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema, properties={"owner": "me"})
+    document = metadata_json(table)
+    assert (document["format-version"], document["next-row-id"], table.properties) == (3, 0, {"owner": "me"})
+    for rows in (ROWS, ROWS.to_batches()[0].slice(0, 7), ROWS.slice(0, 1).to_reader()):
+        append(table, rows)
     found = [(s.first_row_id, s.added_rows, s.sequence_number) for s in table.metadata.snapshots]
     assert found == [(0, 60, 1), (60, 7, 2), (67, 1, 3)]
     assert metadata_json(table)["next-row-id"] == 68
-
-
-def test_appending_no_rows_commits_nothing(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
-    assert append(table, ROWS.slice(0, 0)) is None
-    assert append(table, ROWS.slice(0, 0).to_reader()) is None
-    assert table.metadata.snapshots == []
-
-
-@pytest.mark.parametrize(
-    "data", [ROWS, ROWS.to_batches()[0], ROWS.to_reader], ids=["table", "batch", "reader"]
-)
-def test_any_arrow_rows_can_be_appended(shared_catalog: SqlCatalog, namespace: str, data: object) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
-    append(table, data() if callable(data) else data)
-    assert table.scan().to_arrow().sort_by("id").to_pydict() == ROWS.to_pydict()
-
-
-def test_a_repeated_job_is_a_no_op(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
-    first = append(table, ROWS, job_id="load-1")
-    append(table, ROWS, job_id="load-2")
-    again = append(table, ROWS, job_id="load-1")
-    assert first is not None
-    assert again is not None
-    assert (first.repeated, again.repeated, again.snapshot_id) == (False, True, first.snapshot_id)
-    assert table.scan().to_arrow().num_rows == 120
-    assert [s.summary and s.summary[JOB_ID] for s in table.metadata.snapshots] == ["load-1", "load-2"]
-
-
-def test_an_append_goes_to_the_branch_it_names(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
-    base = append(table, ROWS)
-    assert base is not None
-    with v3_metadata(shared_catalog):
-        table.manage_snapshots().create_branch(base.snapshot_id, "b").create_tag(
-            base.snapshot_id, "g"
-        ).commit()
-    append(table, ROWS.slice(0, 5), branch="b")
-    append(table, ROWS.slice(0, 1))
-    assert table.scan().to_arrow().num_rows == 61
-    assert table.scan().use_ref("b").to_arrow().num_rows == 65
-    assert [s.first_row_id for s in table.metadata.snapshots] == [0, 60, 65]
-    with pytest.raises(NotFoundError, match="branch 'c'"):
-        append(table, ROWS, branch="c")
-    with pytest.raises(InvalidInputError, match="tag"):
-        append(table, ROWS, branch="g")
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
+    with unchanged(table):
+        assert append(table, ROWS.slice(0, 0)) is None
+        assert append(table, ROWS.slice(0, 0).to_reader()) is None
+    for wrong, said in (
         (ROWS.append_column("other", ROWS["id"]), "no column other"),
         (ROWS.set_column(0, "id", ROWS["word"]), "id"),
-    ],
-)
-def test_rows_that_do_not_fit_are_refused(
-    shared_catalog: SqlCatalog, namespace: str, rows: pa.Table, said: str
-) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
-    with pytest.raises(InvalidInputError, match=said):
-        append(table, rows)
-    assert table.metadata.snapshots == []
+    ):
+        with refused(table, InvalidInputError, said):
+            append(table, wrong)
 
 
 def test_what_cannot_be_created_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
     create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
-    with pytest.raises(InvalidInputError, match="already exists"):
-        create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
-    with pytest.raises(NotFoundError, match="create_namespace"):
-        create_table(shared_catalog, "nowhere.t", ROWS.schema)
-    with pytest.raises(InvalidInputError, match="expected 3, found 2"):
-        create_table(shared_catalog, f"{namespace}.u", ROWS.schema, properties={"format-version": "2"})
-    with pytest.raises(NotFoundError, match="nothing"):
-        create_table(shared_catalog, f"{namespace}.u", ROWS.schema, partition_spec=["nothing"])
-    with pytest.raises(InvalidInputError, match="schema"):
-        create_table(shared_catalog, f"{namespace}.u", pa.schema([("d", pa.duration("s"))]))
-
-
-def test_a_version_1_table_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties={"format-version": "1"})
-    with pytest.raises(UnsupportedError, match="format version 1"):
-        append(table, ROWS)
-
-
-@pytest.mark.parametrize("version", ["0.11.0", "0.13.0", "1.0.0"])
-def test_an_unknown_pyiceberg_is_refused(version: str) -> None:
-    with pytest.raises(UnsupportedError, match=rf"pyiceberg {version}: expected 0\.12\.x"):
-        check_version(version)
+    new, version_2 = f"{namespace}.u", {"properties": {"format-version": "2"}}
+    wrong: list[tuple[str, pa.Schema, dict[str, Any], type[Exception], str]] = [
+        (f"{namespace}.t", ROWS.schema, {}, InvalidInputError, "already exists"),
+        ("nowhere.t", ROWS.schema, {}, NotFoundError, "create_namespace"),
+        (new, ROWS.schema, version_2, InvalidInputError, "expected 3, found 2"),
+        (new, ROWS.schema, {"partition_spec": ["nothing"]}, NotFoundError, "nothing"),
+        (new, pa.schema([("d", pa.duration("s"))]), {}, InvalidInputError, "schema"),
+    ]
+    for name, schema, options, error, said in wrong:
+        with pytest.raises(error, match=said):
+            create_table(shared_catalog, name, schema, **options)
+    assert not shared_catalog.table_exists(new)
 
 
 def test_metadata_that_pyiceberg_would_drop_is_never_overwritten(

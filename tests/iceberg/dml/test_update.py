@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -30,14 +30,14 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.update import update
 from puffin_fast.iceberg.maintenance.verify import verify
 from puffin_fast.iceberg.scans.scan import scan
-from tests.iceberg.conftest import add_branch, refused, rows_of, summary_of, unchanged
+from tests.iceberg.conftest import refused, rows_of, summary_of, unchanged
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.kit.cases import each
 
@@ -95,24 +95,6 @@ def test_expressions_see_the_old_row(shared_catalog: SqlCatalog, namespace: str)
         "{'a': 10, 'b': 1}",
         "{'a': 20, 'b': 2}",
     ]
-
-
-def test_updated_rows_keep_their_row_ids(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
-    fields = ("id", "_row_id", "_last_updated_sequence_number")
-
-    def lineage() -> dict[int, tuple[int, int]]:
-        columns = scan(table, selected_fields=fields).to_arrow().to_pydict().values()
-        return {i: (row_id, number) for i, row_id, number in zip(*columns, strict=True)}
-
-    before = lineage()
-    for _ in range(2):  # the second time from the row ids that the first one wrote
-        update(table, "id in (3, 45)", {"x": pc.field("x") + 1})
-        after, number = lineage(), table.metadata.last_sequence_number
-        assert {i: after[i] for i in (3, 45)} == {i: (before[i][0], number) for i in (3, 45)}
-        assert {i: after[i] for i in after if i not in (3, 45)} == {
-            i: before[i] for i in before if i not in (3, 45)
-        }
 
 
 def test_only_live_rows_are_updated(shared_catalog: SqlCatalog, namespace: str) -> None:
@@ -292,26 +274,6 @@ def test_an_identifier_field_is_refused(shared_catalog: SqlCatalog, namespace: s
     assert update(table, "id = 1", {"x": 2}).rows_updated == 1
 
 
-def test_a_table_of_version_1_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "1"})
-    with pytest.raises(UnsupportedError, match="format version 1"):
-        update(table, "id = 1", {"x": 1.0})
-
-
-def test_a_job_is_done_once_and_on_its_branch(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
-    add_branch(table, "b")
-    add: Mapping[str, Any] = {"x": pc.field("x") + 100}
-    first = update(table, "id < 3", add, branch="b", job_id="j")
-    again = update(table, "id < 3", add, branch="b", job_id="j")
-    assert (again.repeated, again.snapshot_id, again.rows_updated) == (True, first.snapshot_id, 0)
-    assert rows_of(table).to_pylist() == START
-    side = scan(table, "id < 3", branch="b").to_arrow().sort_by("id")
-    assert side["x"].to_pylist() == [100.0, 100.5, 101.0]
-    with pytest.raises(InvalidInputError, match="expected a job of delete"):
-        delete(table, "id = 1", branch="b", job_id="j")
-
-
 def test_a_row_that_another_commit_adds_meanwhile_is_updated(racing: RacingCatalog) -> None:
     table = made(racing, "n")
     other = racing.load_table("n.t")
@@ -319,19 +281,6 @@ def test_a_row_that_another_commit_adds_meanwhile_is_updated(racing: RacingCatal
     done = update(table, "id = 3 or id = 100", {"g": "mine"}, on_conflict="merge")
     assert (done.rows_updated, done.attempts) == (2, 2)
     assert [r["g"] for r in rows_of(table).to_pylist() if r["id"] in (3, 100)] == ["mine", "mine"]
-
-
-def test_a_row_that_another_commit_deletes_meanwhile_stays_deleted(racing: RacingCatalog) -> None:
-    table = made(racing, "n")
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: delete(other, "id = 3"))
-    with pytest.raises(ConflictError, match="another commit added deletes"):
-        update(table, "id in (3, 4)", {"g": "mine"})
-    assert rows_of(racing.load_table("n.t")).num_rows == N - 1
-    racing.before.append(lambda: delete(other, "id = 4"))
-    done = update(table, "id in (3, 4, 5)", {"g": "mine"}, on_conflict="merge")
-    assert done.rows_updated == 1
-    assert [r["id"] for r in rows_of(table).to_pylist() if r["g"] == "mine"] == [5]
 
 
 @pytest.mark.jar

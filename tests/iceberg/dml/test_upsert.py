@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
@@ -16,7 +16,6 @@ from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import (
-    add_branch,
     files_of,
     local,
     refused,
@@ -143,32 +142,6 @@ def test_keys_of_several_columns_and_in_structs(
     assert sorted(r["g"] for r in found if r["id"] == 3) == ["else", "g3"]
 
 
-def test_updated_rows_keep_their_row_ids(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
-    fields = ("id", "_row_id", "_last_updated_sequence_number")
-
-    def lineage() -> dict[int, tuple[int, int]]:
-        return {
-            i: (r, s)
-            for i, r, s in zip(
-                *scan(table, selected_fields=fields).to_arrow().to_pydict().values(), strict=True
-            )
-        }
-
-    before, next_row_id = lineage(), table.metadata.next_row_id
-    upsert(table, of([row(3, "z"), row(100), row(45, "z")]), ["id"])
-    after, number = lineage(), table.metadata.last_sequence_number
-    assert {i: after[i] for i in before if i not in (3, 45)} == {
-        i: before[i] for i in before if i not in (3, 45)
-    }
-    assert (after[3], after[45]) == ((before[3][0], number), (before[45][0], number))
-    assert next_row_id is not None
-    assert after[100][0] >= next_row_id
-    assert len({row_id for row_id, _ in after.values()}) == N + 1
-    upsert(table, of([row(3, "y")]), ["id"])
-    assert lineage()[3] == (before[3][0], number + 1)
-
-
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "two rows": (of([row(1), row(2), row(1, "b")]), ["id"], r"two rows with one key \(id\)"),
     "null key": (of([row(1), {**row(2), "id": None}]), ["id"], "null in key column id"),
@@ -208,22 +181,6 @@ def test_bad_rows_are_refused_and_change_nothing(
     for data, on, said in REFUSED.values():
         with refused(table, (InvalidInputError, NotFoundError), said):
             upsert(table, data, on)
-
-
-def test_a_table_of_version_1_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "1"})
-    with pytest.raises(UnsupportedError, match="format version 1"):
-        upsert(table, of(START), ["id"])
-
-
-def test_a_job_is_done_once_and_on_its_branch(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
-    add_branch(table, "b")
-    first = upsert(table, of([row(1, "z"), row(100)]), ["id"], branch="b", job_id="j")
-    again = upsert(table, of([row(1, "z"), row(100)]), ["id"], branch="b", job_id="j")
-    assert (again.repeated, again.snapshot_id, again.rows_updated) == (True, first.snapshot_id, 0)
-    assert rows_of(table).num_rows == N
-    assert table.scan().use_ref("b").to_arrow().num_rows == N + 1
 
 
 def test_a_row_that_another_commit_inserts_meanwhile_is_updated(racing: RacingCatalog) -> None:
