@@ -10,13 +10,16 @@ PyIceberg 0.12 plans and reads deletion vectors slowly, and not always correctly
 
 Each function here accepts what PyIceberg's original functions return, and the original functions accept its
 results: a scan that runs while another thread calls `accelerate` is correct, or raises. Pruning, projection,
-residuals, filters and limits stay PyIceberg's. More than 400 lines: one file for all replaced functions.
+residuals, filters and limits stay PyIceberg's, but for scans of structs that have a field with an initial default:
+PyIceberg's filters take the default where the struct is null, too. More than 400 lines: one file for all replaced
+functions.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +27,7 @@ import pyiceberg.io.pyarrow as _reading
 import pyiceberg.table as _planning
 import pyiceberg.table.deletion_vector as _vectors
 from pyiceberg.avro.file import AvroFile
+from pyiceberg.expressions.visitors import extract_field_ids, translate_column_names
 from pyiceberg.io.pyarrow import _combine_positional_deletes, _read_all_delete_files, _read_deletes
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -37,6 +41,7 @@ from pyiceberg.manifest import (
     ManifestFile,
     _inherit_from_manifest,
 )
+from pyiceberg.schema import index_by_id
 from pyiceberg.table import _open_manifest, _rest_file_to_data_file
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.typedef import Record
@@ -47,12 +52,18 @@ from puffin_fast.columns.row_selection import LiveRows, select_rows
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg import manifest
+from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.puffin.vectors import REFERENCED_DATA_FILE, read_ranges
 from puffin_fast.rows.deletes.loader import DeleteLoader, read_entry, within
+from puffin_fast.rows.files.conversion import arrow_schema
+from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.scan.splits import Split
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.io.pyarrow import ArrowScan
     from pyiceberg.table import FileScanTask
 
 _V3_SCHEMA = MANIFEST_ENTRY_SCHEMAS[3]
@@ -190,7 +201,7 @@ class _Positions(Sequence[pa.ChunkedArray]):
     """The deleted positions of one data file. PyIceberg's original function sees a list of one array of positions."""
 
     def __init__(self, deleted: PositionBitmap, task: FileScanTask) -> None:
-        self._deleted, self._path = deleted, task.file.file_path
+        self.bitmap, self._path = deleted, task.file.file_path
 
         self._live = LiveRows(deleted, task.file.record_count)
 
@@ -209,7 +220,7 @@ class _Positions(Sequence[pa.ChunkedArray]):
         return 1
 
     def __getitem__(self, index: Any) -> Any:
-        return [pa.chunked_array([self._deleted.to_arrow()])][index]
+        return [pa.chunked_array([self.bitmap.to_arrow()])][index]
 
 
 class _Deletes(Mapping[str, _Positions]):
@@ -334,6 +345,47 @@ def _live_positions(
     return _combine_positional_deletes(list(positional_deletes), start_index, end_index)
 
 
+_read_rows = _reading.ArrowScan._record_batches_from_scan_tasks_and_deletes
+
+
+def _rows_of_scan(
+    self: ArrowScan, tasks: Iterable[FileScanTask], deletes_per_file: Any
+) -> Iterator[pa.RecordBatch]:
+    """Replaces `ArrowScan._record_batches_from_scan_tasks_and_deletes`: see the head of the module."""
+    ours = isinstance(deletes_per_file, _Deletes) and not self._dictionary_columns
+    if not (ours and _has_default_in_struct(self)):
+        yield from _read_rows(self, tasks, deletes_per_file)
+        return
+    metadata, fields = self._table_metadata, self._projected_schema.fields
+    schema, arrow = metadata.schema(), arrow_schema(self._projected_schema)
+    row_filter = RowFilter.bind(translate_column_names(self._bound_row_filter, schema, True), schema)
+    reader = FileReader(self._io, metadata, schema, fields, (), row_filter, arrow, file_types=True)
+    left = self._limit
+    for task in tasks:
+        partition = tuple(task.file.partition._data)
+        data, live = replace(_entry(task.file), spec_id=task.file.spec_id, partition=partition), None
+        if (deleted := deletes_per_file.get(data.file_path)) is not None:
+            live = PositionBitmap.from_range(0, data.record_count) - deleted.bitmap
+        for batch in reader.read(Split.of(FileTask(data, chosen=live), 0, 1)):
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= len(batch)
+            yield batch
+            if left == 0:
+                return
+
+
+def _has_default_in_struct(scan: ArrowScan) -> bool:
+    """Whether a scan reads a field of a struct that has an initial default."""
+    projected, table = scan._projected_schema, scan._table_metadata.schema()
+    fields = [
+        *index_by_id(projected).values(),
+        *map(table.find_field, extract_field_ids(scan._bound_row_filter)),
+    ]
+    tops = {field.field_id for field in (*projected.fields, *table.fields)}
+    return any(field.initial_default is not None and field.field_id not in tops for field in fields)
+
+
 # --- Polars -------------------------------------------------------------------------------------------------
 
 _deserialize_bitmap = _vectors.DeletionVector._deserialize_bitmap
@@ -384,6 +436,12 @@ PATCHES = (
         "_combine_positional_deletes",
         _live_positions,
         ("positional_deletes", "start_index", "end_index"),
+    ),
+    Patch(
+        _reading.ArrowScan,
+        "_record_batches_from_scan_tasks_and_deletes",
+        _rows_of_scan,
+        ("self", "tasks", "deletes_per_file"),
     ),
     Patch(_vectors, "_extract_vector_payload", _checked_payload, ("blob_payload",)),
     Patch(_vectors.DeletionVector, "_deserialize_bitmap", staticmethod(_one_bitmap), ("pl",)),

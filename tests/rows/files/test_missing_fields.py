@@ -24,6 +24,7 @@ from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.index.build import index_keys
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
+from puffin_fast.iceberg.patches.accelerate import accelerate
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.iceberg.statistics.collect import collect_ndv
 from tests.rows.files.formats import ids
@@ -256,3 +257,21 @@ def test_a_dropped_field_is_found_by_equality_deletes(shared_catalog: SqlCatalog
     left = [row["id"] for row in made.rows if row["s"] is None]
     assert ids(shared_catalog.load_table(made.name)) == left
     assert left
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_accelerated_scans_agree(shared_catalog: SqlCatalog, namespace: str, format: str) -> None:
+    """PyIceberg's own filter takes the default where the struct is null."""
+    made = Evolving(shared_catalog, f"{namespace}.t", 5)
+    made.write(format)
+    with v3_metadata(shared_catalog), made.table.update_schema() as change:
+        change.add_column(("s", "x"), LongType(), default_value=7)
+        change.add_column(("s", "t", "x"), LongType(), default_value=7)
+    table = shared_catalog.load_table(made.name)
+    delete(table, "id = 1")
+    for row_filter in ("s.x = 7", "s.t.x = 7", "s.t.x is null and id > 2"):
+        for fields in (("*",), ("id",), ("id", "s.x")):
+            expected = scan(table, row_filter, fields).to_arrow()
+            with accelerate():
+                assert table.scan(row_filter, fields).to_arrow() == expected, (row_filter, fields)
+                assert table.scan(row_filter, fields, limit=1).to_arrow() == expected[:1]
