@@ -203,23 +203,45 @@ def as_positions(source: Any, what: str = "positions") -> Integers:
         raise InvalidInputError(f"{what}: expected integers: {error}") from error
 
 
-def as_position(value: int, what: str) -> int:
+def as_integer(value: Any, what: str) -> int:
+    """Converts one integer.
+
+    Raises:
+        InvalidInputError: the value is no integer (bool is not).
+    """
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise InvalidInputError(f"{what}: expected an integer, found {shown_argument(value)}")
+
+
+def as_position(value: Any, what: str) -> int:
     """Converts one position, which must fit 63 bits.
 
     Raises:
-        InvalidInputError: the position is negative or above 2^63 - 1.
+        InvalidInputError: the value is no integer, negative or above 2^63 - 1.
     """
-    if not 0 <= operator.index(value) < 1 << 63:
+    number = as_integer(value, what)
+    if not 0 <= number < 1 << 63:
         raise InvalidInputError(f"{what}: expected a position from 0 to 2^63 - 1, found {value}")
-    return int(value)
+    return number
 
 
-def as_bytes(data: Any, what: str) -> bytes:
+def as_bytes(data: Any, what: str, offset: object = 0) -> bytes:
     """Returns the bytes of a buffer: `bytes` objects as they are, others as a copy, because they may change.
 
+    Args:
+        data: the buffer.
+        what: its name in errors.
+        offset: the argument with its offset in a file, which is checked, too.
+
     Raises:
-        InvalidInputError: the argument is not a buffer, or its items are not bytes.
+        InvalidInputError: the argument is not a buffer, its items are not bytes, or the offset is no integer.
     """
+    if type(offset) is not int or offset >> 63:
+        as_position(offset, "offset")
     if isinstance(data, bytes):
         return data
     try:

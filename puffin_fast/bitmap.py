@@ -5,7 +5,6 @@ More than 400 lines, because it is one class; the kernels implement its methods.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -17,11 +16,13 @@ from puffin_fast._kernels.roaring import masks, query, split, stored
 from puffin_fast._positions import (
     MAX_POSITION,
     as_bytes,
+    as_integer,
     as_position,
     as_positions,
     refuse_masked,
     refuse_position,
 )
+from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.keywords import named_attributes
 from puffin_fast._show.html import html_fields, html_strip
 from puffin_fast.errors import InvalidInputError
@@ -37,7 +38,7 @@ def _out(
     out: npt.NDArray[Any] | None, n: int, dtypes: tuple[npt.DTypeLike, ...], what: str
 ) -> npt.NDArray[Any]:
     """Returns a new array of n items of the first dtype, or the first n items of `out`."""
-    if not 0 <= operator.index(n) < 1 << 60:
+    if not 0 <= as_integer(n, what) < 1 << 60:
         raise InvalidInputError(f"{what}: expected a number of rows from 0 to 2^60, found {n}")
     if out is None:
         return np.empty(n, dtypes[0])
@@ -186,7 +187,7 @@ class PositionBitmap(stored.StoredBitmap):
         Raises:
             InvalidInputError: the range is not inside of 0 … MAX_POSITION.
         """
-        start, stop = operator.index(start), operator.index(stop)
+        start, stop = as_integer(start, "start"), as_integer(stop, "stop")
         if stop <= start:
             return cls()
         if start < 0 or stop - 1 > MAX_POSITION:
@@ -247,7 +248,7 @@ class PositionBitmap(stored.StoredBitmap):
         Raises:
             CorruptDataError: a rule of the format is violated. The message has the rule, the offset and the value.
         """
-        data = as_bytes(data, "bitmap")
+        data = as_bytes(data, "bitmap", offset)
         return stored.of_bytes(cls, data, 0, len(data), path, offset)
 
     @classmethod
@@ -373,6 +374,7 @@ class PositionBitmap(stored.StoredBitmap):
             invert: flag the rows that are not in the set.
             out: a contiguous bool array of at least n_rows items to write to instead of a new one.
         """
+        check_flags(invert=invert)
         out = _out(out, n_rows, (np.bool_,), "mask")
         masks.mask_into(self._data, self._start, out, as_position(start, "start"), invert)
         return out
@@ -427,7 +429,7 @@ class PositionBitmap(stored.StoredBitmap):
 
     def rank(self, position: int) -> int:
         """Returns the number of positions of the set that are <= position."""
-        position = operator.index(position)
+        position = as_integer(position, "position")
         return 0 if position < 0 else int(self._lookup().rank(min(position, (1 << 63) - 1)))
 
     def select(self, index: int) -> int:
@@ -436,7 +438,7 @@ class PositionBitmap(stored.StoredBitmap):
         Raises:
             InvalidInputError: index is not in 0 … len(self) - 1.
         """
-        index = operator.index(index)
+        index = as_integer(index, "index")
         if not 0 <= index < self._cardinality:
             raise InvalidInputError(f"index: expected one below {self._cardinality} positions, found {index}")
         return int(self._lookup().select(index))
@@ -562,7 +564,7 @@ class PositionBitmap(stored.StoredBitmap):
             n_bytes: maximum bytes of a part. Only a part that is a single container (8 KiB and a header) may exceed it.
             cardinality: maximum positions of a part. Only a single container (65,536 positions) may exceed it.
         """
-        if n_bytes < 0 or cardinality < 0:
+        if as_integer(n_bytes, "n_bytes") < 0 or as_integer(cardinality, "cardinality") < 0:
             raise InvalidInputError(f"split: expected limits of 0 or more, found {n_bytes}, {cardinality}")
         most = (1 << 63) - 1
         parts = split.split(self._data, self._start, min(n_bytes, most), min(cardinality, most))

@@ -54,7 +54,8 @@ class CorruptDataError(PuffinFastError, ValueError):
         self.offset = offset
         self.expected = expected
         self.found = found
-        where = [part for part in (path, None if offset is None else f"offset {offset}") if part is not None]
+        place = (None if path is None else str(path), None if offset is None else f"offset {offset}")
+        where = [part for part in place if part is not None]
         detail = [
             f"{word} {value}"
             for word, value in (("expected", expected), ("found", found))

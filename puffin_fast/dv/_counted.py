@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from puffin_fast._positions import as_integer
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError
 
@@ -25,7 +26,7 @@ def counted(
     Raises:
         CorruptDataError: the set has another number of positions.
     """
-    if cardinality is not None and len(bitmap) != cardinality:
+    if cardinality is not None and len(bitmap) != as_integer(cardinality, "cardinality"):
         raise CorruptDataError(
             f"cardinality of a {what}", path=path, offset=offset, expected=cardinality, found=len(bitmap)
         )

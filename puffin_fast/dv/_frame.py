@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from puffin_fast._kernels import checksum
+from puffin_fast._positions import as_bytes
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
 
 FILE_VERSION = 1
@@ -106,6 +107,7 @@ def spans(data: bytes, path: str | None = None) -> Iterator[tuple[int, int]]:
         >>> list(pf.dv.delta.spans(bytes([pf.dv.delta.FILE_VERSION]) + record))
         [(1, 44)]
     """
+    data = as_bytes(data, "file of deletion vectors")
     if not data:
         raise CorruptDataError(
             "file of deletion vectors", path=path, offset=0, expected="a version byte", found="nothing"

@@ -79,7 +79,7 @@ def convert(
         PositionBitmap([1, 3])
     """
     (_, decode), (encode, _) = codec_of(source), codec_of(target)
-    data = as_bytes(blob, "deletion vector")
+    data = as_bytes(blob, "deletion vector", offset)
     if source in SAME and target in SAME and data[4:8] == iceberg.MAGIC:
         iceberg.decode(data, cardinality=cardinality, path=path, offset=offset)
         return data

@@ -17,7 +17,8 @@ import base64
 import struct
 from typing import Any
 
-from puffin_fast._positions import MAX_POSITION, as_bytes
+from puffin_fast._positions import MAX_POSITION, as_bytes, as_integer
+from puffin_fast._text import shown_argument
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
 from puffin_fast.dv._bitmap32 import read_bitmap32
@@ -87,7 +88,7 @@ def decode(
         >>> pf.dv.delta.decode(pf.dv.delta.encode(pf.PositionBitmap([3, 1])))
         PositionBitmap([1, 3])
     """
-    data = as_bytes(blob, "deletion vector")
+    data = as_bytes(blob, "deletion vector", offset)
     if data[4:8] != NATIVE_MAGIC:
         return iceberg.decode(data, cardinality=cardinality, path=path, offset=offset)
     start, stop = check_frame(data, NATIVE_MAGIC, least=4, path=path, offset=offset)
@@ -128,7 +129,7 @@ def decode_inline(
         >>> pf.dv.delta.decode_inline(text, size)
         PositionBitmap([1, 3])
     """
-    padded = z85_decode(text, path=path)
+    padded, size_in_bytes = z85_decode(text, path=path), as_integer(size_in_bytes, "size_in_bytes")
     if not 0 <= len(padded) - size_in_bytes < 4:
         raise CorruptDataError(
             "sizeInBytes of an inline deletion vector",
@@ -163,6 +164,7 @@ def z85_encode(data: bytes) -> str:
         >>> pf.dv.delta.z85_encode(bytes([1, 2, 3, 4]))
         '0rJua'
     """
+    data = as_bytes(data, "Z85")
     if len(data) % 4:
         raise InvalidInputError(f"Z85: expected a multiple of 4 bytes, found {len(data)}")
     return base64.b85encode(data).translate(_TO_Z85).decode("ascii")
@@ -186,6 +188,8 @@ def z85_decode(text: str, *, path: str | None = None) -> bytes:
         >>> pf.dv.delta.z85_decode("0rJua").hex()
         '01020304'
     """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"Z85: expected text, found {shown_argument(text)}")
     if len(text) % 5:
         raise CorruptDataError(
             "length of a Z85 text", path=path, offset=0, expected="a multiple of 5", found=len(text)

@@ -76,7 +76,7 @@ def decode(
         >>> pf.dv.iceberg.decode(pf.dv.iceberg.encode(pf.PositionBitmap([3, 1])))
         PositionBitmap([1, 3])
     """
-    if type(blob) is not bytes:
-        blob = as_bytes(blob, "deletion vector")
+    if type(blob) is not bytes or type(offset) is not int or offset >> 63:
+        blob = as_bytes(blob, "deletion vector", offset)
     bitmap = stored.of_blob(PositionBitmap, blob, path, offset)
     return bitmap if cardinality is None else counted(bitmap, cardinality, path=path, offset=offset)

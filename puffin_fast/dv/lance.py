@@ -90,7 +90,7 @@ def decode(
         >>> pf.dv.lance.decode(pf.dv.lance.encode(pf.PositionBitmap([3, 1])))
         PositionBitmap([1, 3])
     """
-    data = as_bytes(blob, "deletion file")
+    data = as_bytes(blob, "deletion file", offset)
     if data[: len(ARROW_MAGIC)] == ARROW_MAGIC:
         bitmap = _arrow(data, path, offset)
     else:

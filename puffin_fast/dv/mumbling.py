@@ -95,7 +95,7 @@ def decode(
         >>> pf.dv.mumbling.decode(pf.dv.mumbling.encode(pf.PositionBitmap([3, 1])))
         PositionBitmap([1, 3])
     """
-    reader = _Reader(np.frombuffer(as_bytes(blob, "mumbling bitmap"), np.uint8), path, offset)
+    reader = _Reader(np.frombuffer(as_bytes(blob, "mumbling bitmap", offset), np.uint8), path, offset)
     version, low, high, n = struct.unpack("<BHBH", reader.take(_HEAD_BYTES, "header").tobytes())
     declared = high << 16 | low
     if version != VERSION:

@@ -85,7 +85,7 @@ def decode(
         >>> pf.dv.paimon.decode(pf.dv.paimon.encode(pf.PositionBitmap([3, 1])))
         PositionBitmap([1, 3])
     """
-    data = as_bytes(blob, "deletion vector")
+    data = as_bytes(blob, "deletion vector", offset)
     if data[4:8] != MAGIC_V1:
         return iceberg.decode(data, cardinality=cardinality, path=path, offset=offset)
     start, stop = check_frame(data, MAGIC_V1, least=8, path=path, offset=offset)
@@ -103,7 +103,7 @@ def version_of(blob: bytes) -> int:
         >>> pf.dv.paimon.version_of(pf.dv.paimon.encode(pf.PositionBitmap([3, 1]), version=1))
         1
     """
-    magic = bytes(blob[4:8])
+    magic = as_bytes(blob, "deletion vector")[4:8]
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise CorruptDataError(
             "magic of a deletion vector",

@@ -20,7 +20,7 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NoReturn
 
-from puffin_fast._run.arguments import check_mapping, check_unicode
+from puffin_fast._run.arguments import check_unicode
 from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.puffin import _typed
@@ -103,9 +103,7 @@ def _blob_to_json(blob: BlobMetadata) -> dict[str, Any]:
     return document
 
 
-def check_writable(
-    *, type: str, fields: tuple[int, ...], snapshot_id: int, sequence_number: int, properties: dict[str, str]
-) -> None:
+def check_writable(*, type: str, fields: tuple[int, ...], snapshot_id: int, sequence_number: int) -> None:
     """Checks the fields of a blob by the tables of the specification.
 
     Raises:
@@ -123,7 +121,6 @@ def check_writable(
             raise InvalidInputError(
                 f"{name}: expected an integer of {high.bit_length() + 1} bits, found {value!r}"
             )
-    check_mapping("properties", properties)
 
 
 # Reading -------------------------------------------------------------------------------------------------

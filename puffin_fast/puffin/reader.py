@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 from puffin_fast import _io, limits
-from puffin_fast._text import counted
+from puffin_fast._run.arguments import check_integer
+from puffin_fast._text import counted, shown_argument
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 from puffin_fast.puffin import compression, footer
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
@@ -52,6 +53,8 @@ class PuffinReader:
         file_size: int | None = None,
         max_blob_bytes: int | None = None,
     ) -> None:
+        check_integer("file_size", file_size, least=0)
+        check_integer("max_blob_bytes", max_blob_bytes, least=0)
         self._max_blob_bytes, self._filesystem = max_blob_bytes, filesystem
         self._source: _io.Source | None = None
         opened = _io.open_source(source, filesystem=filesystem, size=file_size)
@@ -131,6 +134,8 @@ class PuffinReader:
         Raises:
             The errors of `read`: for invalid arguments at once, for the bytes when they are read.
         """
+        if not isinstance(blobs, Iterable | None):
+            raise InvalidInputError(f"blobs: expected metadata or indexes, found {shown_argument(blobs)}")
         chosen = [self._find(blob) for blob in (self.blobs if blobs is None else blobs)]
         return self._read_chosen(self._check_source(), chosen)
 

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from puffin_fast import __version__, _io
-from puffin_fast._run.arguments import check_mapping
-from puffin_fast._text import counted
+from puffin_fast._run.arguments import check_flags, check_mapping
+from puffin_fast._text import counted, shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.puffin import compression, footer
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata, check_writable
@@ -54,8 +54,9 @@ class PuffinWriter:
         compress_footer: bool = False,
         overwrite: bool = False,
     ) -> None:
+        check_flags(compress_footer=compress_footer, overwrite=overwrite)
+        check_mapping("properties", properties)
         self._properties = {CREATED_BY: f"puffin_fast {__version__}", **(properties or {})}
-        check_mapping("properties", self._properties)
         self._compress_footer = compress_footer
         self._blobs: list[BlobMetadata] = []
         self._metadata: FileMetadata | None = None
@@ -114,11 +115,11 @@ class PuffinWriter:
         """
         self._check_open()
         view = _bytes_of(data)
-        ids = tuple(fields)
-        texts = dict(properties or {})
-        check_writable(
-            type=type, fields=ids, snapshot_id=snapshot_id, sequence_number=sequence_number, properties=texts
-        )
+        if not isinstance(fields, Iterable):
+            raise InvalidInputError(f"fields: expected ids of fields, found {shown_argument(fields)}")
+        check_mapping("properties", properties)
+        ids, texts = tuple(fields), dict(properties or {})
+        check_writable(type=type, fields=ids, snapshot_id=snapshot_id, sequence_number=sequence_number)
         stored = view if compression is None else _compress(view, compression)
         blob = BlobMetadata(
             type, ids, snapshot_id, sequence_number, self._offset, len(stored), compression, texts
@@ -142,6 +143,8 @@ class PuffinWriter:
             InvalidInputError: the bytes have another length; or the writer is closed.
         """
         self._check_open()
+        if not isinstance(blob, BlobMetadata):
+            raise InvalidInputError(f"blob: expected its metadata, found {shown_argument(blob)}")
         added = replace(blob, offset=self._offset)
         if not isinstance(data, Iterator):
             view = _bytes_of(data)

@@ -172,7 +172,7 @@ class ThetaSketch:
             InvalidInputError: n_std_dev is not 1, 2 or 3.
         """
         _check_deviations(n_std_dev)
-        theta = min(self._theta, other._theta)
+        theta = min(self._theta, _sketch(other)._theta)
         both = len(np.intersect1d(self._below(theta), other._below(theta), assume_unique=True))
         either = len(self._below(theta)) + len(other._below(theta)) - both
         if either == 0:
@@ -214,7 +214,7 @@ class ThetaSketch:
             return NotImplemented
         if not self or not other:
             return ThetaSketch()
-        theta = min(self._theta, other._theta)
+        theta = min(self._theta, _sketch(other)._theta)
         both = np.intersect1d(self._below(theta), other._below(theta), assume_unique=True)
         return ThetaSketch._of(theta, both.tobytes())
 
