@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.index import lookup
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests.iceberg.conftest import RacingCatalog
+from tests.kit.tables import iceberg_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -24,7 +23,6 @@ N, EACH, GROUP = 6, 500, 100
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "part", LongType()), NestedField(3, "s", StringType())
 )
-SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
 
 
 def rows(start: int, stop: int, part: int) -> pa.Table:
@@ -36,10 +34,9 @@ def rows(start: int, stop: int, part: int) -> pa.Table:
 def table(racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:
     """Six data files of five row groups in two partitions; two files have deletes, one of all rows of a row group."""
     monkeypatch.setattr(lookup, "ROWS_PER_CANDIDATE", 0)
-    properties = {"format-version": "2", "write.parquet.row-group-limit": str(GROUP)}
-    found = racing.create_table("n.t", SCHEMA, partition_spec=SPEC, properties=properties)
-    for at in range(N):
-        iceberg.append(found, rows(at * EACH, (at + 1) * EACH, at % 2))
+    properties = {"write.parquet.row-group-limit": str(GROUP)}
+    data = [rows(at * EACH, (at + 1) * EACH, at % 2) for at in range(N)]
+    found = iceberg_table(racing, data, version=2, partition=("part",), properties=properties)
     iceberg.delete(found, "id < 150 or (id >= 700 and id < 710)")
     iceberg.index_keys(found, "s")
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from puffin_fast.iceberg.dml.tables import append, create_table
+from tests.kit.tables import iceberg_table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -29,11 +29,4 @@ ROWS = pa.table(
 @pytest.fixture
 def table(racing: SqlCatalog) -> Table:
     """ROWS in one file of ten row groups."""
-    made = create_table(
-        racing,
-        "n.t",
-        ROWS.schema,
-        properties={"write.parquet.row-group-limit": "100"},
-    )
-    append(made, ROWS)
-    return made
+    return iceberg_table(racing, ROWS, properties={"write.parquet.row-group-limit": "100"})

@@ -7,13 +7,14 @@ import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars
 import pyarrow as pa
 import pyiceberg
 import pyiceberg.io.pyarrow as reading
+import pyiceberg.table
 import pytest
 from pyiceberg.catalog.rest.scan_planning import RESTDataFile, RESTFileScanTask, RESTPositionDeleteFile
 from pyiceberg.io.pyarrow import ArrowScan
@@ -24,8 +25,8 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
-from puffin_fast.iceberg.dml.delete import delete, delete_positions
-from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
+from puffin_fast.iceberg.dml.delete import delete, delete_keys
+from puffin_fast.iceberg.dml.tables import append, upgrade
 from puffin_fast.iceberg.patches.accelerate import accelerate
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans import pyiceberg_scans
@@ -33,6 +34,7 @@ from puffin_fast.iceberg.scans.pyiceberg_scans import PATCHES
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.puffin.vectors import write_vectors
 from tests.iceberg.conftest import local
+from tests.kit.tables import iceberg_table, parts
 from tests.rows.deletes.equality_deletes import SCHEMA as EQUALITY_SCHEMA
 from tests.rows.deletes.equality_deletes import delete_equal
 
@@ -68,10 +70,7 @@ def _pyiceberg_is_as_before() -> Iterator[None]:
 @pytest.fixture
 def table(racing: SqlCatalog) -> Table:
     """ROWS in three files of several row groups, nothing deleted."""
-    made = create_table(racing, "n.t", ROWS.schema, properties={"write.parquet.row-group-limit": "300"})
-    for start in range(0, N, PER_FILE):
-        append(made, ROWS.slice(start, PER_FILE))
-    return made
+    return iceberg_table(racing, parts(ROWS, 3), properties={"write.parquet.row-group-limit": "300"})
 
 
 def put_vectors(table: Table, *files: dict[int, list[int]], live: dict[int, int] | None = None) -> None:
@@ -155,8 +154,7 @@ def test_a_vector_applies_to_its_data_file_only(table: Table) -> None:
 
 
 def test_a_vector_supersedes_position_deletes(racing: SqlCatalog) -> None:
-    table = racing.create_table("n.t", ROWS.schema, properties={"format-version": "2"})
-    append(table, ROWS.slice(0, PER_FILE))
+    table = iceberg_table(racing, ROWS.slice(0, PER_FILE), version=2)
     delete(table, "id < 100")
     upgrade(table)
     put_vectors(table, {0: [3, 4]})
@@ -172,18 +170,12 @@ def test_two_vectors_for_one_data_file_are_refused(table: Table) -> None:
 
 
 @pytest.mark.parametrize("granularity", ["file", "partition"])
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("partition", [(), ("s",)], ids=["flat", "partitioned"])
 def test_position_deletes_of_version_2_apply_as_before(
-    racing: SqlCatalog, granularity: str, partitioned: bool
+    racing: SqlCatalog, granularity: str, partition: tuple[str, ...]
 ) -> None:
-    table = racing.create_table(
-        "n.t",
-        ROWS.schema,
-        properties={"format-version": "2", "write.delete.granularity": granularity},
-    )
-    if partitioned:
-        with table.update_spec() as update:
-            update.add_identity("s")
+    properties = {"write.delete.granularity": granularity}
+    table = iceberg_table(racing, ROWS.schema, version=2, partition=partition, properties=properties)
     for start in range(0, N, PER_FILE):
         append(table, ROWS.slice(start, PER_FILE))
         delete(table, f"id >= {start + 10} and id < {start + 600} and k = 4")
@@ -198,13 +190,12 @@ def test_position_deletes_of_version_2_apply_as_before(
 
 
 def test_equality_deletes_are_still_refused(racing: SqlCatalog) -> None:
-    table = racing.create_table("n.t", EQUALITY_SCHEMA, properties={"format-version": "2"})
-    append(table, pa.table({"id": [1, 2]}, schema=pa.schema([("id", pa.int64())])))
+    table = iceberg_table(racing, EQUALITY_SCHEMA, version=2)
+    append(table, pa.table({"id": [1, 2]}))
     delete_equal(table, [1], [(1,)])
-    with pytest.raises(ValueError, match="equality deletes"):
-        table.scan().to_arrow()
-    with accelerate(), pytest.raises(ValueError, match="equality deletes"):
-        table.scan().to_arrow()
+    for patch in (nullcontext, accelerate):
+        with patch(), pytest.raises(ValueError, match="equality deletes"):
+            table.scan().to_arrow()
 
 
 def test_time_travel_reads_the_vectors_of_then(table: Table) -> None:
@@ -221,16 +212,11 @@ def test_time_travel_reads_the_vectors_of_then(table: Table) -> None:
 @pytest.mark.parametrize("planner", ["pyiceberg", "plugin"])
 def test_polars_reads_the_right_rows(table: Table, planner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", planner)
-    deleted = random.Random(2).sample(range(N), 900)
+    deleted = {i for i in range(N) if i % 7 and i % 10 == 3}
     delete(table, "k = 3")
-    gone = {i for i in range(N) if i % 7 and i % 10 == 3}
-    paths = {task.data.lower_bounds[1]: task.data.file_path for task in plan_files(table, metrics=True).tasks}
-    order = [paths[key] for key in sorted(paths, key=lambda raw: int.from_bytes(raw, "little"))]
-    delete_positions(
-        table,
-        pa.table({"file_path": [order[i // 1000] for i in deleted], "pos": [i % 1000 for i in deleted]}),
-    )
-    expected = left(*gone, *deleted)
+    deleted |= {*random.Random(2).sample(range(N), 900)}
+    delete_keys(table, pa.table({"id": [*deleted]}), "id")
+    expected = left(*deleted)
     with accelerate():
         assert sorted(polars.scan_iceberg(table).collect()["id"]) == expected
         some = polars.scan_iceberg(table).filter(polars.col("id") >= 1500).select("id").collect()
@@ -326,7 +312,7 @@ def test_pyicebergs_own_function_takes_our_positions(table: Table) -> None:
 
 def test_a_partition_of_nan_is_one_partition() -> None:
     with accelerate():
-        index = reading_index()
+        index = pyiceberg.table.DeleteFileIndex()
     assert index.is_empty()
     entry = pyiceberg_scans.ManifestEntry.from_args(sequence_number=4)
     file = pyiceberg_scans._DeleteFile(*[None] * len(pyiceberg_scans._V3_FIELDS))
@@ -335,35 +321,24 @@ def test_a_partition_of_nan_is_one_partition() -> None:
     index.add_delete_file(entry, Record(float("nan"), 1))
     data = pyiceberg_scans.DataFile.from_args(file_path="a.parquet")
     data.spec_id = 0
-    assert index.for_data_file(4, data, Record(float("nan"), 1)) == {file}
-    assert index.for_data_file(5, data, Record(float("nan"), 1)) == set()
-    assert index.for_data_file(4, data, Record(float("nan"), 2)) == set()
+    for number, part, found in ((4, 1, {file}), (5, 1, set()), (4, 2, set())):
+        assert index.for_data_file(number, data, Record(float("nan"), part)) == found
     assert index.referenced_delete_files() == [file]
 
 
-def reading_index() -> Any:
-    from pyiceberg import table
-
-    return table.DeleteFileIndex()
-
-
 def test_damaged_vectors_raise(table: Table) -> None:
-    put_vectors(table, {0: [5]})
-    (vector,) = [task.vector for task in plan_files(table).tasks if task.vector]
-    path = local(vector.file_path)
+    put_vectors(table, {0: [5]}, {1: [1000]})
+    tasks = plan_files(table, row_filter="id < 1000").tasks
+    with accelerate(), pytest.raises(CorruptDataError, match="position"):
+        table.scan("id >= 1000").to_arrow()  # a position past the rows
+    (path,) = (local(task.vector.file_path) for task in tasks if task.vector)
     content = path.read_bytes()
     path.write_bytes(content[:8] + b"\0" + content[9:])
     with accelerate(), pytest.raises(CorruptDataError, match=path.name):
-        table.scan().to_arrow()
+        table.scan("id < 1000").to_arrow()
     path.unlink()
     with accelerate(), pytest.raises((NotFoundError, FileNotFoundError)):
-        table.scan().to_arrow()
-
-
-def test_a_position_past_the_rows_raises(table: Table) -> None:
-    put_vectors(table, {0: [5, 1000]})
-    with accelerate(), pytest.raises(CorruptDataError, match="position"):
-        table.scan().to_arrow()
+        table.scan("id < 1000").to_arrow()
 
 
 def test_a_limit_loads_no_vector_that_it_does_not_need(table: Table) -> None:
@@ -466,18 +441,3 @@ def test_scans_are_right_while_threads_switch(table: Table) -> None:
         finally:
             stop.set()
         assert all(future.result() for future in switching)
-
-
-def test_a_million_positions_give_the_plain_result(racing: SqlCatalog) -> None:
-    n = 200_000
-    rng = np.random.default_rng(3)
-    table = create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
-    append(table, pa.table({"id": np.arange(n)}))
-    (task,) = plan_files(table).tasks
-    for positions in (np.arange(0, n, 2), np.arange(5000, 150_000), rng.choice(n, 20_000, replace=False)):
-        delete_positions(
-            table, pa.table({"file_path": [task.data.file_path] * len(positions), "pos": positions})
-        )
-        gone = scan(table, selected_fields=("id",)).to_arrow()["id"]
-        with accelerate():
-            assert table.scan().to_arrow()["id"].combine_chunks().equals(gone.combine_chunks())

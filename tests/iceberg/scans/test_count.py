@@ -11,8 +11,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from puffin_fast.iceberg import append, create_table, delete, scan
+from puffin_fast.iceberg import delete, scan
 from puffin_fast.rows.files import reader
+from tests.kit.cases import each
+from tests.kit.tables import iceberg_table, parts
 
 N = 3_000
 
@@ -42,14 +44,12 @@ def table(racing: SqlCatalog) -> Table:
             "tags": pa.array([[f"{n}"] * (n % 3) for n in range(N)]),
         }
     )
-    made = create_table(racing, "n.t", rows.schema)
-    for first in range(0, N, 750):
-        append(made, rows.slice(first, 750))
+    made = iceberg_table(racing, parts(rows, 4))
     delete(made, "id < 100 or (id >= 800 and value < 0.5) or id = 2999")
     return racing.load_table("n.t")
 
 
-@pytest.mark.parametrize("row_filter", FILTERS)
+@each("row_filter", FILTERS)
 def test_a_count_is_the_number_of_rows(table: Table, row_filter: str) -> None:
     assert scan(table, row_filter).count() == scan(table, row_filter).to_arrow().num_rows
     assert scan(table, row_filter, limit=5).count() == scan(table, row_filter, limit=5).to_arrow().num_rows
@@ -74,8 +74,8 @@ def test_a_count_reads_no_data_file_where_manifests_and_vectors_suffice(
     assert len(opened) == 1  # the file that the filter cuts through
 
 
-@pytest.mark.parametrize("row_filter", [*FILTERS, None])
-@pytest.mark.parametrize("threads", [1, 2])
+@each("row_filter", [*FILTERS, None])
+@each("threads", [1, 2])
 def test_views_hold_the_same_values(table: Table, row_filter: str | None, threads: int) -> None:
     options: dict[str, Any] = {} if row_filter is None else {"row_filter": row_filter}
     usual = scan(table, **options).to_arrow()
