@@ -29,7 +29,6 @@ from puffin_fast.iceberg.manifest import (
     ADDED,
     DATA,
     DELETED,
-    EQUALITY_DELETES,
     EXISTING,
     ManifestEntry,
     ManifestFile,
@@ -42,7 +41,6 @@ from puffin_fast.iceberg.manifest.reader import ENTRY_FIELDS, read_columns
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask
 from puffin_fast.iceberg.plan.files import plan_files, resolve
 from puffin_fast.rows.filters.filters import RowFilter
-from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 from puffin_fast.rows.tasks import METRICS
 from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.planned import IO, data, equal, positions, table_of, vector
@@ -186,16 +184,8 @@ def key(entry: ManifestEntry) -> tuple[str, int]:
 
 
 FILTERS = [
-    None,
-    "id < 3",
-    "id = 0",
-    "k = 1",
-    "k is null",
-    "x > 0",
-    "s = 'b'",
-    "id > 100",
-    "k = 1 and id < 10",
-]
+    None, "id < 3", "id = 0", "k = 1", "k is null", "x > 0", "s = 'b'", "id > 100", "k = 1 and id < 10",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -212,11 +202,7 @@ def test_plans_are_those_that_are_made_entry_by_entry(tmp_path: Path, seed: int)
         if entry.status != DELETED
     ]
     for text in FILTERS:
-        plan = (
-            plan_files(table, metrics=True)
-            if text is None
-            else plan_files(table, row_filter=text, metrics=True)
-        )
+        plan = plan_files(table, metrics=True, **({} if text is None else {"row_filter": text}))
         live = [entry for entry in every if entry.content == DATA]
         if text is not None:
             may_match = RowFilter.bind(text, schema).may_match(schema)
@@ -283,15 +269,6 @@ def test_vectors_of_one_data_file_or_one_blob_are_refused(tmp_path: Path, older:
     lost = replace(vector("d", 2, "v3"), referenced_data_file=None)
     with pytest.raises(CorruptDataError, match="v3: deletion vector without referenced_data_file"):
         plan_files(table_of(tmp_path, data("d", 1), lost))
-
-
-def test_bounds_name_the_data_file_of_position_deletes_without_a_reference(tmp_path: Path) -> None:
-    named = [positions("p", 2, ("d0", "d0")), positions("r", 2, referenced_data_file="d1")]
-    table = table_of(tmp_path, data("d0", 1), data("d1", 1), *named)
-    tasks = plan_files(table).tasks
-    assert [[entry.file_path for entry in task.position_deletes] for task in tasks] == [["p"], ["r"]]
-    assert named[0].lower_bounds == {FILE_PATH_ID: b"d0"}
-    assert {entry.content for task in tasks for entry in task.deletes}.isdisjoint({EQUALITY_DELETES})
 
 
 def test_manifests_of_pyiceberg_are_read_as_entry_by_entry(racing: RacingCatalog) -> None:

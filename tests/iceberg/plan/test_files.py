@@ -6,7 +6,6 @@ import datetime
 import gc
 import json
 import struct
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,12 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table import StaticTable, Table
 
 from puffin_fast._run.gc_pause import paused_gc
-from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.manifest import (
-    ADDED,
-    ManifestEntry,
-    read_manifest,
-    write_manifest,
-)
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
-from tests.iceberg.plan.planned import IO, data, equal, positions, table_of, vector
+from tests.iceberg.plan.planned import data, equal, positions, table_of, vector
+from tests.kit.cases import each
+from tests.kit.tables import iceberg_table
 
 
 def applied(table: Table, **named: Any) -> dict[str, list[str]]:
@@ -71,14 +66,6 @@ def test_a_vector_supersedes_position_deletes_but_not_equality_deletes(tmp_path:
 def test_a_vector_older_than_its_data_file_does_not_apply(tmp_path: Path) -> None:
     table = table_of(tmp_path, data("a", 5), data("b", 2), vector("a", 4), vector("b", 2, "w.puffin"))
     assert applied(table) == {"a": [], "b": ["w.puffin"]}
-
-
-def test_two_vectors_for_one_file_are_an_error_that_names_both(tmp_path: Path) -> None:
-    table = table_of(
-        tmp_path, data("a", 1), vector("a", 2, "one.puffin"), vector("a", 3, "two.puffin", content_offset=77)
-    )
-    with pytest.raises(CorruptDataError, match=r"^a: .*one\.puffin offset 4 and two\.puffin offset 77"):
-        plan_files(table)
 
 
 def test_bounds_and_references_limit_the_data_files_of_position_deletes(tmp_path: Path) -> None:
@@ -158,30 +145,30 @@ def test_a_filter_prunes_data_files_by_partition_and_metrics_but_deletes_only_by
     assert plan_files(table).tasks[0].data.lower_bounds is None
 
 
-def test_unknown_snapshots_and_invalid_arguments_are_refused(tmp_path: Path) -> None:
+@each(
+    ("options", "error", "said"),
+    [
+        ({"snapshot_id": 7}, NotFoundError, "7"),
+        ({"branch": "side"}, NotFoundError, "side"),
+        ({"as_of": 5}, NotFoundError, "at or before 5"),
+        ({"snapshot_id": 1, "branch": "main"}, InvalidInputError, "one of"),
+        ({"as_of": datetime.datetime(2020, 1, 1)}, InvalidInputError, "time zone"),
+        ({"row_filter": "nope = 1"}, NotFoundError, "nope"),
+        ({"row_filter": "id = "}, InvalidInputError, "literal"),
+    ],
+)
+def test_unknown_snapshots_and_invalid_arguments_are_refused(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        plan_files(table_of(tmp_path, data("a", 1)), **options)
+
+
+def test_a_table_of_a_version_that_is_not_known_is_refused(tmp_path: Path) -> None:
     table = table_of(tmp_path, data("a", 1))
-    with pytest.raises(NotFoundError, match="7"):
-        plan_files(table, snapshot_id=7)
-    with pytest.raises(NotFoundError, match="side"):
-        plan_files(table, branch="side")
-    with pytest.raises(NotFoundError, match="at or before 5"):
-        plan_files(table, as_of=5)
-    with pytest.raises(InvalidInputError, match="one of"):
-        plan_files(table, snapshot_id=1, branch="main")
-    with pytest.raises(InvalidInputError, match="time zone"):
-        plan_files(table, as_of=datetime.datetime(2020, 1, 1))
-    with pytest.raises(NotFoundError, match="nope"):
-        plan_files(table, row_filter="nope = 1")
-    with pytest.raises(InvalidInputError):
-        plan_files(table, row_filter="id = ")
     table.metadata = table.metadata.model_copy(update={"format_version": 4})
     with pytest.raises(UnsupportedError, match="4"):
         plan_files(table)
-
-
-def test_a_vector_without_referenced_data_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorruptDataError, match="referenced_data_file"):
-        plan_files(table_of(tmp_path, data("a", 1), vector("a", 2, referenced_data_file=None)))
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -198,56 +185,13 @@ def test_tables_without_snapshots_and_of_old_versions_are_planned(racing: SqlCat
 
 
 def test_a_table_of_version_1_may_have_no_uuid(racing: SqlCatalog) -> None:
-    rows = pa.table({"id": [1]})
-    table = racing.create_table("n.t", rows.schema, properties={"format-version": "1"})
-    table.append(rows)
-    table.append(rows)
+    table = iceberg_table(racing, [pa.table({"id": [1]})] * 2, version=1, by="pyiceberg")
     file = Path(table.metadata_location.removeprefix("file://"))
     document = json.loads(file.read_text())
     del document["table-uuid"]
     file.write_text(json.dumps(document))
     old = StaticTable.from_metadata(table.metadata_location)
     assert len(plan_files(old, as_of=old.metadata.snapshot_log[-1].timestamp_ms).tasks) == 2
-
-
-def test_many_vectors_are_found_without_their_bounds(tmp_path: Path) -> None:
-    """Java and DuckDB write vectors without bounds; planning must not compare each data file with each vector."""
-    n = 3000
-    table = table_of(
-        tmp_path,
-        *(data(f"d{i}", 1, status=ADDED) for i in range(n)),
-        *(vector(f"d{i}", 2, f"v{i}") for i in range(n)),
-    )
-    assert applied(table) == {f"d{i}": [f"v{i}"] for i in range(n)}
-
-
-@pytest.mark.parametrize("columns", [1, 9, 30])
-def test_entries_are_read_without_metrics_for_any_number_of_columns(tmp_path: Path, columns: int) -> None:
-    counts = dict.fromkeys(range(columns), 5)
-    bounds = {number: bytes(8) for number in range(columns)}
-    entry = ManifestEntry(
-        1, None, None, None, 0, "file:///a.parquet", "PARQUET", 0, (), 5, 100,
-        column_sizes=counts, value_counts=counts, null_value_counts=counts,
-        lower_bounds=bounds, upper_bounds=bounds, split_offsets=[4],
-    )  # fmt: skip
-    metadata = table_of(tmp_path).metadata
-    manifest = write_manifest(
-        IO, f"file://{tmp_path}/m.avro", metadata=metadata, spec=metadata.spec(), content=0, snapshot_id=1,
-        entries=[entry, replace(entry, file_path="file:///b.parquet")],
-    )  # fmt: skip
-    whole = read_manifest(IO, manifest)
-    assert [found.lower_bounds for found in whole] == [bounds, bounds]
-    nothing = dict.fromkeys(
-        (
-            "column_sizes",
-            "value_counts",
-            "null_value_counts",
-            "nan_value_counts",
-            "lower_bounds",
-            "upper_bounds",
-        )
-    )
-    assert read_manifest(IO, manifest, metrics=False) == [replace(found, **nothing) for found in whole]
 
 
 def test_nested_gc_pauses_restore_the_collector_in_any_order() -> None:

@@ -28,6 +28,7 @@ from puffin_fast.spark.table.job import (
 )
 from puffin_fast.spark.table.search import bins_to_search
 from tests.iceberg.plan.planned import IO, data, equal, positions, table_of, vector
+from tests.kit.cases import each
 
 NAMES = ["a", "b c", "d%20", "é", "\U0001f427", "q'\"\\", "\n\t", "x" * 300]
 PARTITIONS: dict[int, list[tuple[Any, ...]]] = {
@@ -162,28 +163,13 @@ def test_bins_of_columns_are_those_of_objects(
 
 
 FILTERS = [
-    "id < 2",
-    "id <= 2",
-    "id > 0",
-    "id >= -1",
-    "id = 1",
-    "id in (0, 1, 2)",
-    "id != 1",
-    "id not in (1, 2)",
-    "id is null",
-    "id is not null",
-    "id > 0 and k < 3",
-    "id > 3 or k <= 0",
-    "not (id > 0 and k < 3)",
-    "x > 1.0",
-    "id > 100",
-    "s = 'a'",
-    "s like 'a%'",
-    "true",
-]
+    "id < 2", "id <= 2", "id > 0", "id >= -1", "id = 1", "id in (0, 1, 2)",
+    "id != 1", "id not in (1, 2)", "id is null", "id is not null", "id > 0 and k < 3", "id > 3 or k <= 0",
+    "not (id > 0 and k < 3)", "x > 1.0", "id > 100", "s = 'a'", "s like 'a%'", "true",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", FILTERS)
+@each("text", FILTERS)
 def test_files_that_metrics_prove_are_among_the_provable(tmp_path: Path, text: str) -> None:
     table = table_of(tmp_path, *data_files(Random(7), 300))
     matcher = RowFilter.bind(text, table.schema())
