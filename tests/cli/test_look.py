@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,80 +17,62 @@ from click.testing import Result
 
 from puffin_fast import delta
 from puffin_fast.cli import main
-from tests.cli.tables import open_table
+from tests.cli.conftest import Shell
 from tests.conftest import require_module
+from tests.kit.cases import each
+from tests.kit.tables import delta_table, folder_of
 
 Run = Callable[..., Result]
-Options = tuple[str, ...]
 
 
 @pytest.fixture
-def ask(run: Run) -> Callable[..., Any]:
-    """Runs a command that must succeed, and returns its JSON."""
-
-    def call(*arguments: object) -> Any:
-        done = run(*arguments, "--output", "json")
-        assert done.exit_code == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return call
+def changed(shell: Shell) -> Shell:
+    """Ten rows of the table of the catalog are deleted."""
+    shell.says("delete", "ns.t", "--row-filter", "id < 10")
+    return shell
 
 
-@pytest.fixture
-def changed(run: Run, catalog_options: Options) -> Options:
-    """The options of the catalog; ten rows of its table are deleted."""
-    assert run("delete", "ns.t", "--row-filter", "id < 10", *catalog_options).exit_code == 0
-    return catalog_options
-
-
-def test_a_catalog_lists_namespaces_and_tables(ask: Any, run: Run, catalog_options: Options) -> None:
-    assert ask("list", *catalog_options) == [{"kind": "namespace", "name": "ns"}]
-    assert ask("list", "ns", *catalog_options) == [{"kind": "table", "name": "ns.t"}]
+def test_a_catalog_lists_namespaces_and_tables(shell: Shell, run: Run) -> None:
+    assert shell.ask("list") == [{"kind": "namespace", "name": "ns"}]
+    assert shell.ask("list", "ns") == [{"kind": "table", "name": "ns.t"}]
     for command in ("list", "describe"):
-        missing = run(command, "nope", *catalog_options)
-        assert (missing.exit_code, "namespace nope: not in catalog 'c'" in missing.stderr) == (1, True)
-        assert "no namespace nope, but ns" in missing.stderr
-    assert "but of c" in run("list", *catalog_options[2:]).stdout
+        said = shell.refused(command, "nope")
+        assert "namespace nope: not in catalog 'c'" in said
+        assert "no namespace nope, but ns" in said
+    assert "but of c" in run("list", *shell.options[2:]).stdout
 
 
-def test_a_table_and_a_namespace_are_described(ask: Any, run: Run, changed: Options) -> None:
-    found = ask("describe", "ns.t", *changed)
+def test_a_table_and_a_namespace_are_described(changed: Shell) -> None:
+    found = changed.ask("describe", "ns.t")
     assert (found["records"], found["position deletes"]) == (1000, 10)
     assert [column["column"] for column in found["columns"]] == ["id", "word"]
-    assert ask("schema", "ns.t", *changed) == found["columns"]
-    assert ask("describe", "ns", *changed)["namespace"] == "ns"
-    assert run("describe", "ns.t", "--entity", "namespace", *changed).exit_code == 1
-    assert "ns.x" in run("describe", "ns.x", *changed).stderr
+    assert changed.ask("schema", "ns.t") == found["columns"]
+    assert changed.ask("describe", "ns")["namespace"] == "ns"
+    changed.refused("describe", "ns.t", "--entity", "namespace")
+    assert "ns.x" in changed.refused("describe", "ns.x")
 
 
-def test_snapshots_and_history_follow_the_table(ask: Any, changed: Options) -> None:
-    first, second = ask("snapshots", "ns.t", *changed)
-    assert (first["operation"], first["added"], second["operation"], second["deleted"]) == (
-        "append",
-        1000,
-        "delete",
-        10,
-    )
+def test_snapshots_and_history_follow_the_table(changed: Shell) -> None:
+    first, second = changed.ask("snapshots", "ns.t")
+    assert (first["operation"], first["added"]) == ("append", 1000)
+    assert (second["operation"], second["deleted"]) == ("delete", 10)
     assert second["parent_id"] == first["snapshot_id"]
     assert (first["refs"], second["refs"]) == ("", "main")
-    log = ask("history", "ns.t", *changed)
+    log = changed.ask("history", "ns.t")
     assert [entry["snapshot_id"] for entry in log] == [first["snapshot_id"], second["snapshot_id"]]
     assert all(entry["is_current_ancestor"] for entry in log)
 
 
-def test_files_have_their_rows_and_deletes(ask: Any, run: Run, changed: Options) -> None:
-    (file,) = ask("files", "ns.t", *changed)
+def test_files_have_their_rows_and_deletes(changed: Shell) -> None:
+    file = changed.one("files", "ns.t")
     assert (file["rows"], file["deleted"], file["delete_files"]) == (1000, 10, 0)
-    assert Path(file["file_path"].removeprefix("file://")).stat().st_size == file["bytes"]
-    first = ask("snapshots", "ns.t", *changed)[0]["snapshot_id"]
-    assert ask("files", "ns.t", "--snapshot-id", first, *changed)[0]["deleted"] == 0
+    assert folder_of(file["file_path"]).stat().st_size == file["bytes"]
+    first = changed.ask("snapshots", "ns.t")[0]["snapshot_id"]
+    assert changed.one("files", "ns.t", "--snapshot-id", first)["deleted"] == 0
 
 
-def test_a_delta_table_has_them_too(ask: Any, tmp_path: Path) -> None:
-    path = str(tmp_path / "d1")
-    rows = pa.table({"id": pa.array(range(100), pa.int64())})
-    delta.create_table(path, rows.schema)
-    delta.append(path, rows)
+def test_a_delta_table_has_them_too(tmp_path: Path) -> None:
+    ask, path = Shell().ask, delta_table(tmp_path / "d1", {"id": range(100)})
     delta.delete(path, "id < 10")
     found = ask("describe", path)
     assert (found["version"], found["data files"]) == (2, 1)
@@ -112,23 +93,22 @@ def test_an_unknown_catalog_names_those_of_the_configuration(
     assert "the configuration has prod" in run("list", "--catalog", "prodd").stderr
 
 
-def test_a_change_of_a_folder_asks_for_the_name_in_the_catalog(run: Run, changed: Options) -> None:
-    folder = open_table(changed).location().removeprefix("file://")
+def test_a_change_of_a_folder_asks_for_the_name_in_the_catalog(changed: Shell) -> None:
+    folder = folder_of(changed.table)
     for command in (("compact", folder), ("delete", folder, "--row-filter", "id = 1")):
-        done = run(*command)
-        assert (done.exit_code, "name of the table in its catalog" in done.stderr) == (1, True), done.stderr
+        assert "name of the table in its catalog" in changed.refused(*command)
 
 
-def test_statistics_of_a_column_have_one_line(changed: Options) -> None:
-    lines = on_terminal("ndv", "ns.t", "--collect", *changed)
+def test_statistics_of_a_column_have_one_line(changed: Shell) -> None:
+    lines = on_terminal("ndv", "ns.t", "--collect", *changed.options)
     assert max(map(len, lines)) <= 80
     (row,) = [line for line in lines if "│ id " in line]
-    assert str(open_table(changed).metadata.current_snapshot_id) in row
+    assert str(changed.table.metadata.current_snapshot_id) in row
 
 
 @pytest.mark.parametrize("total", ["n/a", "", "1.5", "9" * 5000])
-def test_totals_that_are_no_numbers_are_left_out(ask: Any, changed: Options, total: str) -> None:
-    path = Path(open_table(changed).metadata_location.removeprefix("file://"))
+def test_totals_that_are_no_numbers_are_left_out(changed: Shell, total: str) -> None:
+    path, ask = folder_of(changed.table.metadata_location), Shell().ask
     document = json.loads(path.read_text())
     document["snapshots"][-1]["summary"] |= {"total-records": total, "added-position-deletes": total}
     path.write_text(json.dumps(document))
@@ -137,9 +117,8 @@ def test_totals_that_are_no_numbers_are_left_out(ask: Any, changed: Options, tot
 
 
 @pytest.mark.parametrize("command", ["scan", "report", "deletes", "files"])
-def test_a_time_of_too_many_digits_is_an_error(run: Run, catalog_options: Options, command: str) -> None:
-    done = run(command, "ns.t", "--as-of", "9" * 5000, *catalog_options)
-    assert (done.exit_code, "expected ISO 8601" in done.stderr) == (1, True), done.stderr
+def test_a_time_of_too_many_digits_is_an_error(shell: Shell, command: str) -> None:
+    assert "expected ISO 8601" in shell.refused(command, "ns.t", "--as-of", "9" * 5000)
 
 
 PAIMON = Path(__file__).parents[1] / "golden" / "paimon" / "d.db"
@@ -147,8 +126,8 @@ PAIMON = Path(__file__).parents[1] / "golden" / "paimon" / "d.db"
 
 
 @pytest.mark.parametrize("name", ["app_v1_part", "app_v2", "app_mix", "pk_v2", "app_null_part"])
-def test_a_paimon_table_has_them_too(ask: Any, name: str) -> None:
-    path = PAIMON / name
+def test_a_paimon_table_has_them_too(name: str) -> None:
+    path, ask = PAIMON / name, Shell().ask
     newest = max((path / "snapshot").glob("snapshot-*"), key=lambda file: int(file.name.partition("-")[2]))
     stated = json.loads(newest.read_text())
     found, files = ask("describe", path), ask("files", path)
@@ -162,9 +141,9 @@ def test_a_paimon_table_has_them_too(ask: Any, name: str) -> None:
     assert sum(file["rows"] for file in first) == history[0]["rows"]
 
 
-def test_a_lance_dataset_has_them_too(ask: Any, tmp_path: Path) -> None:
+def test_a_lance_dataset_has_them_too(tmp_path: Path) -> None:
     lance = require_module("lance", "pip install 'puffin-fast[lance]'")
-    path = tmp_path / "d.lance"
+    path, ask = tmp_path / "d.lance", Shell().ask
     lance.write_dataset(pa.table({"id": pa.array(range(100), pa.int64())}), path)
     lance.dataset(path).delete("id < 10")
     found = ask("describe", path)
@@ -176,19 +155,16 @@ def test_a_lance_dataset_has_them_too(ask: Any, tmp_path: Path) -> None:
     assert [(column["column"], column["type"]) for column in ask("schema", path)] == [("id", "int64")]
 
 
-@pytest.mark.parametrize(
-    ("command", "name", "advice"),
+@each(
+    "command, advice",
     [
-        ("scan", "app_v2", "pypaimon, DuckDB or Spark read its rows"),
-        ("upgrade", "app_v2", "convert --to paimon-v2"),
-        ("report", "app_v2", "report is not supported for tables of Paimon"),
+        ("scan", "pypaimon, DuckDB or Spark read its rows"),
+        ("upgrade", "convert --to paimon-v2"),
+        ("report", "report is not supported for tables of Paimon"),
     ],
 )
-def test_a_command_that_a_format_has_not_says_what_to_use(
-    run: Run, command: str, name: str, advice: str
-) -> None:
-    done = run(command, PAIMON / name)
-    assert (done.exit_code, advice in done.stderr) == (1, True), done.stderr
+def test_a_command_that_a_format_has_not_says_what_to_use(command: str, advice: str) -> None:
+    assert advice in Shell().refused(command, PAIMON / "app_v2")
 
 
 def on_terminal(*arguments: str, columns: int = 80) -> list[str]:
@@ -210,18 +186,18 @@ def on_terminal(*arguments: str, columns: int = 80) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["snapshots", "history"])
-def test_a_narrow_terminal_shows_which_snapshot_a_row_is(changed: Options, command: str) -> None:
+def test_a_narrow_terminal_shows_which_snapshot_a_row_is(changed: Shell, command: str) -> None:
     for columns in (28, 40, 80):
-        lines = on_terminal(command, "ns.t", *changed, columns=columns)
+        lines = on_terminal(command, "ns.t", *changed.options, columns=columns)
         assert max(map(len, lines)) <= columns
         assert any("snapshot" in line for line in lines)
         assert any(re.search(r"[0-9]{15,}", line) for line in lines), lines
 
 
 @pytest.mark.parametrize("command", ["describe", "schema", "files", "snapshots"])
-def test_no_line_is_wider_than_the_terminal(changed: Options, command: str) -> None:
+def test_no_line_is_wider_than_the_terminal(changed: Shell, command: str) -> None:
     for columns in (40, 80):
-        assert max(map(len, on_terminal(command, "ns.t", *changed, columns=columns))) <= columns
+        assert max(map(len, on_terminal(command, "ns.t", *changed.options, columns=columns))) <= columns
 
 
 def test_help_has_the_whole_line_of_each_command() -> None:
@@ -230,81 +206,75 @@ def test_help_has_the_whole_line_of_each_command() -> None:
         assert f"{name} {' '.join((command.help or '').split(chr(10) * 2)[0].split())}" in shown
 
 
-def test_a_row_has_one_line_on_a_terminal(changed: Options) -> None:
-    lines = on_terminal("files", "ns.t", *changed)
+def test_a_row_has_one_line_on_a_terminal(changed: Shell) -> None:
+    lines = on_terminal("files", "ns.t", *changed.options)
     assert max(map(len, lines)) <= 80
     (row,) = [line for line in lines if "parquet" in line]
     assert "…" in row
     assert "1000" in row
-    name = open_table(changed).inspect.data_files()["file_path"][0].as_py().rpartition("/")[2]
-    assert any(name in line for line in on_terminal("files", "ns.t", "--wide", *changed))
+    name = changed.table.inspect.data_files()["file_path"][0].as_py().rpartition("/")[2]
+    assert any(name in line for line in on_terminal("files", "ns.t", "--wide", *changed.options))
 
 
-def test_a_table_of_many_columns_has_one_line_a_row_and_names_those_that_do_not_fit(changed: Options) -> None:
-    lines = on_terminal("deletes", "ns.t", *changed)
+def test_a_table_of_many_columns_has_one_line_a_row_and_names_those_that_do_not_fit(changed: Shell) -> None:
+    lines = on_terminal("deletes", "ns.t", *changed.options)
     assert max(map(len, lines)) <= 80
     assert [line.count("1000") for line in lines if "parquet" in line] == [1]
     assert any(line.startswith("not shown for lack of room: ") and "offset" in line for line in lines)
     assert any(
-        "offset" in line and "┃" in line for line in on_terminal("deletes", "ns.t", "--wide", *changed)
+        "offset" in line and "┃" in line
+        for line in on_terminal("deletes", "ns.t", "--wide", *changed.options)
     )
 
 
-def test_a_report_has_one_line_for_each_data_file(changed: Options) -> None:
-    lines = on_terminal("report", "ns.t", *changed)
+def test_a_report_has_one_line_for_each_data_file(changed: Shell) -> None:
+    lines = on_terminal("report", "ns.t", *changed.options)
     (row,) = [line for line in lines if ".parquet" in line]
     assert ("1.0%" in row, len(row) <= 80) == (True, True)
     assert not any(" 0" in line for line in lines if "data files" in line)
 
 
-def test_a_vector_of_a_puffin_file_has_one_line(changed: Options) -> None:
-    entries = open_table(changed).inspect.delete_files()["file_path"]
+def test_a_vector_of_a_puffin_file_has_one_line(changed: Shell) -> None:
+    entries = changed.table.inspect.delete_files()["file_path"]
     lines = on_terminal("inspect", entries[0].as_py().removeprefix("file://"))
     assert max(map(len, lines)) <= 80
     (row,) = [line for line in lines if ".parquet" in line]
     assert ("10" in row, "1 array" in row or "1 run" in row) == (True, True)
 
 
-@pytest.mark.parametrize("command", ["describe", "schema", "history", "snapshots", "files"])
-def test_the_folder_of_an_iceberg_table_has_what_the_catalogs_table_has(
-    ask: Any, changed: Options, command: str
-) -> None:
-    folder = open_table(changed).location().removeprefix("file://")
-    found, expected = ask(command, folder), ask(command, "ns.t", *changed)
-    (metadata,) = {ask("describe", folder)["metadata"]}
-    assert ask(command, metadata) == found
+@each("command", ["describe", "schema", "history", "snapshots", "files"])
+def test_the_folder_of_an_iceberg_table_has_what_the_catalogs_table_has(changed: Shell, command: str) -> None:
+    ask, folder = Shell().ask, str(folder_of(changed.table))
+    found, expected = ask(command, folder), changed.ask(command, "ns.t")
+    assert ask(command, ask("describe", folder)["metadata"]) == found
     if isinstance(expected, dict):
         expected |= {"table": folder, "metadata": expected["metadata"].removeprefix("file://")}
     assert found == expected
 
 
-def test_a_snapshot_deletes_what_the_vectors_before_it_did_not_have(
-    ask: Any, run: Run, changed: Options
-) -> None:
-    assert run("delete", "ns.t", "--row-filter", "id < 15", *changed).exit_code == 0
-    assert [one["deleted"] for one in ask("snapshots", "ns.t", *changed)] == [None, 10, 5]
+def test_a_snapshot_deletes_what_the_vectors_before_it_did_not_have(changed: Shell) -> None:
+    changed.says("delete", "ns.t", "--row-filter", "id < 15")
+    assert [one["deleted"] for one in changed.ask("snapshots", "ns.t")] == [None, 10, 5]
 
 
-def test_rows_say_how_many_there_are_and_their_types(run: Run, changed: Options) -> None:
-    text = run("scan", "ns.t", *changed).stdout
+def test_rows_say_how_many_there_are_and_their_types(changed: Shell) -> None:
+    text = changed.says("scan", "ns.t")
     assert text.endswith("20 of 990 rows\n")
     assert "int64" in text
     filtered = ("scan", "ns.t", "--row-filter", "id < 12")
-    assert run(*filtered, *changed).stdout.endswith("\n2 rows\n")
-    assert run(*filtered, "--limit", "1", *changed).stdout.endswith("first 1 rows; --count counts all\n")
+    assert changed.says(*filtered).endswith("\n2 rows\n")
+    assert changed.says(*filtered, "--limit", "1").endswith("first 1 rows; --count counts all\n")
 
 
-def test_zeros_are_left_out(run: Run, catalog_options: Options) -> None:
-    text = run("delete", "ns.t", "--row-filter", "id < 3", *catalog_options).stdout
+def test_zeros_are_left_out(shell: Shell) -> None:
+    text = shell.says("delete", "ns.t", "--row-filter", "id < 3")
     assert "rows deleted" in text
     assert "│ 0 " not in text.replace("0.", "")
     assert "false" not in text
 
 
 def test_a_finding_is_a_sentence_that_fits_a_terminal(run: Run, tmp_path: Path) -> None:
-    table = tmp_path / "d"
-    delta.create_table(table, pa.schema([("id", pa.int64())]))
-    delta.append(table, pa.table({"id": [1]}))
+    table = delta_table(tmp_path / "d", {"id": [1]})
     (path,) = table.glob("*.parquet")
     path.unlink()
     done = run("verify", table)

@@ -6,18 +6,16 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import Result
 
-from tests.cli.tables import count, open_table
+from tests.cli.conftest import Shell
 from tests.conftest import require_module
-
-Run = Callable[..., Result]
-Options = tuple[str, ...]
+from tests.kit.cases import each
+from tests.kit.tables import folder_of
 
 
 @pytest.fixture(scope="module")
@@ -46,72 +44,62 @@ def bucket() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "json"])
-def test_rows_are_written_to_an_object_store_and_read_from_it(
-    run: Run, catalog_options: Options, bucket: str, suffix: str
-) -> None:
+def test_rows_are_written_to_an_object_store_and_read_from_it(shell: Shell, bucket: str, suffix: str) -> None:
     place = f"{bucket}/{suffix}/rows.{suffix}"
-    done = run("scan", "ns.t", "--row-filter", "id < 10", "--to", place, "--output", "json", *catalog_options)
-    assert json.loads(done.stdout) == [{"table": "ns.t", "file": place, "rows": 10}]
-    assert run("append", "ns.t", place, *catalog_options).exit_code == 0
-    assert count(catalog_options) == 1010
+    done = shell.one("scan", "ns.t", "--row-filter", "id < 10", "--to", place)
+    assert done == {"table": "ns.t", "file": place, "rows": 10}
+    shell.says("append", "ns.t", place)
+    assert shell.count() == 1010
 
 
-def test_a_file_uri_is_the_local_file(run: Run, catalog_options: Options, tmp_path: Path) -> None:
+def test_a_file_uri_is_the_local_file(shell: Shell, tmp_path: Path) -> None:
     place = f"file://{tmp_path}/out/rows.parquet"
-    assert run("scan", "ns.t", "--to", place, *catalog_options).exit_code == 0
+    shell.says("scan", "ns.t", "--to", place)
     assert pq.read_metadata(tmp_path / "out/rows.parquet").num_rows == 1000
     assert os.listdir(tmp_path / "out") == ["rows.parquet"]
-    assert run("append", "ns.t", place, *catalog_options).exit_code == 0
-    assert count(catalog_options) == 2000
+    shell.says("append", "ns.t", place)
+    assert shell.count() == 2000
 
 
-def test_a_failed_scan_leaves_no_file_and_keeps_the_old_one(
-    run: Run, catalog_options: Options, tmp_path: Path
-) -> None:
+def test_a_failed_scan_leaves_no_file_and_keeps_the_old_one(shell: Shell, tmp_path: Path) -> None:
     place = tmp_path / "rows.parquet"
     place.write_bytes(b"old")
-    for path in Path(open_table(catalog_options).location().removeprefix("file://")).glob("data/*.parquet"):
+    for path in folder_of(shell.table).glob("data/*.parquet"):
         path.write_bytes(path.read_bytes()[:-9])
-    assert run("scan", "ns.t", "--to", place, *catalog_options).exit_code == 1
+    shell.refused("scan", "ns.t", "--to", place)
     assert place.read_bytes() == b"old"
     assert not list(tmp_path.glob(".rows*"))
 
 
 @pytest.mark.parametrize("option", ["--html", "--picture"])
-def test_a_file_that_must_be_local_is_refused_elsewhere(
-    run: Run, catalog_options: Options, option: str
-) -> None:
-    done = run("report", "ns.t", option, "s3://rows/x.html", *catalog_options)
-    assert done.exit_code == 2
-    assert "expected a path of this machine, found s3://rows/x.html" in done.stderr.replace("\n", "")
+def test_a_file_that_must_be_local_is_refused_elsewhere(shell: Shell, option: str) -> None:
+    said = shell.refused("report", "ns.t", option, "s3://rows/x.html", code=2)
+    assert "expected a path of this machine, found s3://rows/x.html" in said.replace("\n", "")
 
 
-def test_all_rows_go_to_standard_output(run: Run, catalog_options: Options) -> None:
-    lines = run("scan", "ns.t", "--to", "-", *catalog_options).stdout.splitlines()
+def test_all_rows_go_to_standard_output(shell: Shell) -> None:
+    lines = shell.says("scan", "ns.t", "--to", "-").splitlines()
     assert [json.loads(line)["id"] for line in lines] == list(range(1000))
-    text = run("scan", "ns.t", "--output", "csv", *catalog_options).stdout
+    text = shell.says("scan", "ns.t", "--output", "csv")
     assert [row["id"] for row in csv.DictReader(io.StringIO(text))] == [str(i) for i in range(1000)]
 
 
-def test_other_results_are_csv_too(run: Run, catalog_options: Options) -> None:
-    text = run("delete", "ns.t", "--row-filter", "id < 3", "--output", "csv", *catalog_options).stdout
+def test_other_results_are_csv_too(shell: Shell) -> None:
+    text = shell.says("delete", "ns.t", "--row-filter", "id < 3", "--output", "csv")
     (row,) = csv.DictReader(io.StringIO(text))
     assert (row["table"], row["rows_deleted"]) == ("ns.t", "3")
-    text = run("scan", "ns.t", "--count", "--output", "csv", *catalog_options).stdout
-    assert text == "table,rows\nns.t,997\n"
+    assert shell.says("scan", "ns.t", "--count", "--output", "csv") == "table,rows\nns.t,997\n"
 
 
 @pytest.mark.parametrize("text", ["[]", '[{"id": 1}, {"id": 2}]', '[\n {\n "id": 1\n },\n {"id": 2}]\n'])
-def test_a_json_array_is_rows(run: Run, catalog_options: Options, tmp_path: Path, text: str) -> None:
-    path = tmp_path / "keys.json"
-    path.write_text(text)
-    done = run("delete-keys", "ns.t", path, "--join-col", "id", *catalog_options)
-    assert done.exit_code == 0, done.stderr
-    assert count(catalog_options) == 1000 - len(json.loads(text))
+def test_a_json_array_is_rows(shell: Shell, tmp_path: Path, text: str) -> None:
+    (tmp_path / "keys.json").write_text(text)
+    shell.says("delete-keys", "ns.t", tmp_path / "keys.json", "--join-col", "id")
+    assert shell.count() == 1000 - len(json.loads(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each(
+    "text, expected",
     [
         ('[{"id": 1}, {"id": "x"}]', "row 2: column id: expected int64"),
         ('[{"id": 1}, 7]', "row 2: expected a JSON object, found int"),
@@ -119,37 +107,27 @@ def test_a_json_array_is_rows(run: Run, catalog_options: Options, tmp_path: Path
         ('{"id": 1}\n[{"id": 2}]', "line 2: expected a JSON object, found list"),
     ],
 )
-def test_a_wrong_json_array_says_where(
-    run: Run, catalog_options: Options, tmp_path: Path, text: str, expected: str
-) -> None:
-    path = tmp_path / "keys.json"
-    path.write_text(text)
-    done = run("delete-keys", "ns.t", path, "--join-col", "id", *catalog_options)
-    assert (done.exit_code, expected in done.stderr) == (1, True), done.stderr
+def test_a_wrong_json_array_says_where(shell: Shell, tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "keys.json").write_text(text)
+    assert expected in shell.refused("delete-keys", "ns.t", tmp_path / "keys.json", "--join-col", "id")
 
 
-def test_a_table_is_its_folder_or_its_metadata_file(
-    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = open_table(catalog_options)
-    folder = Path(table.location().removeprefix("file://"))
+def test_a_table_is_its_folder_or_its_metadata_file(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, plain = folder_of(shell.table), Shell()
     monkeypatch.chdir(folder.parent)
-    for place in (folder, folder.name, f"./{folder.name}", table.metadata_location):
-        done = run("scan", place, "--count", "--output", "json")
+    for place in (folder, folder.name, f"./{folder.name}", shell.table.metadata_location):
+        done = plain.run("scan", place, "--count", "--output", "json")
         assert json.loads(done.stdout)[0]["rows"] == 1000, place
         assert "read only, as of" in done.stderr
-    assert run("verify", folder.name).exit_code == 0
-    refused = run("delete", folder.name, "--row-filter", "id = 1")
-    assert refused.exit_code == 1
-    assert "can be read only" in refused.stderr
+    plain.says("verify", folder.name)
+    assert "can be read only" in plain.refused("delete", folder.name, "--row-filter", "id = 1")
 
 
-def test_verify_has_levels(run: Run, catalog_options: Options) -> None:
-    table = open_table(catalog_options)
-    (data,) = Path(table.location().removeprefix("file://")).glob("data/*.parquet")
-    assert "not checked" not in run("verify", "ns.t", "--level", "rows", *catalog_options).stdout
+def test_verify_has_levels(shell: Shell) -> None:
+    (data,) = folder_of(shell.table).glob("data/*.parquet")
+    assert "not checked" not in shell.says("verify", "ns.t", "--level", "rows")
     data.unlink()
-    done = run("verify", "ns.t", "--level", "metadata", *catalog_options)
-    assert (done.exit_code, done.stdout) == (0, "ns.t: no errors found; not checked: data files, rows\n")
+    said = shell.says("verify", "ns.t", "--level", "metadata")
+    assert said == "ns.t: no errors found; not checked: data files, rows\n"
     for level in ([], ["--level", "files"], ["--level", "rows"]):
-        assert run("verify", "ns.t", *level, *catalog_options).exit_code == 1
+        assert shell.failing("verify", "ns.t", *level)

@@ -1,69 +1,42 @@
-"""``ndv`` from the shell, and sketches in ``inspect``."""
+"""``ndv`` and ``index-keys`` from the shell, and sketches in ``inspect``."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any
-
-from click.testing import Result
-
-Run = Callable[..., Result]
-Options = tuple[str, ...]
+from tests.cli.conftest import Shell
 
 
-def said(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def test_ndv_collects_and_shows(run: Run, catalog_options: Options) -> None:
-    assert "--collect collects them" in run("ndv", "ns.t", *catalog_options).output
-    dry = said(run("ndv", "ns.t", "--collect", "--dry-run", "--output", "json", *catalog_options))[
-        "collected"
-    ]
+def test_ndv_collects_and_shows(shell: Shell) -> None:
+    collect = ("ndv", "ns.t", "--collect")
+    dry = shell.ask(*collect, "--dry-run")["collected"]
     assert (dry["committed"], dry["statistics_path"], dry["dry_run"]) == (False, None, True)
-    assert "nothing committed" in run("ndv", "ns.t", "--collect", "--dry-run", *catalog_options).output
-    assert "--collect collects them" in run("ndv", "ns.t", *catalog_options).output
-    found = said(run("ndv", "ns.t", "--collect", "--output", "json", *catalog_options))
-    assert found["collected"]["ndv"] == dry["ndv"]
-    assert found["collected"]["ndv"] == {"id": 1000, "word": 7}
+    assert "nothing committed" in shell.says(*collect, "--dry-run")
+    assert "--collect collects them" in shell.says("ndv", "ns.t")
+    found = shell.ask(*collect)
+    assert found["collected"]["ndv"] == dry["ndv"] == {"id": 1000, "word": 7}
     assert [(row["column"], row["ndv"], row["is_upper_bound"]) for row in found["columns"]] == [
         ("id", 1000, False),
         ("word", 7, False),
     ]
-    again = run("ndv", "ns.t", "--collect", *catalog_options)
-    assert "nothing done" in again.output
-    shown = run("ndv", "ns.t", "--columns", "word", *catalog_options)
-    assert "word" in shown.output
-    assert "1000" not in shown.output
+    assert "nothing done" in shell.says(*collect)
+    shown = shell.says("ndv", "ns.t", "--columns", "word")
+    assert ("word" in shown, "1000" in shown) == (True, False)
+    blobs = Shell().ask("inspect", found["collected"]["statistics_path"])["blobs"]
+    assert [blob["content"]["estimate"] for blob in blobs] == [1000.0, 7.0]
+    assert [blob["content"]["theta"] for blob in blobs] == [1.0, 1.0]
 
 
-def test_inspect_shows_sketches(run: Run, catalog_options: Options) -> None:
-    path = said(run("ndv", "ns.t", "--collect", "--output", "json", *catalog_options))["collected"][
-        "statistics_path"
-    ]
-    found = said(run("inspect", path, "--output", "json"))
-    assert [blob["content"]["estimate"] for blob in found["blobs"]] == [1000.0, 7.0]
-    assert [blob["content"]["theta"] for blob in found["blobs"]] == [1.0, 1.0]
+def test_wrong_use_is_refused(shell: Shell) -> None:
+    assert "need --collect" in shell.refused("ndv", "ns.t", "--full", code=2)
+    said = shell.refused("ndv", "ns.t", "--collect", "--columns", "nope")
+    assert "columns: no column nope; the table has id, word" in said
+    assert "no column nope" in shell.refused("index-keys", "ns.t", "--join-col", "nope")
 
 
-def test_wrong_use_is_refused(run: Run, catalog_options: Options) -> None:
-    result = run("ndv", "ns.t", "--full", *catalog_options)
-    assert result.exit_code == 2
-    assert "need --collect" in result.output
-    result = run("ndv", "ns.t", "--collect", "--columns", "nope", *catalog_options)
-    assert result.exit_code == 1
-    assert "columns: no column nope; the table has id, word" in result.output
-
-
-def test_index_keys_builds_and_extends_an_index(run: Run, catalog_options: Options) -> None:
-    dry = run("index-keys", "ns.t", "--join-col", "id", "--dry-run", *catalog_options)
-    assert "nothing was written" in dry.output
-    found = said(run("index-keys", "ns.t", "--join-col", "id", "--output", "json", *catalog_options))
+def test_index_keys_builds_and_extends_an_index(shell: Shell) -> None:
+    index = ("index-keys", "ns.t", "--join-col", "id")
+    assert "nothing was written" in shell.says(*index, "--dry-run")
+    found = shell.ask(*index)
     assert (found["columns"], found["rows"], found["committed"]) == (["id"], 1000, True)
-    again = run("index-keys", "ns.t", "--join-col", "id", *catalog_options)
-    assert "nothing done: the index has all data files" in again.output
-    full = said(run("index-keys", "ns.t", "--join-col", "id", "--full", "--output", "json", *catalog_options))
+    assert "nothing done: the index has all data files" in shell.says(*index)
+    full = shell.ask(*index, "--full")
     assert full["data_files_read"] == full["data_files"]
-    assert "no column nope" in run("index-keys", "ns.t", "--join-col", "nope", *catalog_options).stderr

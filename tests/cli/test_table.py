@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tests.cli.tables import Options, count, open_table
-
-Run = Callable[..., Result]
-
-
-def test_delete_deletes_and_says_how_many(run: Run, catalog_options: Options) -> None:
-    result = run(
-        "delete", "ns.t", "--row-filter", "id >= 10 and id < 30", "--output", "json", *catalog_options
-    )
-    assert result.exit_code == 0, result.output
-    (said,) = json.loads(result.output)
-    assert said["rows_deleted"] == 20
-    assert said["snapshot_id"] == open_table(catalog_options).metadata.current_snapshot_id
-    assert count(catalog_options) == 980
+from tests.cli.conftest import Shell
+from tests.kit.cases import each
 
 
 @pytest.mark.parametrize("row_filter", ["id < 5", "nobody < 5"])
 def test_the_catalog_is_closed_when_a_command_ends_or_fails(
-    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch, row_filter: str
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, row_filter: str
 ) -> None:
     close, closed = SqlCatalog.close, list[SqlCatalog]()
 
@@ -39,34 +24,25 @@ def test_the_catalog_is_closed_when_a_command_ends_or_fails(
         close(catalog)
 
     monkeypatch.setattr(SqlCatalog, "close", closing)
-    run("delete", "ns.t", "--row-filter", row_filter, *catalog_options)
+    shell.run("delete", "ns.t", "--row-filter", row_filter)
     assert len(closed) == 1
 
 
-def test_catalog_options_may_stand_before_the_command(run: Run, catalog_options: Options) -> None:
-    assert run(*catalog_options, "delete", "ns.t", "--row-filter", "id = 1").exit_code == 0
-    assert count(catalog_options) == 999
+def test_delete_says_how_many_rows_it_deletes_or_would_delete(shell: Shell) -> None:
+    before = shell.table.metadata_location
+    for row_filter, n_rows, *dry_run in (("word = 'w1'", 143, "--dry-run"), ("id < 0", 0)):
+        arguments = ("delete", "ns.t", "--row-filter", row_filter, *dry_run)
+        assert shell.one(*arguments)["rows_deleted"] == n_rows
+        assert shell.table.metadata_location == before
+    done = shell.one("delete", "ns.t", "--row-filter", "id >= 10 and id < 30")
+    assert done["rows_deleted"] == 20
+    assert done["snapshot_id"] == shell.table.metadata.current_snapshot_id
+    assert Shell().run(*shell.options, "delete", "ns.t", "--row-filter", "id = 1").exit_code == 0
+    assert shell.count() == 979
 
 
-def test_a_dry_run_counts_and_leaves_the_table(run: Run, catalog_options: Options) -> None:
-    before = open_table(catalog_options).metadata_location
-    result = run(
-        "delete", "ns.t", "--row-filter", "word = 'w1'", "--dry-run", "--output", "json", *catalog_options
-    )
-    assert json.loads(result.output)[0]["rows_deleted"] == 143
-    assert open_table(catalog_options).metadata_location == before
-
-
-def test_a_filter_that_matches_nothing_commits_nothing(run: Run, catalog_options: Options) -> None:
-    before = open_table(catalog_options).metadata_location
-    result = run("delete", "ns.t", "--row-filter", "id < 0", "--output", "json", *catalog_options)
-    assert result.exit_code == 0
-    assert json.loads(result.output)[0]["rows_deleted"] == 0
-    assert open_table(catalog_options).metadata_location == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
+@each(
+    "arguments, named",
     [
         (("ns.t", "--row-filter", "nothing = 1"), "nothing"),
         (("ns.t", "--row-filter", "id ="), "id ="),
@@ -76,46 +52,23 @@ def test_a_filter_that_matches_nothing_commits_nothing(run: Run, catalog_options
     ],
 )
 def test_errors_are_one_line_that_names_the_cause(
-    run: Run, catalog_options: Options, arguments: tuple[str, ...], named: str
+    shell: Shell, arguments: tuple[str, ...], named: str
 ) -> None:
-    before = open_table(catalog_options).metadata_location
-    result = run("delete", *arguments, *catalog_options)
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert named in result.stderr
-    assert open_table(catalog_options).metadata_location == before
+    assert named in shell.refused("delete", *arguments)
 
 
-def test_a_catalog_that_cannot_be_opened_is_one_line(run: Run, tmp_path: Path) -> None:
-    result = run("delete", "ns.t", "--row-filter", "id = 1", "--uri", "nonsense://x")
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_delete_without_a_filter_is_wrong_usage(run: Run, catalog_options: Options) -> None:
-    assert run("delete", "ns.t", *catalog_options).exit_code == 2
+def test_wrong_usage_is_refused(shell: Shell) -> None:
+    assert "nonsense" in Shell().refused("delete", "ns.t", "--row-filter", "id = 1", "--uri", "nonsense://x")
+    assert "--row-filter" in shell.refused("delete", "ns.t", code=2)
 
 
 @pytest.mark.spark
-def test_delete_through_spark_does_the_same(run: Run, spark: object, catalog_options: Options) -> None:
-    arguments = ("--row-filter", "id >= 10 and id < 30", "--spark", "--output", "json")
-    result = run("delete", "ns.t", *arguments, *catalog_options)
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.output)[0]["rows_deleted"] == 20
-    assert count(catalog_options) == 980
-
-
-@pytest.mark.spark
-def test_a_filter_means_the_same_through_spark(run: Run, spark: object, catalog_options: Options) -> None:
+def test_a_filter_means_the_same_through_spark(shell: Shell, spark: object) -> None:
     """Spark's SQL would read "id" as text."""
     text = """"id" >= 10 and not (word like 'w_' and id > 29.5) or id > 1e30"""
-    arguments = ("delete", "ns.t", "--row-filter", text, "--output", "json", *catalog_options)
-    planned = run(*arguments, "--dry-run")
-    done = run(*arguments, "--spark")
-    assert done.exit_code == 0, done.output
-    deleted = [json.loads(result.output)[0]["rows_deleted"] for result in (planned, done)]
-    assert deleted == [20, 20]
-    assert count(catalog_options) == 980
+    arguments = ("delete", "ns.t", "--row-filter", text)
+    planned, done = shell.one(*arguments, "--dry-run"), shell.one(*arguments, "--spark")
+    assert (planned["rows_deleted"], done["rows_deleted"], shell.count()) == (20, 20, 980)
 
 
 def test_the_installed_command_has_no_traceback(tmp_path: Path) -> None:

@@ -2,208 +2,166 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as csv
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from click.testing import Result
-from pyiceberg.catalog import load_catalog
 
 from puffin_fast import iceberg
-from tests.cli.conftest import ROWS
-from tests.cli.tables import count, open_table
+from tests.cli.conftest import ROWS, Shell
+from tests.kit.cases import each
+from tests.kit.rows import by_pyiceberg, by_us
 
-Run = Callable[..., Result]
-Options = tuple[str, ...]
+WRITE: dict[str, Callable[[pa.Table, Path], object]] = {
+    ".parquet": pq.write_table,
+    ".csv": csv.write_csv,
+    ".arrow": lambda rows, path: feather.write_feather(rows, str(path), compression="uncompressed"),
+    ".feather": lambda rows, path: feather.write_feather(rows, str(path), compression="uncompressed"),
+}
 
 
-def said(result: Result) -> list[dict[str, object]]:
-    assert result.exit_code == 0, result.output
-    answer: list[dict[str, object]] = json.loads(result.output)
-    return answer
-
-
-def keys_file(folder: Path, suffix: str, keys: pa.Table) -> Path:
-    path = folder / f"keys{suffix}"
-    if suffix == ".parquet":
-        pq.write_table(keys, path)
-    elif suffix == ".csv":
-        csv.write_csv(keys, path)
-    else:
-        with pa.ipc.new_file(str(path), keys.schema) as writer:
-            writer.write_table(keys)
+def file_of(folder: Path, suffix: str, rows: pa.Table) -> Path:
+    path = folder / f"rows{suffix}"
+    WRITE[suffix](rows, path)
     return path
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".arrow", ".feather"])
-def test_keys_come_from_files_of_each_kind(
-    run: Run, catalog_options: Options, tmp_path: Path, suffix: str
-) -> None:
-    path = keys_file(tmp_path, suffix, pa.table({"id": [1, 5, 5, 4000], "note": ["a", "b", "c", "d"]}))
-    arguments = ("delete-keys", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
-    before = open_table(catalog_options).metadata_location
-    (dry,) = said(run(*arguments, "--dry-run"))
-    assert (dry["rows_deleted"], dry["data_files"], dry["snapshot_id"]) == (2, 1, None)
-    assert open_table(catalog_options).metadata_location == before
-    (done,) = said(run(*arguments, "--job-id", "j"))
-    assert (done["rows_deleted"], done["vectors_written"]) == (2, 1)
-    assert count(catalog_options) == 998
-    (again,) = said(run(*arguments, "--job-id", "j"))
-    assert (again["repeated"], again["snapshot_id"]) == (True, done["snapshot_id"])
+def csv_of(folder: Path, text: str) -> Path:
+    path = folder / "rows.csv"
+    path.write_text(text, newline="")
+    return path
+
+
+def dry_then_done_once(shell: Shell, *arguments: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Runs a command as a dry run, which changes nothing, and twice as one job, which is done once."""
+    before = shell.table.metadata_location
+    dry = shell.one(*arguments, "--dry-run")
+    assert (dry["snapshot_id"], shell.table.metadata_location) == (None, before)
+    done, again = (shell.one(*arguments, "--job-id", "j") for _ in range(2))
+    assert (done["repeated"], again["repeated"], again["snapshot_id"]) == (False, True, done["snapshot_id"])
+    return dry, done
+
+
+@pytest.mark.parametrize("suffix", WRITE)
+def test_keys_come_from_files_of_each_kind(shell: Shell, tmp_path: Path, suffix: str) -> None:
+    path = file_of(tmp_path, suffix, pa.table({"id": [1, 5, 5, 4000], "note": ["a", "b", "c", "d"]}))
+    dry, done = dry_then_done_once(shell, "delete-keys", "ns.t", path, "--join-col", "id")
+    assert (dry["rows_deleted"], dry["data_files"]) == (2, 1)
+    assert (done["rows_deleted"], done["vectors_written"], shell.count()) == (2, 1, 998)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_rows_are_appended_from_files(
-    run: Run, catalog_options: Options, tmp_path: Path, suffix: str
-) -> None:
-    path = keys_file(tmp_path, suffix, pa.table({"id": [5000, 5001], "word": ["a", "b"]}))
-    arguments = ("append", "ns.t", path, "--output", "json", *catalog_options)
-    before = open_table(catalog_options).metadata_location
-    (dry,) = said(run(*arguments, "--dry-run"))
-    assert (dry["rows_appended"], dry["snapshot_id"]) == (None, None)  # no row was read
-    assert open_table(catalog_options).metadata_location == before
-    (done,) = said(run(*arguments, "--job-id", "j"))
-    assert (done["rows_appended"], done["data_files_written"], done["repeated"]) == (2, 1, False)
-    (again,) = said(run(*arguments, "--job-id", "j"))
-    assert (again["repeated"], again["snapshot_id"]) == (True, done["snapshot_id"])
-    assert count(catalog_options) == 1002
-    assert "2" in run("append", "ns.t", path, *catalog_options).stdout
+def test_rows_are_appended_from_files(shell: Shell, tmp_path: Path, suffix: str) -> None:
+    path = file_of(tmp_path, suffix, pa.table({"id": [5000, 5001], "word": ["a", "b"]}))
+    dry, done = dry_then_done_once(shell, "append", "ns.t", path)
+    assert dry["rows_appended"] is None  # no row was read
+    assert (done["rows_appended"], done["data_files_written"], shell.count()) == (2, 1, 1002)
+    assert "2" in shell.says("append", "ns.t", path)
     path.write_text("nothing\n")
-    assert run("append", "ns.t", path, *catalog_options).exit_code == 1
+    shell.refused("append", "ns.t", path)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_positions_come_from_files(run: Run, catalog_options: Options, tmp_path: Path, suffix: str) -> None:
-    places = iceberg.scan(open_table(catalog_options), "id < 10", ["_file", "_pos"]).to_arrow()
-    path = keys_file(tmp_path, suffix, places.rename_columns(["file_path", "pos"]))
-    arguments = ("delete-positions", "ns.t", path, "--output", "json", *catalog_options)
-    (dry,) = said(run(*arguments, "--dry-run"))
-    assert (dry["rows_deleted"], dry["snapshot_id"]) == (places.num_rows, None)
-    (done,) = said(run(*arguments))
-    assert done["rows_deleted"] == places.num_rows > 0
-    assert iceberg.scan(open_table(catalog_options), "id < 10").count() == 0
-    wrong = keys_file(tmp_path, ".parquet", pa.table({"file_path": ["nowhere"], "pos": [1]}))
-    result = run("delete-positions", "ns.t", wrong, *catalog_options)
-    assert (result.exit_code, "nowhere" in result.stderr) == (1, True)
+def test_positions_come_from_files(shell: Shell, tmp_path: Path, suffix: str) -> None:
+    places = iceberg.scan(shell.table, "id < 10", ["_file", "_pos"]).to_arrow()
+    path = file_of(tmp_path, suffix, places.rename_columns(["file_path", "pos"]))
+    dry, done = dry_then_done_once(shell, "delete-positions", "ns.t", path)
+    assert dry["rows_deleted"] == done["rows_deleted"] == 10
+    assert by_us(shell.table, row_filter="id < 10") == []
+    wrong = file_of(tmp_path, ".parquet", pa.table({"file_path": ["nowhere"], "pos": [1]}))
+    assert "nowhere" in shell.refused("delete-positions", "ns.t", wrong)
 
 
-def test_a_csv_column_is_read_in_the_table_s_type(run: Run, catalog_options: Options, tmp_path: Path) -> None:
-    path = tmp_path / "keys.csv"
-    path.write_text("word,id\nw1,0008\n")
-    arguments = ("delete-keys", "ns.t", path, "--join-col", "word", "--join-col", "id", "--output", "json")
-    assert said(run(*arguments, *catalog_options))[0]["rows_deleted"] == 1
-    path.write_text("word\n007\n")
-    arguments = ("delete-keys", "ns.t", path, "--join-col", "word", "--output", "json")
-    assert said(run(*arguments, *catalog_options))[0]["rows_deleted"] == 0
+def test_a_csv_column_is_read_in_the_table_s_type(shell: Shell, tmp_path: Path) -> None:
+    for text, n_rows in (("word,id\nw1,0008\n", 1), ("word\n007\n", 0)):
+        path = csv_of(tmp_path, text)
+        on = [part for name in text.split("\n")[0].split(",") for part in ("--join-col", name)]
+        assert shell.one("delete-keys", "ns.t", path, *on)["rows_deleted"] == n_rows
 
 
-@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
-def test_rows_are_upserted_from_files(run: Run, catalog_options: Options, tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    rows = pa.table({"word": ["w1", "new", "newer"], "id": [1, 2, 1000]})
-    (pq.write_table if name.endswith("parquet") else csv.write_csv)(rows, path)
-    arguments = ("upsert", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
-    counts = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
-    before = open_table(catalog_options).metadata_location
-    (dry,) = said(run(*arguments, "--dry-run"))
-    assert [dry[key] for key in counts] == [1, 1, 1, 1]
-    assert (dry["snapshot_id"], dry["data_files_written"], dry["delete_files_written"]) == (None, 0, 0)
-    assert open_table(catalog_options).metadata_location == before
-    (done,) = said(run(*arguments, "--job-id", "j"))
-    assert [done[key] for key in counts] == [1, 1, 1, 1]
-    found = {row["id"]: row["word"] for row in open_table(catalog_options).scan().to_arrow().to_pylist()}
-    assert found == {row["id"]: row["word"] for row in ROWS.to_pylist()} | {2: "new", 1000: "newer"}
-    (again,) = said(run(*arguments, "--job-id", "j"))
-    assert (again["repeated"], again["snapshot_id"]) == (True, done["snapshot_id"])
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_rows_are_upserted_from_files(shell: Shell, tmp_path: Path, suffix: str) -> None:
+    path = file_of(tmp_path, suffix, pa.table({"word": ["w1", "new", "newer"], "id": [1, 2, 1000]}))
+    dry, done = dry_then_done_once(shell, "upsert", "ns.t", path, "--join-col", "id")
+    for found in (dry, done):
+        names = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
+        assert [found[name] for name in names] == [1, 1, 1, 1]
+    assert (dry["data_files_written"], dry["delete_files_written"]) == (0, 0)
+    expected = {row["id"]: row["word"] for row in ROWS.to_pylist()} | {2: "new", 1000: "newer"}
+    assert {row["id"]: row["word"] for row in by_pyiceberg(shell.table)} == expected
 
 
-def test_rows_are_overwritten_from_files(run: Run, catalog_options: Options, tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("id,word\n1,new\n2000,newer\n")
-    arguments = ("overwrite", "ns.t", path, "--output", "json", *catalog_options)
+def test_rows_are_overwritten_from_files(shell: Shell, tmp_path: Path) -> None:
+    arguments = ("overwrite", "ns.t", csv_of(tmp_path, "id,word\n1,new\n2000,newer\n"))
     for wrong in ((), ("--row-filter", "id < 5", "--dynamic-partitions")):
-        result = run(*arguments, *wrong)
-        assert result.exit_code == 2
-        assert "expected either --row-filter or --dynamic-partitions" in result.output
-    result = run(*arguments, "--dynamic-partitions")
-    assert result.exit_code == 1
-    assert "expected a partitioned table" in result.output
-    (dry,) = said(run(*arguments, "--row-filter", "id < 100", "--dry-run"))
-    (done,) = said(run(*arguments, "--row-filter", "id < 100"))
-    for counts in (dry, done):
-        assert (counts["rows_deleted"], counts["rows_appended"]) == (100, 2)
-    assert dry["snapshot_id"] is None
-    assert count(catalog_options) == 902
+        assert "expected either --row-filter or --dynamic-partitions" in shell.refused(
+            *arguments, *wrong, code=2
+        )
+    assert "expected a partitioned table" in shell.refused(*arguments, "--dynamic-partitions")
+    for found in dry_then_done_once(shell, *arguments, "--row-filter", "id < 100"):
+        assert (found["rows_deleted"], found["rows_appended"]) == (100, 2)
+    assert shell.count() == 902
 
 
 @pytest.mark.parametrize(
     ("option", "expected"),
     [("--no-when-matched-update-all", [0, 1, 2]), ("--no-when-not-matched-insert-all", [1, 0, 1])],
 )
-def test_an_upsert_can_leave_out_half(
-    run: Run, catalog_options: Options, tmp_path: Path, option: str, expected: list[int]
-) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("id,word\n1,w1\n2,new\n1000,newer\n")
-    arguments = ("upsert", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
-    (done,) = said(run(*arguments, option))
+def test_an_upsert_can_leave_out_half(shell: Shell, tmp_path: Path, option: str, expected: list[int]) -> None:
+    path = csv_of(tmp_path, "id,word\n1,w1\n2,new\n1000,newer\n")
+    upsert = ("upsert", "ns.t", path, "--join-col", "id")
+    done = shell.one(*upsert, option)
     assert [done[key] for key in ("rows_updated", "rows_inserted", "rows_unchanged")] == expected
-    assert count(catalog_options) == 1000 + expected[1]
-    result = run(*arguments, "--no-when-matched-update-all", "--no-when-not-matched-insert-all")
-    assert result.exit_code == 1
-    assert "expected at least one of them" in result.output
+    assert shell.count() == 1000 + expected[1]
+    both = ("--no-when-matched-update-all", "--no-when-not-matched-insert-all")
+    assert "expected at least one of them" in shell.refused(*upsert, *both)
 
 
-def test_an_upsert_replaces_several_rows_by_one_only_if_told(
-    run: Run, catalog_options: Options, tmp_path: Path
-) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("id,word\n1,again\n")
-    assert run("append", "ns.t", path, *catalog_options).exit_code == 0
-    arguments = ("upsert", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
-    before = open_table(catalog_options).metadata_location
+def test_an_upsert_replaces_several_rows_by_one_only_if_told(shell: Shell, tmp_path: Path) -> None:
+    path = csv_of(tmp_path, "id,word\n1,again\n")
+    shell.says("append", "ns.t", path)
+    upsert = ("upsert", "ns.t", path, "--join-col", "id")
     for more in ((), ("--dry-run",), ("--duplicate-keys", "refuse")):
-        result = run(*arguments, *more)
-        assert result.exit_code == 1
-        assert "found id: 1 of the given keys have several rows there, 2 in all" in result.output
-    assert run(*arguments, "--duplicate-keys", "all").exit_code == 2
-    assert open_table(catalog_options).metadata_location == before
-    (done,) = said(run(*arguments, "--duplicate-keys", "replace"))
-    assert (done["rows_updated"], done["rows_deleted"], count(catalog_options)) == (1, 2, 1000)
+        said = shell.refused(*upsert, *more)
+        assert "found id: 1 of the given keys have several rows there, 2 in all" in said
+    shell.refused(*upsert, "--duplicate-keys", "all", code=2)
+    done = shell.one(*upsert, "--duplicate-keys", "replace")
+    assert (done["rows_updated"], done["rows_deleted"], shell.count()) == (1, 2, 1000)
 
 
-def test_a_change_feed_is_upserted(run: Run, catalog_options: Options, tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("id,word,gone,at\n1,a,false,1\n1,b,false,2\n5,,true,1\n2000,new,false,1\n")
-    arguments = ("upsert", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
-    (done,) = said(run(*arguments, "--delete-column", "gone", "--order-column", "at"))
+def test_a_change_feed_is_upserted(shell: Shell, tmp_path: Path) -> None:
     counts = ("rows_updated", "rows_inserted", "keys_deleted", "rows_superseded")
-    assert [done[key] for key in counts] == [1, 1, 1, 1]
-    assert count(catalog_options) == 1000
-    path.write_text("id,word\n1,c\n3000,new\n")
-    (done,) = said(run(*arguments, "--update-column", "word", "--no-when-not-matched-insert-all"))
-    assert [done[key] for key in counts] == [1, 0, 0, 0]
+    for text, options, expected in (
+        (
+            "id,word,gone,at\n1,a,false,1\n1,b,false,2\n5,,true,1\n2000,new,false,1\n",
+            ("--delete-column", "gone", "--order-column", "at"),
+            [1, 1, 1, 1],
+        ),
+        (
+            "id,word\n1,c\n3000,new\n",
+            ("--update-column", "word", "--no-when-not-matched-insert-all"),
+            [1, 0, 0, 0],
+        ),
+    ):
+        done = shell.one("upsert", "ns.t", csv_of(tmp_path, text), "--join-col", "id", *options)
+        assert [done[key] for key in counts] == expected
+        assert shell.count() == 1000
 
 
-def test_rows_are_updated_to_values_as_they_are_shown(run: Run, catalog_options: Options) -> None:
-    arguments = ("update", "ns.t", "--row-filter", "id < 3", "--output", "json", *catalog_options)
-    (dry,) = said(run(*arguments, "--set", "word=x", "--dry-run"))
-    assert (dry["snapshot_id"], dry["rows_updated"] > 0) == (None, True)
+def test_rows_are_updated_to_values_as_they_are_shown(shell: Shell) -> None:
+    update = ("update", "ns.t", "--row-filter", "id < 3")
+    assert shell.one(*update, "--set", "word=x", "--dry-run")["rows_updated"] == 3
     for typed, expected in (("a=b c", "a=b c"), ('"null"', "null"), ("007", "007"), ("null", None)):
-        (done,) = said(run(*arguments, "--set", f"word={typed}"))
-        assert done["rows_updated"] == dry["rows_updated"]
-        found = open_table(catalog_options).scan("id < 3").to_arrow()["word"].to_pylist()
-        assert found == [expected] * done["rows_updated"]
-    before = open_table(catalog_options).metadata_location
-    for option, said_ in (("id=x", "id=x"), ("nothing=1", "nothing"), ("id", "COLUMN=VALUE")):
-        result = run(*arguments, "--set", option)
-        assert result.exit_code != 0
-        assert said_ in result.output + result.stderr
-    assert open_table(catalog_options).metadata_location == before
+        assert shell.one(*update, "--set", f"word={typed}")["rows_updated"] == 3
+        found = by_pyiceberg(shell.table, "word", row_filter="id < 3")
+        assert found == [{"word": expected}] * 3
+    for option, said, code in (("id=x", "id=x", 1), ("nothing=1", "nothing", 1), ("id", "COLUMN=VALUE", 2)):
+        assert said in shell.refused(*update, "--set", option, code=code)
 
 
 @pytest.mark.parametrize(
@@ -216,40 +174,27 @@ def test_rows_are_updated_to_values_as_they_are_shown(run: Run, catalog_options:
     ],
     ids=["header", "header and line end", "byte order mark", "long row"],
 )
-def test_csv_files_of_any_form_are_appended(
-    run: Run, catalog_options: Options, tmp_path: Path, text: str, n_rows: int
-) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text(text, newline="")
-    result = run("append", "ns.t", path, *catalog_options)
-    assert result.exit_code == 0, result.stderr
-    assert count(catalog_options) == 1000 + n_rows
+def test_csv_files_of_any_form_are_appended(shell: Shell, tmp_path: Path, text: str, n_rows: int) -> None:
+    shell.says("append", "ns.t", csv_of(tmp_path, text))
+    assert shell.count() == 1000 + n_rows
 
 
-def test_a_parquet_file_whose_pages_are_damaged_is_named(
-    run: Run, catalog_options: Options, tmp_path: Path
-) -> None:
+def test_a_parquet_file_whose_pages_are_damaged_is_named(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"id": range(1000), "word": ["a"] * 1000}), path, compression="zstd")
     data = bytearray(path.read_bytes())
     data[40:200] = bytes(160)
     path.write_bytes(data)
-    result = run("append", "ns.t", path, *catalog_options)
-    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
-    assert "rows.parquet" in result.stderr
+    assert "rows.parquet" in shell.refused("append", "ns.t", path)
 
 
-def test_rows_that_lack_a_column_are_one_line(run: Run, catalog_options: Options, tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("id\n1\n")
-    result = run("upsert", "ns.t", path, "--join-col", "id", *catalog_options)
-    assert result.exit_code == 1
-    assert result.output.count("\n") == 1
-    assert "no column word" in result.output
+def test_rows_that_lack_a_column_are_refused(shell: Shell, tmp_path: Path) -> None:
+    path = csv_of(tmp_path, "id\n1\n")
+    assert "no column word" in shell.refused("upsert", "ns.t", path, "--join-col", "id")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "on", "named"),
+@each(
+    "name, text, on, named",
     [
         ("keys.csv", "id\nx\n", ("--join-col", "id"), "keys.csv"),
         ("keys.csv", "a\n1\n", ("--join-col", "id"), "no column id"),
@@ -263,74 +208,57 @@ def test_rows_that_lack_a_column_are_one_line(run: Run, catalog_options: Options
     ],
 )
 def test_bad_keys_are_one_line_and_change_nothing(
-    run: Run, catalog_options: Options, tmp_path: Path, name: str, text: str, on: tuple[str, ...], named: str
+    shell: Shell, tmp_path: Path, name: str, text: str, on: tuple[str, ...], named: str
 ) -> None:
-    path = tmp_path / name
-    path.write_text(text)
-    before = open_table(catalog_options).metadata_location
-    result = run("delete-keys", "ns.t", path, *on, *catalog_options)
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert named in result.stderr
-    assert open_table(catalog_options).metadata_location == before
+    (tmp_path / name).write_text(text)
+    assert named in shell.refused("delete-keys", "ns.t", tmp_path / name, *on)
 
 
-def test_scan_shows_counts_and_writes(run: Run, catalog_options: Options, tmp_path: Path) -> None:
-    run("delete", "ns.t", "--row-filter", "id < 10", *catalog_options)
-    shown = said(run("scan", "ns.t", "--selected-fields", "id,_pos", "--output", "json", *catalog_options))
+def test_scan_shows_counts_and_writes(shell: Shell, tmp_path: Path) -> None:
+    shell.says("delete", "ns.t", "--row-filter", "id < 10")
+    shown = shell.ask("scan", "ns.t", "--selected-fields", "id,_pos")
     assert shown == [{"id": i, "_pos": i} for i in range(10, 30)]
-    assert "w3" in run("scan", "ns.t", "--row-filter", "word = 'w3'", *catalog_options).output
-    (counted,) = said(run("scan", "ns.t", "--count", "--output", "json", *catalog_options))
-    assert counted["rows"] == 990
+    assert "w3" in shell.says("scan", "ns.t", "--row-filter", "word = 'w3'")
+    assert shell.one("scan", "ns.t", "--count")["rows"] == 990
     for suffix in (".parquet", ".arrow", ".csv"):
-        path = tmp_path / f"out{suffix}"
-        (done,) = said(run("scan", "ns.t", "--to", path, "--output", "json", *catalog_options))
-        assert done["rows"] == 990
-        if suffix == ".parquet":
-            assert pq.read_table(path)["id"].to_pylist() == list(range(10, 1000))
-    limited = said(run("scan", "ns.t", "--limit", "3", "--output", "json", *catalog_options))
-    assert [row["id"] for row in limited] == [10, 11, 12]
+        assert shell.one("scan", "ns.t", "--to", tmp_path / f"out{suffix}")["rows"] == 990
+    assert pq.read_table(tmp_path / "out.parquet")["id"].to_pylist() == list(range(10, 1000))
+    assert [row["id"] for row in shell.ask("scan", "ns.t", "--limit", "3")] == [10, 11, 12]
 
 
-@pytest.mark.parametrize(
-    "arguments",
+@each(
+    "arguments, named",
     [
-        ("scan", "ns.t", "--row-filter", "nothing = 1"),
-        ("scan", "ns.t", "--selected-fields", "nothing"),
-        ("scan", "ns.t", "--branch", "twig"),
-        ("scan", "ns.t", "--snapshot-id", "7"),
-        ("scan", "ns.t", "--to", "x.txt"),
-        ("deletes", "ns.t", "--branch", "twig"),
-        ("upgrade", "ns.other"),
+        (("scan", "ns.t", "--row-filter", "nothing = 1"), "nothing"),
+        (("scan", "ns.t", "--selected-fields", "nothing"), "nothing"),
+        (("scan", "ns.t", "--branch", "twig"), "twig"),
+        (("scan", "ns.t", "--snapshot-id", "7"), "7"),
+        (("scan", "ns.t", "--to", "x.txt"), "x.txt"),
+        (("deletes", "ns.t", "--branch", "twig"), "twig"),
+        (("upgrade", "ns.other"), "ns.other"),
     ],
 )
-def test_errors_are_one_line(run: Run, catalog_options: Options, arguments: tuple[str, ...]) -> None:
-    result = run(*arguments, *catalog_options)
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
+def test_errors_are_one_line(shell: Shell, arguments: tuple[str, ...], named: str) -> None:
+    assert named in shell.refused(*arguments)
 
 
-def test_deletes_are_listed(run: Run, catalog_options: Options) -> None:
-    assert said(run("deletes", "ns.t", "--output", "json", *catalog_options)) == []
-    run("delete", "ns.t", "--row-filter", "id < 10", *catalog_options)
-    (listed,) = said(run("deletes", "ns.t", "--output", "json", *catalog_options))
+def test_deletes_are_listed(shell: Shell) -> None:
+    assert shell.ask("deletes", "ns.t") == []
+    shell.says("delete", "ns.t", "--row-filter", "id < 10")
+    listed = shell.one("deletes", "ns.t")
     assert (listed["kind"], listed["deleted"], listed["rows"]) == ("vector", 10, 1000)
-    assert "vector" in run("deletes", "ns.t", *catalog_options).output
+    assert "vector" in shell.says("deletes", "ns.t")
 
 
-@pytest.mark.parametrize("version", ["1", "2", "3"])
-def test_upgrade_raises_the_version(run: Run, catalog_options: Options, version: str) -> None:
-    catalog = load_catalog("c", uri=catalog_options[3], warehouse=catalog_options[5])
-    if version != "3":
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_upgrade_raises_the_version(shell: Shell, version: int) -> None:
+    if version != 3:
+        catalog = shell.table.catalog
         catalog.drop_table("ns.t")
-        catalog.create_table("ns.t", ROWS.schema, properties={"format-version": version}).append(ROWS)
-    arguments = ("upgrade", "ns.t", "--output", "json", *catalog_options)
-    (dry,) = said(run(*arguments, "--dry-run"))
-    assert (dry["before"], dry["after"]) == (int(version), 3)
-    assert open_table(catalog_options).metadata.format_version == int(version)
-    (done,) = said(run(*arguments))
-    assert (done["before"], done["after"]) == (int(version), 3)
-    assert open_table(catalog_options).metadata.format_version == 3
-    run("delete", "ns.t", "--row-filter", "id = 1", *catalog_options)
-    assert count(catalog_options) == 999
-    catalog.close()
+        catalog.create_table("ns.t", ROWS.schema, properties={"format-version": str(version)}).append(ROWS)
+    for more, now in (("--dry-run",), version), ((), 3):
+        found = shell.one("upgrade", "ns.t", *more)
+        assert (found["before"], found["after"]) == (version, 3)
+        assert shell.table.metadata.format_version == now
+    shell.says("delete", "ns.t", "--row-filter", "id = 1")
+    assert shell.count() == 999
