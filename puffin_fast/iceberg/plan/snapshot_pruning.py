@@ -78,9 +78,8 @@ def _or_wrapped(projection: BooleanExpression, spec: PartitionSpec, schema: Sche
         if isinstance(field.transform, TruncateTransform) and source in (IntegerType(), LongType()):
             for bits in (32, 64) if source == LongType() else (32,):  # perhaps an integer that was widened
                 if over := -(1 << bits - 1) % field.transform.width:
-                    projection = Or(
-                        projection, EqualTo(Reference(field.name), literal((1 << bits - 1) - over))
-                    )
+                    wrapped = EqualTo(term=Reference(field.name), value=literal((1 << bits - 1) - over))
+                    projection = Or(projection, wrapped)
     return projection
 
 
