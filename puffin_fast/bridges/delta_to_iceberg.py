@@ -126,11 +126,11 @@ def to_iceberg(
         with v3_metadata(catalog):
             catalog.commit_table(made, (AssertTableUUID(uuid=made.metadata.table_uuid),), _updates(source))
         working = open_table(made, oldest=3)
+        warn_of_types(working.metadata.schema(), ".".join(made.name()), stacklevel=3)
         run_job(working, lambda head: _Registered.of(working, tasks, base), Request())
     except BaseException:
         catalog.drop_table(name)
         raise
-    warn_of_types(made.metadata.schema(), ".".join(made.name()), stacklevel=3)
     return made
 
 

@@ -88,7 +88,7 @@ def from_iceberg(
             not distinguish from null.
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
         CommitUnknownError: the storage did not answer whether the Delta table was created.
-        EngineSupportWarning: is a warning, as of `create_table`. It comes after the commit.
+        EngineSupportWarning: is a warning, as of `create_table`.
 
     Examples:
         >>> location = pf.delta.from_iceberg(table, f"{path}-from-iceberg")
@@ -139,6 +139,8 @@ def from_iceberg(
             vector = vectors.get(task.data.file_path, {})
             if vector is not None:
                 actions.append(_add(task, storage, partition, names, vector))
+        # first: where warnings are errors, there is no table then
+        warn_of_vectors(storage.root, stacklevel=3)
         if not put_first_version(storage, as_lines(actions), f"txnId {commit}"):
             raise InvalidInputError(f"{storage.root}: a Delta table already exists")
     except BaseException as error:
@@ -146,7 +148,6 @@ def from_iceberg(
             for path in written.files:
                 storage.remove(path)
         raise
-    warn_of_vectors(storage.root, stacklevel=3)
     return storage.root
 
 

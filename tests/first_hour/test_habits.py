@@ -145,5 +145,13 @@ def test_a_warning_that_is_an_error_leaves_no_table(catalog: SqlCatalog, tmp_pat
             pf.delta.create_table(tmp_path / "d", ROWS)
         with pytest.raises(pf.EngineSupportWarning):
             pf.iceberg.create_table(catalog, "shop.v", {"v": "variant"})
+        table = pf.iceberg.create_table(catalog, "shop.t", ROWS)
+        with pytest.raises(pf.EngineSupportWarning):
+            pf.delta.from_iceberg(table, tmp_path / "d")
+        without = {"delta.enableDeletionVectors": "false"}
+        pf.delta.create_table(tmp_path / "plain", ROWS, properties=without)
+        with pytest.raises(pf.EngineSupportWarning):
+            pf.delta.enable(tmp_path / "plain")
+    assert pf.delta.snapshot(tmp_path / "plain").version == 0
     assert not (tmp_path / "d").exists()
     assert not catalog.table_exists("shop.v")

@@ -141,9 +141,8 @@ def create_table(
     info = {"operation": "CREATE TABLE", "operationParameters": parameters, "txnId": commit}
     lines = as_lines(first_actions(columns, partition, configuration, features, info))
     if is_set(configuration, ENABLE_VECTORS):
-        warn_of_vectors(
-            storage.root, stacklevel=3
-        )  # first: where warnings are errors, there is no table then
+        # first: where warnings are errors, there is no table then
+        warn_of_vectors(storage.root, stacklevel=3)
     if not put_first_version(storage, lines, f"txnId {commit}"):
         if if_not_exists:
             return snapshot(storage)

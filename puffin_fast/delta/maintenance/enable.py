@@ -8,15 +8,14 @@ from typing import Any
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.delta.log.action_types import as_json
-from puffin_fast.delta.log.commit import Changes, commit
+from puffin_fast.delta.log.commit import Changes, check_properties, commit, newest
 from puffin_fast.delta.log.protocol import (
     ENABLE_VECTORS,
-    check_committable,
     is_set,
     warn_of_vectors,
     with_vectors,
 )
-from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.storage_options import filesystem_of
 
@@ -48,8 +47,8 @@ def enable(
         UnsupportedError: a feature is unknown or forbids deletion vectors; the message names it.
         ConflictError: a concurrent commit changed the protocol or the metadata.
         CommitUnknownError: the storage did not answer whether the commit happened.
-        EngineSupportWarning: is a warning; the message names readers that can no longer read the table. It comes after
-            the commit, also where warnings are errors.
+        EngineSupportWarning: is a warning; the message names readers that can no longer read the table. It comes before
+            the commit, so that nothing is committed where warnings are errors.
 
     Examples:
         >>> pf.delta.enable(path) is None  # deletion vectors were enabled already
@@ -71,17 +70,16 @@ def enable(
         return _Planned(Changes(actions, "SET TBLPROPERTIES", parameters=parameters))
 
     check_flags(dry_run=dry_run)
+    check_properties(snapshot_properties)
     storage = storage_of(table, filesystem)
+    base = newest(storage)
+    if plan(base).changes is None:
+        return None
+    warn_of_vectors(storage.root, stacklevel=3)
     if dry_run:
-        base = snapshot(table, filesystem=filesystem)
-        check_committable(base.protocol, base.configuration, base.root)
-        version = None if plan(base).changes is None else base.version + 1
-    else:
-        _, committed = commit(storage, plan, snapshot_properties=snapshot_properties)
-        version = committed.version
-    if version is not None:
-        warn_of_vectors(storage.root, stacklevel=3)
-    return version
+        return base.version + 1
+    _, committed = commit(storage, plan, snapshot_properties=snapshot_properties)
+    return committed.version
 
 
 @dataclass(frozen=True)
