@@ -33,7 +33,7 @@ from puffin_fast.delta.log.actions import (
 from puffin_fast.delta.log.decoded_size import check_decoded
 from puffin_fast.delta.log.paths import keys_of
 from puffin_fast.delta.log.storage import LOG_FOLDER, TableStorage
-from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError
+from puffin_fast.errors import ConflictError, CorruptDataError, LimitExceededError, NotFoundError
 from puffin_fast.limits import most_inflated
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.rows.files.files import reading
@@ -41,6 +41,7 @@ from puffin_fast.rows.files.files import reading
 SIDECARS = f"{LOG_FOLDER}/_sidecars/"
 """The folder that paths of sidecars are relative to."""
 _BATCH_ROWS = 1 << 12
+_ATTEMPTS = 4
 _LEAST_DECODED = 64 << 20
 """Decoded bytes that are allowed for a checkpoint of any size."""
 
@@ -132,9 +133,28 @@ def read_checkpoint(
 ) -> FileActions:
     """Reads the actions of a checkpoint and of its sidecars; a v2 checkpoint may be a JSON file.
 
+    Another writer may replace the parts of a checkpoint meanwhile, with other actions in each: then all are read again.
+
     Raises:
         CorruptDataError: a file is not a checkpoint, or a sidecar is missing.
+        ConflictError: the parts were replaced in each of several attempts.
     """
+    if len(paths) == 1:
+        return _read_checkpoint(storage, paths, version, source)
+    before = storage.log_files(paths)
+    for _ in range(_ATTEMPTS):
+        found = _read_checkpoint(storage, paths, version, source)
+        after = storage.log_files(paths)
+        if after == before:
+            return found
+        before = after
+    raise ConflictError(
+        f"{storage.root}/{paths[0]}: expected parts of one checkpoint, found that another writer replaced some of the "
+        f"{len(paths)} parts in each of {_ATTEMPTS} attempts to read them"
+    )
+
+
+def _read_checkpoint(storage: TableStorage, paths: Sequence[str], version: int, source: int) -> FileActions:
     others: list[tuple[int, str, dict[str, Any]]] = []
     sources: list[Source] = []
     adds: list[pa.Table] = []

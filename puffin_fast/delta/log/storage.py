@@ -166,14 +166,16 @@ class TableStorage(FileIO):
         """Yields all files in the folder of the table."""
         return files_below(self.root, filesystem=self.filesystem)
 
+    def log_files(self, paths: Iterable[str]) -> dict[str, FileInfo]:
+        """Returns what the filesystem knows of files of the log that exist, by their paths relative to the table."""
+        found = files_below(f"{self.root}/{LOG_FOLDER}", filesystem=self.filesystem)
+        known = {f"{LOG_FOLDER}/{info.path}": info for info in found}
+        return {path: known[path] for path in set(paths) & known.keys()}
+
     def modified(self, paths: Iterable[str]) -> dict[str, int]:
-        """Returns the modification times of files of the table, in milliseconds since 1970."""
-        wanted = set(paths)
-        folder = f"{self.root}/{LOG_FOLDER}"
-        found = files_below(folder, filesystem=self.filesystem)
-        times = {f"{LOG_FOLDER}/{info.path}": info.modified for info in found}
-        known = ((path, times.get(path)) for path in wanted)
-        return {path: int(time.timestamp() * 1000) for path, time in known if time is not None}
+        """Returns the modification times of files of the log, in milliseconds since 1970."""
+        times = {path: info.modified for path, info in self.log_files(paths).items()}
+        return {path: int(time.timestamp() * 1000) for path, time in times.items() if time is not None}
 
     def put(self, path: str, data: bytes) -> bool:
         """Writes a file of the table unless it exists; returns whether it was written.

@@ -25,7 +25,7 @@ from puffin_fast import delta
 from puffin_fast.delta.log.checkpoint import _drop_nulls, _plain
 from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import load_head, load_snapshot
-from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.errors import ConflictError, NotFoundError
 from tests.delta.tables import ids_of_deltalake, ids_of_duckdb
 
@@ -415,6 +415,27 @@ def test_a_checkpoint_without_a_file_that_was_live_is_a_conflict(
     replace_checkpoint(table, eight[1], removed)
     with pytest.raises(ConflictError, match="version 8 was removed after it had been read"):
         known.adds([0])
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_parts_that_are_replaced_while_they_are_read_are_read_again(
+    times: int, eight: tuple[Path, pa.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = of_form(eight, tmp_path / "t", BEFORE["parts"])
+    expected, read, orders = state(table), TableStorage.read_whole, [-1, 1] * times
+
+    def read_and_replace(storage: TableStorage, location: str) -> bytes:
+        data = read(storage, location)
+        if ".checkpoint.0000000001." in location and len(orders) > times:
+            in_parts(table / "_delta_log", eight[1], n=3, order=orders.pop())
+        return data
+
+    monkeypatch.setattr(TableStorage, "read_whole", read_and_replace)
+    if times == 1:
+        assert state(table) == expected
+    else:
+        with pytest.raises(ConflictError, match="found that another writer replaced some of the 3 parts"):
+            delta.snapshot(table)
 
 
 @pytest.mark.parametrize("load", [load_snapshot, load_head])
