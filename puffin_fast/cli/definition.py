@@ -178,6 +178,6 @@ def disable(table: Table | PathTable, **options: Any) -> Answer:
     answer = {"table": name, "job": "disable", **asdict(result)}
     if result.repeated:
         return Answer(answer, [f"{name}: disable: nothing done: the log has this job id"])
-    if result.version is None and not result.data_files and not options["dry_run"]:
+    if result.version is None and not result.data_files and not result.dry_run:
         return Answer(answer, [f"{name}: disable: nothing done: the table has no deletion vectors"])
-    return Answer(answer, [result_grid("disable", result, dry_run=options["dry_run"])])
+    return Answer(answer, [result_grid("disable", result, dry_run=result.dry_run)])

@@ -1,7 +1,7 @@
 """Writes checkpoints: all of a version in one Parquet file, so that readers need not read the commits before it.
 
-Source: protocol, "Checkpoints" and "Checkpoint Schema". A table whose checkpoints have the form of the feature
-`v2Checkpoint` gets none here.
+Source: protocol, "Checkpoints" and "Checkpoint Schema". A table with the feature `v2Checkpoint` gets a "Classic-named
+V2 Checkpoint": the same with the action `checkpointMetadata`, and without sidecars.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from puffin_fast.delta.log.storage import TableStorage
 
 _LOG = logging.getLogger(__name__)
+
+V2_CHECKPOINT = "v2Checkpoint"
 
 INTERVAL, RETENTION = "delta.checkpointInterval", "delta.deletedFileRetentionDuration"
 
@@ -96,6 +98,8 @@ SCHEMA = pa.schema(
 )
 """The columns of a checkpoint; each row has one action."""
 
+V2_SCHEMA = SCHEMA.append(pa.field("checkpointMetadata", pa.struct([("version", pa.int64())])))
+
 _UNITS = {"week": 7 * 24 * 3600, "day": 24 * 3600, "hour": 3600, "minute": 60, "second": 1}
 
 
@@ -117,7 +121,7 @@ def write_checkpoint_if_due(storage: TableStorage, version: int, configuration: 
 
 
 def write_checkpoint(storage: TableStorage, version: int) -> bool:
-    """Writes the checkpoint of a version; returns False if it exists, or the table has checkpoints of another form.
+    """Writes the checkpoint of a version; returns False if it exists.
 
     Raises:
         PuffinFastError: as `snapshot`, or a file could not be written.
@@ -126,14 +130,13 @@ def write_checkpoint(storage: TableStorage, version: int) -> bool:
     if segment.checkpoint == version:
         return False
     base = load_snapshot(storage, segment)
-    if "v2Checkpoint" in base.protocol.writer_features:
-        return False
     base.check_files()
+    schema = V2_SCHEMA if V2_CHECKPOINT in base.protocol.writer_features else SCHEMA
     sink, n_rows = pa.BufferOutputStream(), 0
-    with pq.ParquetWriter(sink, SCHEMA, compression="snappy", write_page_checksum=True) as writer:
+    with pq.ParquetWriter(sink, schema, compression="snappy", write_page_checksum=True) as writer:
         for group in split_by_size(_rows(base), GROUP_ROWS, lambda row: 1):
             rows = list(group)
-            writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+            writer.write_table(pa.Table.from_pylist(rows, schema))
             n_rows += len(rows)
     data = sink.getvalue()
     if not storage.put(f"{LOG_FOLDER}/{version:020d}.checkpoint.parquet", data.to_pybytes()):
@@ -151,6 +154,8 @@ def write_checkpoint(storage: TableStorage, version: int) -> bool:
 
 def _rows(base: Snapshot) -> Iterator[dict[str, Any]]:
     """The actions of a version."""
+    if V2_CHECKPOINT in base.protocol.writer_features:
+        yield {"checkpointMetadata": {"version": base.version}}
     yield {"protocol": base.protocol.action()}
     yield {"metaData": _metadata(base)}
     yield from ({"txn": action} for action in base.latest("txn", "appId"))

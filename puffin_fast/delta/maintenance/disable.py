@@ -40,7 +40,7 @@ from puffin_fast.delta.maintenance.purge import Purged
 from puffin_fast.delta.scans.descriptors import path_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.tasks import DeltaTask
-from puffin_fast.errors import ConflictError, UnsupportedError
+from puffin_fast.errors import ConflictError
 
 N_BARRIERS = 3
 """Checkpoints before the protocol changes. Spark tries so many, if one cannot be read."""
@@ -62,6 +62,7 @@ class DisableResult(HtmlFields):
             deletion vectors: other writers must know it.
         seconds: wall time.
         repeated: True if the job id was in the log already, and nothing was done.
+        dry_run: True if nothing was written. The counts of new files are then 0.
     """
 
     version: int | None
@@ -73,6 +74,7 @@ class DisableResult(HtmlFields):
     keeps_checkpoints: bool = False
     seconds: float = 0.0
     repeated: bool = False
+    dry_run: bool = False
 
 
 def disable(
@@ -106,7 +108,7 @@ def disable(
         The counts; `version` is None if the table had no deletion vectors.
 
     Raises:
-        UnsupportedError: the table has the feature ``v2Checkpoint``, whose checkpoints are not written; or as `delete`.
+        UnsupportedError: as `delete`.
         CorruptDataError, NotFoundError, ConflictError, CommitUnknownError: as `delete`.
 
     Examples:
@@ -123,17 +125,12 @@ def disable(
     storage = storage_of(table, filesystem)
     base = newest(storage)
     if job.is_done(base.transactions, base.root):
-        return DisableResult(None, repeated=True)
+        return DisableResult(None, repeated=True, dry_run=dry_run)
     if DELETION_VECTORS not in base.protocol.writer_features:
-        return DisableResult(None)
-    if "v2Checkpoint" in base.protocol.writer_features:
-        raise UnsupportedError(
-            f"{base.root}: the table has the feature v2Checkpoint, whose checkpoints are not written; expected a table "
-            "without it"
-        )
+        return DisableResult(None, dry_run=dry_run)
     if dry_run:
         found = _purged(base, threads=threads, dry_run=True)
-        return _result(found, None, 0, started)
+        return replace(_result(found, None, 0, started), dry_run=True)
     total, commits = Purged(), 0
     while True:
         part, committed = commit(

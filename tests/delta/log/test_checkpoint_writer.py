@@ -178,7 +178,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(
     assert delta.scan(table).count() == 6
 
 
-def test_tables_of_other_checkpoints_get_none(tmp_path: Path) -> None:
+def test_tables_of_v2_checkpoints_get_one_without_sidecars(tmp_path: Path) -> None:
     table = made(tmp_path / "t", **{"delta.checkpointInterval": "1"})
     first = log(table, "0.json")[0]
     lines = [json.loads(line) for line in first.read_text().splitlines()]
@@ -190,7 +190,12 @@ def test_tables_of_other_checkpoints_get_none(tmp_path: Path) -> None:
     for path in log(table, ".checkpoint.parquet"):
         path.unlink()
     delta.append(table, rows(0, 3))
-    assert log(table, ".checkpoint.parquet") == []
+    (path,) = log(table, ".checkpoint.parquet")
+    assert pc.drop_null(pq.read_table(path)["checkpointMetadata"]).to_pylist() == [{"version": 1}]
+    for commit in log(table, "?.json"):
+        commit.unlink()
+    delta.append(table, rows(3, 3))
+    assert ids_of_deltalake(table) == [*range(6)] == delta.scan(table).to_arrow()["id"].to_pylist()
 
 
 def test_a_commit_on_a_table_whose_actions_have_null_maps_writes_its_checkpoint(tmp_path: Path) -> None:
