@@ -7,9 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import deltalake
-import duckdb
-import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,7 +19,6 @@ from puffin_fast.parquet.column_pages import ColumnPages
 from puffin_fast.rows.files.projection import FileSchema
 from puffin_fast.rows.files.reader import DataFiles
 from tests.kit.tables import table_of_files
-from tests.seeds import seeds
 
 N = 3000
 
@@ -58,107 +54,6 @@ class Coded:
 @pytest.fixture
 def coded(monkeypatch: pytest.MonkeyPatch) -> Coded:
     return Coded(monkeypatch)
-
-
-def texts(rng: random.Random, kind: str) -> list[Any]:
-    """Texts of few or many values, with nulls: few, in runs, or all."""
-    n_values = rng.choice([1, 3, 200, N])
-    end = rng.choice(["", "é" * 9, "x" * 40])
-    some: list[Any] = [f"{at % 7}{at:03}{end}" for at in range(n_values)] + ["", "0\0", "%", "_a"][:n_values]
-    if kind == "b":
-        some = [text.encode() + b"\xff" * (at % 3) for at, text in enumerate(some)]
-    nulls = rng.choice([0.0, 0.0, 0.1, 0.9, 1.0])
-    if rng.random() < 0.3:
-        block = rng.randrange(N)
-        return [None if block <= at < block + 900 else some[at * len(some) // N] for at in range(N)]
-    return [None if rng.random() < nulls else rng.choice(some) for _ in range(N)]
-
-
-def literal(value: Any) -> str:
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    return "'" + value.replace("'", "''") + "'"
-
-
-def condition(rng: random.Random, columns: dict[str, list[Any]]) -> str:
-    name = rng.choice([*columns])
-    known = [value for value in columns[name] if value is not None] or [b"a" if name == "b" else "a"]
-    some = sorted(rng.choice(known) for _ in range(rng.choice([1, 3, 50])))
-    other = literal(some[0] + (b"?" if name == "b" else "?"))
-    likes = [f"{name} like '1%'", f"{name} not like '%0{name}_é%'", f"{name} ilike '_0%X'"]
-    return rng.choice(
-        [
-            f"{name} {rng.choice(['', 'not '])}in ({', '.join([other, *map(literal, some)])})",
-            f"{name} {rng.choice(['=', '<>', '<', '<=', '>', '>='])} {rng.choice([other, literal(some[0])])}",
-            f"{name} is {rng.choice(['', 'not '])}null",
-            f"{name} between {literal(some[0])} and {literal(some[-1])}",
-            *(likes if name != "b" else []),
-            f"k {rng.choice(['<', '>'])} {rng.randrange(10)}",
-        ]
-    )
-
-
-def row_filter(rng: random.Random, columns: dict[str, list[Any]]) -> str:
-    text = condition(rng, columns)
-    for _ in range(rng.choice([0, 1, 2])):
-        text = f"({text}) {rng.choice(['and', 'and', 'or'])} {rng.choice(['', 'not '])}({condition(rng, columns)})"
-    return text
-
-
-def write(rng: random.Random, path: Path, rows: pa.Table) -> None:
-    writer = rng.choice(["arrow", "arrow", "arrow", "duckdb", "polars", "arrow-rs"])
-    if writer == "duckdb":
-        with duckdb.connect() as connection:
-            connection.register("rows", rows)
-            connection.sql("FROM rows").write_parquet(str(path), row_group_size=rng.choice([N, 2048]))
-    elif writer == "polars":
-        polars.DataFrame(rows).write_parquet(path, row_group_size=rng.choice([N, 700]))
-    elif writer == "arrow-rs":
-        deltalake.write_deltalake(str(path.with_suffix("")), rows)
-        (made,) = path.with_suffix("").glob("*.parquet")
-        made.rename(path)
-    else:
-        pq.write_table(
-            rows,
-            path,
-            compression=rng.choice(["zstd", "snappy", "none", "gzip"]),
-            use_dictionary=rng.choice([True, True, False, ["s"]]),
-            dictionary_pagesize_limit=rng.choice([1, 1000, 1 << 20]),  # then pages without the dictionary
-            data_page_size=rng.choice([1, 500, 1 << 20]),
-            write_batch_size=rng.choice([7, 100]),
-            row_group_size=rng.choice([N, 700]),
-            data_page_version=rng.choice(["1.0", "2.0"]),
-            write_page_index=rng.choice([True, False]),
-        )
-
-
-@pytest.mark.parametrize("seed", seeds(12))
-def test_filters_of_texts_find_the_same_rows(
-    seed: int, tmp_path: Path, catalog: InMemoryCatalog, coded: Coded
-) -> None:
-    rng = random.Random(seed)
-    columns = {name: texts(rng, name) for name in ("s", "u", "b")}
-    kinds = {"s": pa.string(), "u": pa.large_string(), "b": pa.binary()}
-    ids = pa.array(range(N), pa.int64())
-    made = {name: pa.array(values, kinds[name]) for name, values in columns.items()}
-    rows = pa.table({"id": ids, "k": pa.array([rng.randrange(10) for _ in range(N)]), **made})
-    path = tmp_path / f"f{seed}.parquet"
-    write(rng, path, rows)
-    table = table_of_files(catalog, path)
-    for number in range(12):
-        text = row_filter(rng, columns)
-        found = coded.both(lambda text=text: pf.iceberg.scan(table, row_filter=text).to_arrow())  # type: ignore[misc]
-        assert found[0].schema == found[1].schema
-        assert found[0].equals(found[1]), text
-        assert pf.iceberg.scan(table, row_filter=text).count() == found[1].num_rows
-        assert pf.iceberg.scan(table, row_filter=text, selected_fields=("s", "b")).to_arrow().equals(
-            found[1].select(["s", "b"])
-        )  # fmt: skip
-        if number == 3:
-            pf.iceberg.delete(table, f"({text}) and id % 3 = 0")
-            left = coded.both(lambda: pf.iceberg.scan(table).to_arrow())
-            assert left[0].equals(left[1])
-            assert left[0].num_rows == N - sum(id % 3 == 0 for id in found[1]["id"].to_pylist())
 
 
 def test_dictionaries_are_used_where_all_pages_have_them(

@@ -154,46 +154,6 @@ POSITIONS = Schema(
 KEYS = Schema(NestedField(2, "s", StringType()))
 
 
-@pytest.mark.parametrize("deletes", FORMATS)
-@pytest.mark.parametrize("format", FORMATS)
-def test_deletes_of_every_format_apply_to_files_of_every_format(
-    shared_catalog: SqlCatalog, namespace: str, format: str, deletes: str
-) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})
-    path = add(table, ROWS, format)
-    gone = pa.table({"file_path": [path] * 3, "pos": pa.array([1, 500, 999], pa.int64())})
-    add(table, gone, deletes, schema=POSITIONS, content=POSITION_DELETES)
-    left = [at for at in range(N) if at not in (1, 500, 999)]
-    assert ids(table) == left
-    add(
-        table, pa.table({"s": ["s3", "s4"]}), deletes, schema=KEYS, content=EQUALITY_DELETES, equality_ids=[2]
-    )
-    left = [at for at in left if at % 7 == 0 or at % 10 not in (3, 4)]
-    assert ids(table) == left
-    delete(table, "id < 20")
-    left = [at for at in left if at >= 20]
-    assert ids(table) == left
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_deletes_of_every_format_become_vectors(
-    shared_catalog: SqlCatalog, namespace: str, format: str
-) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})
-    path = add(table, ROWS, format)
-    gone = pa.table({"file_path": [path] * 2, "pos": pa.array([1, 999], pa.int64())})
-    add(table, gone, format, schema=POSITIONS, content=POSITION_DELETES)
-    add(table, pa.table({"s": ["s3"]}), format, schema=KEYS, content=EQUALITY_DELETES, equality_ids=[2])
-    upgrade(table)
-    left = ids(table)
-    assert len(left) == N - 2 - sum(at % 7 > 0 and at % 10 == 3 for at in range(N))
-    convert_position_deletes(table)
-    assert ids(table) == left
-    convert_equality_deletes(table)
-    assert ids(table) == left
-    assert all(task.vector and not task.equality_deletes for task in scan(table).plan.tasks)
-
-
 def test_a_format_that_is_not_read_is_refused_with_its_file(
     shared_catalog: SqlCatalog, namespace: str
 ) -> None:
@@ -267,3 +227,28 @@ def test_a_column_of_any_arrow_schema_in_a_file_is_read(
     assert upsert(table, rows, ["id"]).rows_unchanged == 3
     assert delete(table, "c is null and id = 1").rows_deleted == 1
     assert ids(table) == [0, 2, 3]
+
+
+@pytest.mark.parametrize("deletes", FORMATS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_deletes_of_every_format_apply_to_files_of_every_format_and_become_vectors(
+    shared_catalog: SqlCatalog, namespace: str, format: str, deletes: str
+) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})
+    path = add(table, ROWS, format)
+    gone = pa.table({"file_path": [path] * 3, "pos": pa.array([1, 500, 999], pa.int64())})
+    add(table, gone, deletes, schema=POSITIONS, content=POSITION_DELETES)
+    left = [at for at in range(N) if at not in (1, 500, 999)]
+    assert ids(table) == left
+    keys = pa.table({"s": ["s3", "s4"]})
+    add(table, keys, deletes, schema=KEYS, content=EQUALITY_DELETES, equality_ids=[2])
+    left = [at for at in left if at % 7 == 0 or at % 10 not in (3, 4)]
+    assert ids(table) == left
+    delete(table, "id < 20")
+    left = [at for at in left if at >= 20]
+    assert ids(table) == left
+    upgrade(table)
+    for convert in (convert_position_deletes, convert_equality_deletes):
+        convert(table)
+        assert ids(table) == left
+    assert all(task.vector and not task.equality_deletes for task in scan(table).plan.tasks)
