@@ -6,19 +6,15 @@ import datetime
 import decimal
 import os
 import random
-import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import deltalake
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._kernels.parquet import bloom
 from puffin_fast.columns.plain_types import plain
@@ -26,6 +22,8 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.parquet.bloom_filters import BloomFilter, Hashes, hash_of_least, least_bits
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.rows.files.parquet import ParquetReader
+from tests.kit.tables import parquet_file
+from tests.parquet.files import columns_of_numbers, reader_of
 
 N, GROUP = 30_000, 10_000
 
@@ -37,79 +35,44 @@ def filter_of(reader: ParquetReader, group: int, name: str) -> tuple[Layout, Blo
 
 
 def rows() -> pa.Table:
-    """Columns of each type that filters may be asked for, with nulls; odd numbers only."""
+    """Odd numbers only, with nulls."""
     rng = np.random.default_rng(7)
-    numbers = 2 * rng.integers(0, 1 << 29, N) + 1
-    is_null = rng.random(N) < 0.05
-    some = pa.array(numbers, mask=is_null)
-
-    def decimals(digits: int) -> pa.Array:
-        values = [
-            None if n is None else decimal.Decimal(n % 10**digits - 999).scaleb(-2) for n in some.to_pylist()
-        ]
-        return pa.array(values, pa.decimal128(digits, 2))
-
-    words = pa.array([None if n is None else f"{n}" * (n % 9) + "é" for n in some.to_pylist()])
-    return pa.table(
-        {
-            "long": some,
-            "int": some.cast(pa.int32()),
-            "day": pa.array(numbers % 40_000, pa.int32(), mask=is_null).cast(pa.date32()),
-            "time": some.cast(pa.time64("us")),
-            "ts": some.cast(pa.timestamp("us")),
-            "tz": some.cast(pa.timestamp("us", "UTC")),
-            "d9": decimals(9),
-            "d18": decimals(18),
-            "d38": decimals(38),
-            "text": words,
-            "bytes": words.cast(pa.binary()),
-            "fixed": pa.array([uuid.UUID(int=int(n)).bytes for n in numbers], pa.binary(16)),
-        }
-    )
+    return columns_of_numbers(2 * rng.integers(0, 1 << 29, N) + 1, rng.random(N) < 0.05)
 
 
-def by_pyarrow(folder: Path, **options: Any) -> Path:
-    table = rows()
-    filters = {name: {"ndv": GROUP, "fpp": 0.01} for name in table.column_names}
-    pq.write_table(table, folder / "p.parquet", row_group_size=GROUP, bloom_filter_options=filters, **options)
-    return folder / "p.parquet"
-
-
-def by_duckdb(folder: Path) -> Path:
-    with duckdb.connect() as connection:  # it makes filters for column chunks with a dictionary only
-        table = rows().drop_columns(["time", "tz", "fixed"])
-        connection.register("t", table)
-        connection.execute(
-            f"COPY t TO '{folder}/d.parquet' (ROW_GROUP_SIZE {GROUP}, DICTIONARY_SIZE_LIMIT 1000000,"
-            " BLOOM_FILTER_FALSE_POSITIVE_RATIO 0.01)"
-        )
-    return folder / "d.parquet"
-
-
-def by_arrow_rs(folder: Path) -> Path:
-    filters = deltalake.BloomFilterProperties(True, fpp=0.01, ndv=GROUP)
-    properties = deltalake.WriterProperties(
-        default_column_properties=deltalake.ColumnProperties(bloom_filter_properties=filters),
-        max_row_group_size=GROUP,
-    )
-    table = rows().drop_columns(["time", "fixed"])
-    deltalake.write_deltalake(folder / "t", table, writer_properties=properties)
-    (path,) = (folder / "t").glob("*.parquet")
-    return path
-
-
-WRITERS: dict[str, Callable[[Path], Path]] = {
-    "PyArrow": by_pyarrow,
-    "PyArrow, decimals as integers": lambda folder: by_pyarrow(folder, store_decimal_as_integer=True),
-    "DuckDB": by_duckdb,
-    "arrow-rs": by_arrow_rs,
+FILTERS = deltalake.BloomFilterProperties(True, fpp=0.01, ndv=GROUP)
+WITH_FILTERS: dict[str, Any] = {
+    "row_group_size": GROUP,
+    "bloom_filter_options": {name: {"ndv": GROUP, "fpp": 0.01} for name in rows().column_names},
 }
+WRITERS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "PyArrow": ([], WITH_FILTERS),
+    "PyArrow, decimals as integers": ([], WITH_FILTERS | {"store_decimal_as_integer": True}),
+    "DuckDB": (  # makes filters for column chunks with a dictionary only
+        ["time", "tz", "fixed"],
+        {
+            "by": "duckdb",
+            "row_group_size": GROUP,
+            "dictionary_size_limit": 1_000_000,
+            "bloom_filter_false_positive_ratio": 0.01,
+        },
+    ),
+    "arrow-rs": (
+        ["time", "fixed"],
+        {
+            "by": "arrow-rs",
+            "default_column_properties": deltalake.ColumnProperties(bloom_filter_properties=FILTERS),
+            "max_row_group_size": GROUP,
+        },
+    ),
+}
+"""The columns that a writer does not get, and its options."""
 
 
 @pytest.fixture(params=WRITERS.values(), ids=WRITERS)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    found: Path = request.param(tmp_path)
-    return found
+    left_out, options = request.param
+    return parquet_file(tmp_path / "a.parquet", rows().drop_columns(left_out), **options)
 
 
 def changed(values: pa.Array) -> pa.Array:
@@ -126,7 +89,7 @@ def changed(values: pa.Array) -> pa.Array:
 
 
 def test_a_filter_has_each_value_and_few_others(path: Path) -> None:
-    reader, file = ParquetReader(PyArrowFileIO(), str(path)), pq.ParquetFile(path)
+    reader, file = reader_of(path), pq.ParquetFile(path)
     assert reader.has_bloom_filters
     n_filters = 0
     for group in range(file.num_row_groups):
@@ -165,7 +128,9 @@ def test_hashes_are_those_of_the_specification() -> None:
 
 
 def test_values_that_a_promoted_column_cannot_have_stored_are_absent(tmp_path: Path) -> None:
-    reader = ParquetReader(PyArrowFileIO(), str(by_pyarrow(tmp_path, store_decimal_as_integer=True)))
+    reader = reader_of(
+        parquet_file(tmp_path / "p.parquet", rows(), **WITH_FILTERS, store_decimal_as_integer=True)
+    )
     file = pq.ParquetFile(tmp_path / "p.parquet").read_row_group(0)
     for name, wider, beyond in (
         ("int", pa.int64(), 1 << 40),
@@ -198,7 +163,7 @@ def test_values_that_a_promoted_column_cannot_have_stored_are_absent(tmp_path: P
 def test_a_filter_is_not_asked_for_values_of_another_type(
     tmp_path: Path, name: str, kind: pa.DataType
 ) -> None:
-    found = filter_of(ParquetReader(PyArrowFileIO(), str(by_pyarrow(tmp_path))), 0, name)
+    found = filter_of(reader_of(parquet_file(tmp_path / "p.parquet", rows(), **WITH_FILTERS)), 0, name)
     assert found is not None
     assert Hashes.of(pa.nulls(3, kind), found[0]) is None
 
@@ -220,7 +185,7 @@ def test_a_changed_header_is_refused_or_says_the_same(tmp_path: Path) -> None:
         for _ in range(chance.randint(1, 3)):
             mutated[chance.randrange(size)] = chance.randrange(256)
         (tmp_path / "m.parquet").write_bytes(data[:start] + mutated + data[start + size :])
-        found = filter_of(ParquetReader(PyArrowFileIO(), str(tmp_path / "m.parquet")), 0, "long")
+        found = filter_of(reader_of(tmp_path / "m.parquet"), 0, "long")
         n_same += found is not None and found[1].n_bytes == known[1]
         assert found is None or found[1].n_bytes == known[1]
     assert n_same < 125
@@ -255,7 +220,7 @@ def test_dates_before_1970_and_negative_numbers_are_found(tmp_path: Path) -> Non
             bloom_filter_options=dict.fromkeys(table.column_names, True),
             store_decimal_as_integer=as_integer,
         )
-        reader = ParquetReader(PyArrowFileIO(), str(tmp_path / "n.parquet"))
+        reader = reader_of(tmp_path / "n.parquet")
         for name in table.column_names:
             found = filter_of(reader, 0, name)
             assert found is not None
@@ -303,7 +268,7 @@ def lacks(reader: ParquetReader, group: int, asked: Asked) -> bool:
 def one_by_one(path: Path, asked: Asked, n_rows: int) -> tuple[tuple[int, int | None], ...] | None:
     """What `FileQuestion.excludes` says of a file, by a call for each filter."""
     try:
-        reader = ParquetReader(PyArrowFileIO(), str(path))
+        reader = reader_of(path)
         groups = range(len(reader.group_rows)) if reader.n_rows == n_rows else range(0)
         is_excluded = all(lacks(reader, group, asked) for group in groups if reader.group_rows[group])
     except PuffinFastError:
@@ -328,8 +293,8 @@ def some_rows(chance: random.Random, table: pa.Table) -> Asked:
 
 def test_a_file_is_excluded_by_one_call_if_each_of_its_filters_says_so(path: Path) -> None:
     file, chance, n_excluded = pq.read_table(path), random.Random(3), 0
-    ParquetReader(PyArrowFileIO(), str(path))  # remembers the layout
-    reader = ParquetReader(PyArrowFileIO(), str(path))
+    reader_of(path)  # remembers the layout
+    reader = reader_of(path)
     names = [name for name in file.column_names if filter_of(reader, 0, name)]
     table = file.select(names)
     for _ in range(150):
@@ -349,7 +314,7 @@ def test_a_damaged_file_is_not_excluded_by_one_call_unless_it_is_one_by_one(tmp_
         row_group_size=300,
         bloom_filter_options={name: {"ndv": 300, "fpp": 0.01} for name in ("long", "d38", "text")},
     )
-    reader, table, data = ParquetReader(PyArrowFileIO(), str(path)), pq.read_table(path), path.read_bytes()
+    reader, table, data = reader_of(path), pq.read_table(path), path.read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     heads = [reader.chunk(group, name).bloom for group in range(3) for name in table.column_names]
     n_same = n_refused = 0
@@ -373,8 +338,8 @@ def test_a_damaged_file_is_not_excluded_by_one_call_unless_it_is_one_by_one(tmp_
 
 
 def test_what_is_no_file_is_not_excluded(tmp_path: Path) -> None:
-    path = by_pyarrow(tmp_path)
-    reader = ParquetReader(PyArrowFileIO(), str(path))
+    path = parquet_file(tmp_path / "p.parquet", rows(), **WITH_FILTERS)
+    reader = reader_of(path)
     asked = question(reader, {"long": pa.array([2])})
     for name in (path, str(path)):
         found = asked.excludes(name, N)

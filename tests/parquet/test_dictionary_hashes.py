@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import deltalake
-import duckdb
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._kernels.parquet import bloom
 from puffin_fast.columns.plain_types import plain
@@ -23,6 +17,12 @@ from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet import column_chunks
 from puffin_fast.parquet.bloom_filters import Hashes
 from puffin_fast.rows.files.parquet import ParquetReader
+from tests.kit.damage import flipped_bits
+from tests.kit.tables import parquet_file
+from tests.parquet.files import (
+    columns_of_numbers,
+    reader_of,
+)
 from tests.thrift import LIST, STRUCT, encode, footer_of, get
 
 N, GROUP = 30_000, 10_000
@@ -39,77 +39,36 @@ def rows() -> pa.Table:
     """Columns with few values, and one whose dictionary is given up within each row group."""
     rng = np.random.default_rng(7)
     numbers = 2 * rng.integers(0, 50, N) + 1
-    mask = rng.random(N) < 0.05
-    some = pa.array(numbers, mask=mask)
     distinct = np.where(np.arange(N) % GROUP < 3_000, numbers, rng.integers(0, 1 << 50, N))
-    prices = [None if n is None else decimal.Decimal(n).scaleb(-2) for n in some.to_pylist()]
-    day = datetime.datetime(2024, 2, 29, 1, 2, 3)
-    return pa.table(
-        {
-            "long": some,
-            "int": some.cast(pa.int32()),
-            "date": some.cast(pa.int32()).cast(pa.date32()),
-            "ts": pa.array([day + datetime.timedelta(seconds=int(n)) for n in numbers], pa.timestamp("us")),
-            "d9": pa.array(prices, pa.decimal128(9, 2)),
-            "d18": pa.array(prices, pa.decimal128(18, 2)),
-            "d38": pa.array(prices, pa.decimal128(38, 2)),
-            "text": pa.array([None if n is None else f"é{n}" * (n % 5) for n in some.to_pylist()]),
-            "bytes": pa.array([f"{n}".encode() for n in numbers]),
-            "nulls": pa.nulls(N, pa.string()),
-            "mixed": distinct,
-        }
-    )
+    some = columns_of_numbers(numbers, rng.random(N) < 0.05).drop_columns(["time", "tz", "fixed"])
+    return some.append_column("nulls", pa.nulls(N, pa.string())).append_column("mixed", pa.array(distinct))
 
 
-def by_pyarrow(folder: Path, **options: Any) -> Path:
-    limits = {"dictionary_pagesize_limit": 20_000, "data_page_size": 4_000, "row_group_size": GROUP}
-    pq.write_table(rows(), folder / "p.parquet", **{**limits, **options})
-    return folder / "p.parquet"
+SMALL_PAGES: dict[str, Any] = {
+    "dictionary_pagesize_limit": 20_000,
+    "data_page_size": 4_000,
+    "row_group_size": GROUP,
+}
 
 
-def by_duckdb(folder: Path, version: str) -> Path:
-    with duckdb.connect() as connection:
-        connection.register("t", rows())
-        connection.execute(
-            f"COPY t TO '{folder}/d.parquet' (ROW_GROUP_SIZE {GROUP}, DICTIONARY_SIZE_LIMIT 3000,"
-            f" PARQUET_VERSION {version})"
-        )
-    return folder / "d.parquet"
-
-
-def by_arrow_rs(folder: Path) -> Path:
-    properties = deltalake.WriterProperties(max_row_group_size=GROUP, dictionary_page_size_limit=20_000)
-    deltalake.write_deltalake(folder / "t", rows(), writer_properties=properties)
-    (path,) = (folder / "t").glob("*.parquet")
-    return path
-
-
-def by_polars(folder: Path) -> Path:
-    frame = pl.from_arrow(rows())
-    assert isinstance(frame, pl.DataFrame)
-    frame.write_parquet(folder / "pl.parquet", row_group_size=GROUP)
-    return folder / "pl.parquet"
-
-
-WRITERS: dict[str, Callable[[Path], Path]] = {
-    "PyArrow": by_pyarrow,
-    "PyArrow, version 1": lambda folder: by_pyarrow(folder, version="1.0", store_decimal_as_integer=True),
-    "PyArrow, pages of version 2": lambda folder: by_pyarrow(
-        folder, data_page_version="2.0", compression="zstd"
-    ),
-    "PyArrow, brotli": lambda folder: by_pyarrow(folder, compression="brotli"),
-    "PyArrow, lz4": lambda folder: by_pyarrow(folder, compression="lz4", write_page_checksum=True),
-    "DuckDB": lambda folder: by_duckdb(folder, "V1"),
-    "DuckDB, version 2": lambda folder: by_duckdb(folder, "V2"),
-    "arrow-rs": by_arrow_rs,
-    "Polars": by_polars,
+DUCKDB: dict[str, Any] = {"by": "duckdb", "row_group_size": GROUP, "dictionary_size_limit": 3000}
+WRITERS: dict[str, dict[str, Any]] = {
+    "PyArrow": SMALL_PAGES,
+    "PyArrow, version 1": SMALL_PAGES | {"version": "1.0", "store_decimal_as_integer": True},
+    "PyArrow, pages of version 2": SMALL_PAGES | {"data_page_version": "2.0", "compression": "zstd"},
+    "PyArrow, brotli": SMALL_PAGES | {"compression": "brotli"},
+    "PyArrow, lz4": SMALL_PAGES | {"compression": "lz4", "write_page_checksum": True},
+    "DuckDB": DUCKDB | {"parquet_version": "V1"},
+    "DuckDB, version 2": DUCKDB | {"parquet_version": "V2"},
+    "arrow-rs": {"by": "arrow-rs", "max_row_group_size": GROUP, "dictionary_page_size_limit": 20_000},
+    "Polars": {"by": "polars", "row_group_size": GROUP},
 }
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_dictionary_has_the_values_of_its_column_chunk(tmp_path: Path, writer: str) -> None:
-    path = WRITERS[writer](tmp_path)
-    reader, file = ParquetReader(PyArrowFileIO(), str(path)), pq.ParquetFile(path)
+    path = parquet_file(tmp_path / "a.parquet", rows(), **WRITERS[writer])
+    reader, file = reader_of(path), pq.ParquetFile(path)
     asked: set[str] = set()
     for group in range(file.num_row_groups):
         columns = file.read_row_group(group)
@@ -126,7 +85,7 @@ def test_a_dictionary_has_the_values_of_its_column_chunk(tmp_path: Path, writer:
             assert found.contains(there.hashes).all(), name
             assert not found.contains(there.hashes + np.uint64(1)).any(), name
             assert len(found._hashes) <= len(stored.unique()) + 1, name
-    assert asked >= {"long", "int", "date", "ts", "text", "bytes"}
+    assert asked >= {"long", "int", "day", "ts", "text", "bytes"}
     assert "mixed" not in asked or writer.startswith(("DuckDB", "Polars"))
 
 
@@ -148,7 +107,7 @@ def with_footer(path: Path, data: bytes, change: Callable[[list[Any]], list[Any]
     footer = encode(STRUCT, tree)
     size = int.from_bytes(data[-8:-4], "little")
     path.write_bytes(data[: -8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
-    return ParquetReader(PyArrowFileIO(), str(path))
+    return reader_of(path)
 
 
 def test_statistics_of_encodings_decide_and_else_the_headers_of_pages(tmp_path: Path) -> None:
@@ -205,20 +164,15 @@ def test_headers_of_pages_tell_a_dictionary_that_was_given_up(tmp_path: Path) ->
 def test_a_damaged_dictionary_is_not_asked(tmp_path: Path) -> None:
     path, data = written(tmp_path, compression="none")
     start = pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset
-    for at in range(start, start + 20):  # its header
-        for bit in range(8):
-            mutated = bytearray(data)
-            mutated[at] ^= 1 << bit
-            path.write_bytes(mutated)
-            found = ParquetReader(PyArrowFileIO(), str(path)).dictionary(0, "v")
-            assert found is None or len(found._hashes) == 10
+    for mutated in flipped_bits(data, start, start + 20):  # its header
+        path.write_bytes(mutated)
+        found = reader_of(path).dictionary(0, "v")
+        assert found is None or len(found._hashes) == 10
     path, data = written(tmp_path, compression="none", write_page_checksum=True)
-    size = ParquetReader(PyArrowFileIO(), str(path)).chunk(0, "v").dictionary_bytes
-    mutated = bytearray(data)
-    mutated[start + size - 1] ^= 1
-    path.write_bytes(mutated)
+    size = reader_of(path).chunk(0, "v").dictionary_bytes
+    path.write_bytes(next(flipped_bits(data, start + size - 1)))
     with pytest.raises(CorruptDataError, match="CRC-32"):
-        ParquetReader(PyArrowFileIO(), str(path)).dictionary(0, "v")
+        reader_of(path).dictionary(0, "v")
 
 
 def test_texts_of_a_page_are_counted() -> None:

@@ -16,6 +16,7 @@ from puffin_fast import errors
 from puffin_fast._io import Source
 from puffin_fast.parquet import dictionary_pages
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
+from tests.kit.damage import flipped_bits
 
 DAY = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -152,11 +153,9 @@ def test_a_damaged_footer_gives_no_page(tmp_path: Path) -> None:
     assert expected is not None
     reader = Reader(path)
     good = reader.data
-    for at in range(len(good) - 8 - footer.serialized_size, len(good) - 8):
-        for bit in range(8):
-            reader.data = good[:at] + bytes([good[at] ^ (1 << bit)]) + good[at + 1 :]
-            found = of(path, footer, "int", reader)
-            assert found is None or found.equals(expected)
+    for reader.data in flipped_bits(good, len(good) - 8 - footer.serialized_size, len(good) - 8):
+        found = of(path, footer, "int", reader)
+        assert found is None or found.equals(expected)
 
 
 @pytest.mark.usefixtures("trusted")
@@ -169,13 +168,12 @@ def test_a_damaged_page_is_reported_when_the_file_is_read(tmp_path: Path) -> Non
         chunk = footer.row_group(0).column(footer.schema.names.index(name))
         reader = Reader(path)
         good = reader.data
-        for at in range(chunk.dictionary_page_offset, chunk.dictionary_page_offset + 12):
-            for bit in range(8):
-                reader.data = good[:at] + bytes([good[at] ^ (1 << bit)]) + good[at + 1 :]
-                found = of(path, footer, name, reader)
-                assert found is None or isinstance(found, pa.Array)
+        start = chunk.dictionary_page_offset
+        for reader.data in flipped_bits(good, start, start + 12):
+            found = of(path, footer, name, reader)
+            assert found is None or isinstance(found, pa.Array)
         for n in range(40):
-            reader.data = good[: chunk.dictionary_page_offset + n]
+            reader.data = good[: start + n]
             with suppress(errors.CorruptDataError):
                 found = of(path, footer, name, reader)
                 assert found is None or found.equals(expected)

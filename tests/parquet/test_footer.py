@@ -5,35 +5,24 @@ from __future__ import annotations
 import io
 import sys
 import tracemalloc
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import numpy as np
-import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._io import open_source
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet import footer as footers
 from puffin_fast.parquet.footer import FileLayout, Footer, footer_bytes
-from puffin_fast.rows.files.parquet import ParquetReader
+from tests.kit.tables import parquet_file
+from tests.parquet.files import CODECS, few_columns, reader_of
 
 N_ROWS = 1_000
-ROWS = pa.table(
-    {
-        "id": pa.array(range(N_ROWS), pa.int64()),
-        "k": pa.array([n % 7 or None for n in range(N_ROWS)], pa.int32()),
-        "text": [f"t{n % 50}" for n in range(N_ROWS)],
-        "items": [[n, None] for n in range(N_ROWS)],
-        "point": [{"x": n, "y": str(n)} for n in range(N_ROWS)],
-        "x": np.linspace(0, 1, N_ROWS),
-    }
-)
+ROWS = few_columns(N_ROWS)
 ENCODINGS = {
     name: 1 << number
     for number, name in enumerate(
@@ -43,51 +32,8 @@ ENCODINGS = {
 }  # fmt: skip
 
 
-def by_pyarrow(folder: Path) -> None:
-    for codec in ("none", "snappy", "gzip", "brotli", "zstd", "lz4"):
-        for version in ("1.0", "2.0"):
-            pq.write_table(
-                ROWS,
-                folder / f"{codec}-{version}.parquet",
-                compression=codec,
-                data_page_version=version,
-                row_group_size=300,
-            )
-    pq.write_table(ROWS, folder / "plain.parquet", use_dictionary=False, write_statistics=False)
-    pq.write_table(ROWS, folder / "index.parquet", write_page_index=True, row_group_size=37)
-    pq.write_table(ROWS.slice(0, 0), folder / "empty.parquet")
-    pq.write_table(
-        ROWS.select(["id", "k"]),
-        folder / "delta.parquet",
-        use_dictionary=False,
-        column_encoding="DELTA_BINARY_PACKED",
-    )
-    pq.write_table(
-        ROWS.select(["x"]), folder / "split.parquet", use_byte_stream_split=True, use_dictionary=False
-    )
-
-
-def by_polars(folder: Path) -> None:
-    frame = polars.DataFrame(ROWS)
-    for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4"):
-        frame.write_parquet(folder / f"{codec}.parquet", compression=codec, row_group_size=300)  # type: ignore[arg-type]
-
-
-def by_duckdb(folder: Path) -> None:
-    with duckdb.connect() as connection:
-        connection.register("rows", ROWS)
-        for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4_raw"):
-            for version in ("V1", "V2"):
-                connection.execute(
-                    f"COPY rows TO '{folder}/{codec}-{version}.parquet' "
-                    f"(COMPRESSION {codec}, PARQUET_VERSION {version}, ROW_GROUP_SIZE 2048)"
-                )
-
-
-@pytest.mark.parametrize("write", [by_pyarrow, by_polars, by_duckdb])
-def test_the_kernel_reads_what_pyarrow_reads(tmp_path: Path, write: Any) -> None:
-    write(tmp_path)
-    for path in tmp_path.iterdir():
+def test_the_kernel_reads_what_pyarrow_reads(tmp_path: Path) -> None:
+    for path in written(tmp_path):
         with open_source(str(path)) as source:
             data = footer_bytes(source, 8)
         stored = pq.ParquetFile(path)
@@ -115,7 +61,7 @@ def test_files_of_one_layout_are_opened_by_pyarrow_once(
     monkeypatch.setattr(footers, "_layouts", {})
     for n in range(3):
         pq.write_table(ROWS.slice(0, 10 * n), tmp_path / f"{n}.parquet", row_group_size=7)
-    readers = [ParquetReader(PyArrowFileIO(), str(tmp_path / f"{n}.parquet")) for n in range(3)]
+    readers = [reader_of(tmp_path / f"{n}.parquet") for n in range(3)]
     assert ["_file" in vars(reader) for reader in readers] == [True, False, False]
     assert [reader.n_rows for reader in readers] == [0, 10, 20]
     assert [reader.group_rows for reader in readers] == [(0,), (7, 3), (7, 7, 6)]
@@ -145,7 +91,7 @@ def test_another_schema_writer_or_metadata_is_another_layout(
     for n, table in enumerate([*tables, *tables]):
         path = tmp_path / f"{n}.parquet"
         pq.write_table(table, path)
-        found = ParquetReader(PyArrowFileIO(), str(path)).schema
+        found = reader_of(path).schema
         assert found.equals(pq.read_schema(path), check_metadata=True)
         assert found.types == table.schema.types
     assert len(footers._layouts) == len(tables)
@@ -156,12 +102,12 @@ def test_no_more_layouts_are_remembered_than_stated(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(footers, "_MOST_LAYOUTS", 3)
     for n in range(8):
         pq.write_table(pa.table({f"c{n}": [n]}), tmp_path / "x.parquet")
-        assert ParquetReader(PyArrowFileIO(), str(tmp_path / "x.parquet")).schema.names == [f"c{n}"]
+        assert reader_of(tmp_path / "x.parquet").schema.names == [f"c{n}"]
         assert len(footers._layouts) <= 3
     wide = pa.table({"x": [1]}).replace_schema_metadata({"long": "x" * footers._MOST_BYTES})
     before = dict(footers._layouts)
     pq.write_table(wide, tmp_path / "x.parquet")
-    assert ParquetReader(PyArrowFileIO(), str(tmp_path / "x.parquet")).n_rows == 1
+    assert reader_of(tmp_path / "x.parquet").n_rows == 1
     assert footers._layouts == before
 
 
@@ -195,7 +141,7 @@ def test_a_file_that_does_not_end_like_parquet_is_named(tmp_path: Path, end: byt
     pq.write_table(ROWS, sink)
     path.write_bytes(sink.getvalue()[:-8] + end)
     with pytest.raises(CorruptDataError, match=str(path)):
-        ParquetReader(PyArrowFileIO(), str(path))
+        reader_of(path)
 
 
 def test_row_groups_with_other_rows_than_the_file_are_named(tmp_path: Path) -> None:
@@ -204,11 +150,11 @@ def test_row_groups_with_other_rows_than_the_file_are_named(tmp_path: Path) -> N
     data = path.read_bytes()
     stated = b"\x16\x50\x19\x2c"  # 40 rows, two row groups
     assert data.count(stated) == 1
-    ParquetReader(PyArrowFileIO(), str(path))
+    reader_of(path)
     for damaged in (b"\x16\x4e\x19\x2c", b"\x16\x52\x19\x2c"):
         path.write_bytes(data.replace(stated, damaged))
         with pytest.raises(CorruptDataError, match=r"rows of all row groups: expected (39|41), found 40"):
-            ParquetReader(PyArrowFileIO(), str(path))
+            reader_of(path)
 
 
 def test_a_column_chunk_costs_no_copy_of_the_footer(tmp_path: Path) -> None:
@@ -226,3 +172,26 @@ def test_a_column_chunk_costs_no_copy_of_the_footer(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] - before < 10_000
     finally:
         tracemalloc.stop()
+
+
+def written(folder: Path) -> Iterator[Path]:
+    """Files of each codec and version, and of other layouts."""
+    codecs = {"pyarrow": CODECS, "polars": ("uncompressed", *CODECS[1:])}
+    codecs["duckdb"] = ("uncompressed", *CODECS[1:-1], "lz4_raw")
+    versions: dict[str, list[dict[str, Any]]] = {
+        "pyarrow": [{"data_page_version": version, "row_group_size": 300} for version in ("1.0", "2.0")],
+        "polars": [{"row_group_size": 300}],
+        "duckdb": [{"parquet_version": version, "row_group_size": 2048} for version in ("V1", "V2")],
+    }
+    for by, some in versions.items():
+        for options in some:
+            for codec in codecs[by]:
+                yield parquet_file(folder / "f.parquet", ROWS, by=by, compression=codec, **options)
+    for rows, options in (
+        (ROWS, {"use_dictionary": False, "write_statistics": False}),
+        (ROWS, {"write_page_index": True, "row_group_size": 37}),
+        (ROWS.slice(0, 0), {}),
+        (ROWS.select(["id", "k"]), {"use_dictionary": False, "column_encoding": "DELTA_BINARY_PACKED"}),
+        (ROWS.select(["x"]), {"use_dictionary": False, "use_byte_stream_split": True}),
+    ):
+        yield parquet_file(folder / "f.parquet", rows, **options)

@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._kernels.parquet import pages
-from puffin_fast.rows.files.parquet import ParquetReader
+from tests.parquet.files import reader_of
 
 N = 3_000
 KINDS = (pa.int32(), pa.int64(), pa.bool_(), pa.string(), pa.decimal128(30, 2))
@@ -61,7 +60,7 @@ def test_nulls_at_every_depth_are_what_pyarrow_reads(
     found = {f"c{at}": column(rng, kind, depth, share) for at, kind in enumerate(KINDS)}
     pq.write_table(pa.table(found), path, compression="zstd", **options)
     names = {name: ".".join([name, *["x"] * depth]) for name in found}
-    reader = ParquetReader(PyArrowFileIO(), str(path))
+    reader = reader_of(path)
     assert set(reader.chunks.pages_of(0, [*names.values()])) == set(names.values())
     for steps in ([(0, N, None)], STEPS):
         columns = reader.columns(0, [*names.values()], N, use_threads=False)

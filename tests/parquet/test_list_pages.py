@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import deltalake
 import numpy as np
-import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.parquet import column_chunks, column_pages, list_pages
+from puffin_fast.parquet import column_chunks, list_pages
 from puffin_fast.parquet.column_layout import ListLayout
 from puffin_fast.parquet.list_pages import ListPages
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.parquet.page_index import Pages, Spans
 from puffin_fast.rows.files import parquet
-from puffin_fast.rows.files.parquet import ParquetReader
+from tests.kit.tables import parquet_file
+from tests.parquet.files import reader_of
 from tests.seeds import seeds
 from tests.thrift import I32, STRUCT, Struct, encode, footer_of, get, varint
 
+pytestmark = pytest.mark.usefixtures("least_in_pages")
+
 N = 4_000
-
-
-@pytest.fixture(autouse=True, scope="module", params=[1, 1 << 20], ids=["read by pages", "read at once"])
-def least_in_pages(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_pages, "LEAST_IN_PAGES", request.param)
-        yield
 
 
 def values(rng: np.random.Generator, n: int, kind: pa.DataType, *, nulls: bool = True) -> pa.Array:
@@ -109,7 +101,7 @@ def test_lists_are_those_of_pyarrow(seed: int, tmp_path: Path) -> None:
     }
     path = tmp_path / "f.parquet"
     pq.write_table(table, path, **options)
-    reader, file = ParquetReader(PyArrowFileIO(), str(path)), pq.ParquetFile(path)
+    reader, file = reader_of(path), pq.ParquetFile(path)
     names = [*KINDS, "s.numbers", "s.map"]
     for group, n_rows in enumerate(reader.group_rows):
         whole = file.read_row_group(group)
@@ -149,17 +141,15 @@ def by_pyarrow(path: Path, table: pa.Table, rng: np.random.Generator) -> None:
 
 
 def by_arrow_rs(path: Path, table: pa.Table, rng: np.random.Generator) -> None:
-    properties = deltalake.WriterProperties(
-        data_page_size_limit=int(rng.choice([1, 2_000])), write_batch_size=int(rng.choice([1, 50]))
-    )
-    folder = path.parent / "arrow_rs"
-    deltalake.write_deltalake(folder, table, writer_properties=properties, mode="overwrite")
-    (uri,) = deltalake.DeltaTable(folder).file_uris()
-    path.write_bytes(Path(uri).read_bytes())
+    limits = {
+        "data_page_size_limit": int(rng.choice([1, 2_000])),
+        "write_batch_size": int(rng.choice([1, 50])),
+    }
+    parquet_file(path, table, by="arrow-rs", **limits)
 
 
 def by_polars(path: Path, table: pa.Table, rng: np.random.Generator) -> None:
-    polars.DataFrame(table).write_parquet(path, data_page_size=int(rng.choice([100, 5_000])))
+    parquet_file(path, table, by="polars", data_page_size=int(rng.choice([100, 5_000])))
 
 
 WRITERS = [by_pyarrow, by_pyarrow, by_arrow_rs, by_polars]
@@ -186,7 +176,7 @@ def test_lists_of_wanted_pages_are_those_of_pyarrow(
     known: list[bool] = []
     given = list_pages._Leaf._given_page
     monkeypatch.setattr(list_pages._Leaf, "_given_page", lambda *found: known.append(True) or given(*found))
-    reader, file = ParquetReader(PyArrowFileIO(), str(path)), pq.ParquetFile(path)
+    reader, file = reader_of(path), pq.ParquetFile(path)
     for group, n_rows in enumerate(reader.group_rows):
         whole = file.read_row_group(group)
         for _ in range(4):
@@ -227,7 +217,7 @@ def test_a_page_of_other_lists_than_its_index_states_is_refused(
         write_batch_size=10,
         use_dictionary=False,
     )
-    chunk = ParquetReader(PyArrowFileIO(), str(path))._footer.chunk(0, 0)
+    chunk = reader_of(path)._footer.chunk(0, 0)
     data = path.read_bytes()
     index = data[chunk.offsets : chunk.offsets + chunk.offsets_bytes]
     pages = Pages.of(index, chunk, 1000)
@@ -238,9 +228,7 @@ def test_a_page_of_other_lists_than_its_index_states_is_refused(
     assert index.count(b"\x16" + old) == 1
     path.write_bytes(data.replace(index, index.replace(b"\x16" + old, b"\x16" + new)))
     rows = np.array([first + 3], np.int32)
-    columns = ParquetReader(PyArrowFileIO(), str(path)).columns(
-        0, ["v"], 1000, use_threads=False, wanted=Spans.of_rows(rows)
-    )
+    columns = reader_of(path).columns(0, ["v"], 1000, use_threads=False, wanted=Spans.of_rows(rows))
     with pytest.raises(CorruptDataError, match="page index"):
         columns.read(0, 1000, rows)
 
@@ -250,7 +238,7 @@ def test_vectors_of_floats_are_read_by_page(tmp_path: Path) -> None:
     column = lists(rng, 3000, pa.list_(pa.float32()), nulls=True, most=768)
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"v": column}), path)
-    reader = ParquetReader(PyArrowFileIO(), str(path))
+    reader = reader_of(path)
     rows = np.flatnonzero(rng.random(3000) < 0.01).astype(np.int32)
     assert reader.chunks.pages_of(0, ["v"])["v"].read(0, 3000, rows).equals(column.take(pa.array(rows)))
 
@@ -259,7 +247,7 @@ def test_lists_of_lists_are_left_to_pyarrow(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     column = pa.array([[[1], [2, 3]], None, []], pa.list_(pa.list_(pa.int64())))
     pq.write_table(pa.table({"l": column}), path)
-    reader = ParquetReader(PyArrowFileIO(), str(path))
+    reader = reader_of(path)
     assert reader.chunks.pages_of(0, ["l"]) == {}
     assert reader.columns(0, ["l"], 10, use_threads=False).read(0, 3, None)["l"].equals(column)
 
@@ -336,7 +324,7 @@ def test_repetition_levels_in_another_encoding_are_left_to_pyarrow(tmp_path: Pat
     levels: Any = ([0, 1, 0, 0, 0], [3, 3, 0, 1, 3], [1, 2, 3])
     for encoding, is_refused in ((3, False), (4, True), (99, True)):
         write_pages(path, column, page_of(*levels, encoding=encoding), 5)
-        reader = ParquetReader(PyArrowFileIO(), str(path))
+        reader = reader_of(path)
         pages = reader.chunks.pages_of(0, ["v"])["v"]
         assert isinstance(pages, ListPages)
         if is_refused:
@@ -353,5 +341,5 @@ def test_a_list_that_goes_on_in_the_last_page_is_whole(tmp_path: Path) -> None:
     chunk += page_of([1, 1], [3, 3], [5, 6])
     write_pages(path, column, chunk, 10)
     assert pq.read_table(path)["v"].combine_chunks().equals(column)
-    columns = ParquetReader(PyArrowFileIO(), str(path)).columns(0, ["v"], 100, use_threads=False)
+    columns = reader_of(path).columns(0, ["v"], 100, use_threads=False)
     assert columns.read(0, 6, np.array([5], np.int32))["v"].equals(column.slice(5))

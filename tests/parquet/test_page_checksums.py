@@ -13,76 +13,35 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import duckdb
-import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._io import open_source
 from puffin_fast._kernels.parquet.page_sums import PageSums
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.parquet import column_pages
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.checked_file import PIECE
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.parquet.footer import ChunkPlaces
 from puffin_fast.rows.files.files import reading
-from puffin_fast.rows.files.parquet import ParquetReader
 from tests import thrift
+from tests.kit.tables import parquet_file
+from tests.parquet.files import CODECS, few_columns, read, reader_of
 
-
-@pytest.fixture(autouse=True, scope="module", params=[1, 1 << 20], ids=["read by pages", "read at once"])
-def least_in_pages(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_pages, "LEAST_IN_PAGES", request.param)
-        yield
-
+pytestmark = pytest.mark.usefixtures("least_in_pages")
 
 N_ROWS = 400
-ROWS = pa.table(
-    {
-        "id": pa.array(range(N_ROWS), pa.int64()),
-        "k": pa.array([n % 7 or None for n in range(N_ROWS)], pa.int32()),
-        "text": [f"t{n % 50}" for n in range(N_ROWS)],
-        "flag": [n % 3 == 0 for n in range(N_ROWS)],
-        "items": [[n, None] for n in range(N_ROWS)],
-        "point": [{"x": n, "y": str(n)} for n in range(N_ROWS)],
-    }
-)
-CODECS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
+ROWS = few_columns(N_ROWS).drop_columns(["x"])
 
 
 def by_pyarrow(codec: str, version: str, **options: Any) -> bytes:
     sink = io.BytesIO()
+    small = {"row_group_size": 250, "data_page_size": 300, "write_batch_size": 100}
     pq.write_table(
-        ROWS,
-        sink,
-        compression=codec,
-        data_page_version=version,
-        row_group_size=250,
-        data_page_size=300,
-        write_batch_size=100,
-        write_page_checksum=True,
-        **options,
+        ROWS, sink, compression=codec, data_page_version=version, write_page_checksum=True, **small, **options
     )
     return sink.getvalue()
-
-
-def by_polars(codec: str) -> bytes:
-    sink = io.BytesIO()
-    polars.DataFrame(ROWS).write_parquet(sink, compression=codec, row_group_size=250)  # type: ignore[arg-type]
-    return thrift.with_checksums(sink.getvalue())
-
-
-def by_duckdb(codec: str, version: str, folder: Path) -> bytes:
-    with duckdb.connect() as connection:
-        connection.register("rows", ROWS)
-        connection.execute(
-            f"COPY rows TO '{folder}/d.parquet' (COMPRESSION {codec}, PARQUET_VERSION {version})"
-        )
-    return thrift.with_checksums((folder / "d.parquet").read_bytes())
 
 
 def written(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -91,23 +50,25 @@ def written(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield f"pyarrow {codec} {version}", by_pyarrow(codec, version)
         yield f"pyarrow plain {version}", by_pyarrow("zstd", version, use_dictionary=False)
     yield "pyarrow delta", by_pyarrow("zstd", "2.0", use_dictionary=False, column_encoding=DELTA)
+    path = folder / "other.parquet"
     for codec in ("uncompressed", "zstd", "snappy"):
-        yield f"polars {codec}", by_polars(codec)
-        yield f"duckdb {codec}", by_duckdb(codec, "V1" if codec == "zstd" else "V2", folder)
+        parquet_file(path, ROWS, by="polars", compression=codec, row_group_size=250)
+        yield f"polars {codec}", thrift.with_checksums(path.read_bytes())
+        parquet_file(
+            path, ROWS, by="duckdb", compression=codec, parquet_version="V1" if codec == "zstd" else "V2"
+        )
+        yield f"duckdb {codec}", thrift.with_checksums(path.read_bytes())
 
 
-DELTA = {"id": "DELTA_BINARY_PACKED", "k": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY"}
+DELTA = {
+    name: "DELTA_BYTE_ARRAY" if name == "text" else "DELTA_BINARY_PACKED" for name in ("id", "k", "text")
+}
 
 
 def scanned(path: Path, names: list[str]) -> pa.Table:
     """Columns as scans and filters read them."""
-    reader = ParquetReader(PyArrowFileIO(), str(path))
-    with reading(str(path)):
-        found = [
-            reader.columns(group, names, N_ROWS, use_threads=False).read(0, n_rows, None)
-            for group, n_rows in enumerate(reader.group_rows)
-        ]
-    return pa.concat_tables(pa.table(columns) for columns in found)
+    groups = range(len(reader_of(path).group_rows))
+    return pa.concat_tables(pa.table(read(path, names, group=group)) for group in groups)
 
 
 def of_page(path: Path, page: thrift.Page, data: bytes) -> str:
@@ -148,7 +109,7 @@ def test_only_pages_of_wanted_rows_are_compared(tmp_path: Path) -> None:
     third = [page for page in thrift.pages_of(data) if page.column == "id"][2]
     data[third.body] ^= 1
     path.write_bytes(data)
-    columns = ParquetReader(PyArrowFileIO(), str(path)).columns(0, ["id"], N_ROWS, use_threads=False)
+    columns = reader_of(path).columns(0, ["id"], N_ROWS, use_threads=False)
     assert columns.read(0, 200, None)["id"].to_pylist() == list(range(200))
     with pytest.raises(CorruptDataError, match="CRC-32 of a page of column id"):
         columns.read(200, 50, None)
@@ -173,7 +134,7 @@ def test_what_pyarrow_reads_is_compared(tmp_path: Path) -> None:
     data[page.stop - 1] ^= 1
     path.write_bytes(data)
     with pytest.raises(CorruptDataError) as caught, reading(str(path)):
-        list(ParquetReader(PyArrowFileIO(), str(path)).batches(0, ["text"], 100, use_threads=False))
+        list(reader_of(path).batches(0, ["text"], 100, use_threads=False))
     assert str(caught.value) == of_page(path, page, data)
 
 

@@ -13,14 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._kernels.parquet import pages
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.parquet import column_chunks
 from puffin_fast.rows.files.files import reading
-from puffin_fast.rows.files.parquet import ParquetReader
+from tests.parquet.files import reader_of
 
 N = 700
 DECIMALS = ("8", "9", "10")
@@ -79,10 +78,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sums": {"compression": "zstd", "write_page_checksum": True},
     "row groups": {"compression": "zstd", "row_group_size": 300},
 }
-
-
-def reader_of(path: Path) -> ParquetReader:
-    return ParquetReader(PyArrowFileIO(), str(path))
 
 
 def read(path: Path, wanted: Any = None) -> list[dict[str, pa.Array]]:

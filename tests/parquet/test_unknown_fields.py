@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
-import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._io import open_source
 from puffin_fast._kernels.parquet import footers, pages
@@ -20,41 +17,22 @@ from puffin_fast.columns.plain_types import plain
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.parquet.footer import Footer
 from puffin_fast.parquet.thrift import ThriftReader
-from puffin_fast.rows.files.parquet import ParquetReader
 from tests import thrift
+from tests.kit.tables import parquet_file
+from tests.parquet.files import few_columns, reader_of
 
 N_ROWS = 500
-ROWS = pa.table(
-    {
-        "id": pa.array(range(N_ROWS), pa.int64()),
-        "k": pa.array([n % 7 or None for n in range(N_ROWS)], pa.int32()),
-        "text": [f"t{n % 50}" for n in range(N_ROWS)],
-        "x": np.linspace(0, 1, N_ROWS),
-    }
-)
+ROWS = few_columns(N_ROWS).select(["id", "k", "text", "x"])
 WITHOUT_UUIDS = [kind for kind in thrift.KINDS if kind != thrift.UUID]
 """Not all readers know the newest kind."""
 
 
-def by_pyarrow(path: Path) -> None:
-    pq.write_table(ROWS, path, row_group_size=200, data_page_size=500, write_batch_size=100)
-
-
-def by_pyarrow_v2(path: Path) -> None:
-    pq.write_table(ROWS, path, row_group_size=200, data_page_version="2.0", compression="zstd")
-
-
-def by_polars(path: Path) -> None:
-    polars.DataFrame(ROWS).write_parquet(path, row_group_size=200)
-
-
-def by_duckdb(path: Path) -> None:
-    with duckdb.connect() as connection:
-        connection.register("rows", ROWS)
-        connection.execute(f"COPY rows TO '{path}'")
-
-
-WRITERS = [by_pyarrow, by_pyarrow_v2, by_polars, by_duckdb]
+WRITERS: dict[str, dict[str, Any]] = {
+    "PyArrow": {"row_group_size": 200, "data_page_size": 500, "write_batch_size": 100},
+    "PyArrow, pages of version 2": {"row_group_size": 200, "data_page_version": "2.0", "compression": "zstd"},
+    "Polars": {"by": "polars", "row_group_size": 200},
+    "DuckDB": {"by": "duckdb"},
+}
 
 
 def rewritten(data: bytes, seed: int, kinds: Any) -> bytes:
@@ -67,21 +45,18 @@ def rewritten(data: bytes, seed: int, kinds: Any) -> bytes:
     return thrift.with_footer(data, thrift.with_unknown_fields(chance, thrift.footer_of(data), kinds))
 
 
-@pytest.mark.parametrize("write", WRITERS)
-def test_unknown_fields_change_nothing(tmp_path: Path, write: Any) -> None:
-    path = tmp_path / "data.parquet"
-    write(path)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_unknown_fields_change_nothing(tmp_path: Path, writer: str) -> None:
+    path = parquet_file(tmp_path / "data.parquet", ROWS, **WRITERS[writer])
     data = path.read_bytes()
     assert thrift.with_footer(data, thrift.footer_of(data)) == data
     for seed in range(8):
         path.write_bytes(rewritten(data, seed, WITHOUT_UUIDS if seed % 2 else thrift.KINDS))
         assert pq.read_table(path).num_rows == N_ROWS
         if seed % 2:
-            assert duckdb.sql(f"SELECT count(*), sum(id) FROM '{path}'").fetchall()[0] == (
-                N_ROWS,
-                sum(range(N_ROWS)),
-            )
-        reader = ParquetReader(PyArrowFileIO(), str(path))
+            (counted,) = duckdb.sql(f"SELECT count(*), sum(id) FROM '{path}'").fetchall()
+            assert counted == (N_ROWS, sum(range(N_ROWS)))
+        reader = reader_of(path)
         assert reader._footer.status == 0
         found = []
         for group, n_rows in enumerate(reader.group_rows):
@@ -99,7 +74,7 @@ def test_files_with_unknown_fields_of_one_layout_are_opened_by_pyarrow_once(tmp_
         pq.write_table(ROWS.slice(n), path)
         footer = [*thrift.footer_of(path.read_bytes()), (-16384, thrift.LIST, (thrift.I32, [1, 2]))]
         path.write_bytes(thrift.with_footer(path.read_bytes(), footer))
-    readers = [ParquetReader(PyArrowFileIO(), str(tmp_path / f"{n}.parquet")) for n in range(2)]
+    readers = [reader_of(tmp_path / f"{n}.parquet") for n in range(2)]
     assert "_file" not in vars(readers[1])
 
 
@@ -122,7 +97,7 @@ def test_a_short_field_that_is_no_bound_contradicts_nothing(tmp_path: Path) -> N
 
     data = path.read_bytes()
     path.write_bytes(thrift.with_footer(data, longer(thrift.footer_of(data), 4, 1, 3, 12)))
-    assert ParquetReader(PyArrowFileIO(), str(path))._footer.status == 0
+    assert reader_of(path)._footer.status == 0
 
 
 def test_the_distinct_values_of_a_dictionary_page_are_found_among_unknown_fields(tmp_path: Path) -> None:
