@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -33,11 +35,6 @@ def test_order_repeats_and_dtype_do_not_matter(
     assert PositionBitmap.from_positions(given_positions).to_bytes() == oracle.encode(positions.tolist())
 
 
-@given(strategies.position_sets(max_chunks=8))
-def test_bytes_are_croarings(positions: strategies.Positions) -> None:
-    assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
-
-
 @each("cardinality", [*strategies.EDGES, 4094, 8192, 32768, 65534])
 @each("step", [1, 2, 3, 16])
 def test_bytes_are_croarings_at_the_edges(cardinality: int, step: int) -> None:
@@ -65,17 +62,12 @@ def test_random_densities_agree_with_croaring(density: float) -> None:
         assert PositionBitmap.from_positions(order).to_bytes() == expected
 
 
-@each("spread", [1 << 16, 1 << 20, 1 << 24, 1 << 32, 1 << 40, oracle.MAX_POSITION])
-@each("n", [1, 2, 100, 5_000, 200_000])
-def test_unsorted_input_agrees_with_croaring(n: int, spread: int) -> None:
-    positions = np.random.default_rng(n).integers(0, spread, n, dtype=np.uint64, endpoint=True)
-    assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
-
-
-@pytest.mark.parametrize("n", [24, 25, 511, 512, 1_023, 1_024, 65_535, 65_536])
+@pytest.mark.parametrize("n", [1, 2, 24, 25, 100, 511, 512, 1_023, 1_024, 65_535, 65_536, 200_000])
 def test_unsorted_input_of_the_sizes_at_which_the_sort_changes_agrees_with_croaring(n: int) -> None:
     rng = np.random.default_rng(n)
-    for bits, base in itertools.product([0, 1, 8, 9, 11, 12, 22, 31, 32, 33, 44], [0, 1 << 32, 5 << 44]):
+    for bits, base in itertools.product(
+        [0, 1, 8, 9, 11, 12, 16, 20, 22, 24, 31, 32, 33, 44, 62], [0, 1 << 32, 5 << 44]
+    ):
         positions = rng.integers(0, 1 << bits, n, dtype=np.uint64) + np.uint64(base)
         assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
 
@@ -112,21 +104,6 @@ def test_unsorted_input_with_one_position_far_off_agrees_with_croaring(far: int)
     positions = np.random.default_rng(far).permutation(400_000).astype(np.uint64)
     positions[1] = far
     assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
-
-
-@pytest.mark.parametrize("swap_at", [0, 1, 31, 32, 4095, 65_535, 99_998])
-def test_one_swapped_pair_is_found(swap_at: int) -> None:
-    positions = np.arange(0, 300_000, 3, dtype=np.uint64)
-    positions[[swap_at, swap_at + 1]] = positions[[swap_at + 1, swap_at]]
-    assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
-
-
-@pytest.mark.parametrize("again_at", [0, 1, 31, 32, 4095, 65_535, 99_998])
-def test_one_repeat_is_found(again_at: int) -> None:
-    for step in (1, 3, 70_000):
-        positions = step * np.arange(100_000, dtype=np.uint64)
-        positions[again_at + 1] = positions[again_at]
-        assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
 
 
 # Kinds of input ------------------------------------------------------------------------------------------
@@ -182,15 +159,11 @@ def test_every_integer_dtype_is_taken(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "span", [range(0), range(5), range(3, 100_000), range(7, 2_000, 3), range(50, 2, -4)]
+    "span",
+    [range(0), range(5), range(3, 100_000), range(7, 2_000, 3), range(50, 2, -4), range(0, 1 << 33, 1 << 20)],
 )
 def test_ranges_are_taken(span: range) -> None:
     assert PositionBitmap.from_positions(span).to_bytes() == oracle.encode(span)
-
-
-def test_a_step_range_of_huge_numbers_is_taken() -> None:
-    span = range(0, 1 << 33, 1 << 20)
-    assert PositionBitmap.from_positions(span).to_numpy().tolist() == list(span)
 
 
 def test_empty_inputs_are_the_empty_set() -> None:
@@ -206,15 +179,6 @@ def test_read_only_input_is_taken_and_no_input_is_changed() -> None:
         positions.flags.writeable = False
         PositionBitmap.from_positions(positions)
         np.testing.assert_array_equal(positions, before)
-
-
-def test_byte_swapped_input_is_refused_or_right() -> None:
-    swapped = np.array([1, 2, 70_000], ">i8")
-    try:
-        found = PositionBitmap.from_positions(swapped)
-    except errors.InvalidInputError:
-        return
-    assert found.to_numpy().tolist() == [1, 2, 70_000]
 
 
 @each(
@@ -441,12 +405,6 @@ def test_container_counts_are_those_of_the_bytes() -> None:
     assert (nothing.array, nothing.bitmap, nothing.run) == (0, 0, 0)
 
 
-def test_n_bytes_is_the_length_of_the_bytes() -> None:
-    for positions in ([], [1], range(100_000), range(0, 100_000, 2)):
-        bitmap = PositionBitmap.from_positions(positions)
-        assert bitmap.n_bytes == len(bitmap.to_bytes())
-
-
 def test_a_bitmap_cannot_be_changed() -> None:
     bitmap = PositionBitmap.from_positions([1, 2, 3])
     with pytest.raises((AttributeError, TypeError)):
@@ -458,10 +416,18 @@ def test_a_bitmap_cannot_be_changed() -> None:
 
 
 def test_copies_and_pickles_are_equal() -> None:
-    import copy
-    import pickle
-
     bitmap = PositionBitmap.from_positions([0, 5, 70_000, 1 << 33])
     for other in (copy.copy(bitmap), copy.deepcopy(bitmap), pickle.loads(pickle.dumps(bitmap))):
         assert other == bitmap
         assert other.to_bytes() == bitmap.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("at", "change"),
+    [(at, change) for at in (0, 1, 31, 32, 4095, 65_535, 99_998) for change in ("swap", "repeat")],
+)
+def test_one_swapped_or_repeated_position_is_found(at: int, change: str) -> None:
+    for step in (1, 3, 70_000):
+        positions = step * np.arange(100_000, dtype=np.uint64)
+        positions[[at, at + 1]] = positions[[at + 1, at]] if change == "swap" else positions[at]
+        assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)

@@ -15,6 +15,7 @@ from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 from tests.kernel.bank import CODECS, Codec
 from tests.kit.cases import each
+from tests.kit.damage import flipped_bits
 
 SMALL = [
     [],
@@ -70,12 +71,6 @@ def test_decode_inverts_encode(codec: Codec, positions: strategies.Positions) ->
     assert read == PositionBitmap.from_positions(positions)
 
 
-def test_encode_is_stable_over_a_round_trip(codec: Codec) -> None:
-    for positions in SMALL:
-        data = codec.oracle_encode(fitting(codec, positions))
-        assert codec.encode(codec.decode(data)) == data
-
-
 def test_every_kind_of_buffer_is_read(codec: Codec, as_buffer: Callable[[bytes], Any]) -> None:
     for every in [*SMALL, list(range(0, 20_000, 3))]:
         positions = fitting(codec, every)
@@ -116,15 +111,6 @@ def test_objects_without_a_buffer_are_refused(codec: Codec) -> None:
             codec.decode(value)
 
 
-def test_strided_buffers_are_read_right_or_refused(codec: Codec) -> None:
-    data = np.frombuffer(codec.oracle_encode([1, 2, 3, 4, 5, 70_000]), np.uint8)
-    try:
-        found = codec.decode(np.repeat(data, 2)[::2])
-    except errors.InvalidInputError:
-        return
-    assert positions_of(found) == [1, 2, 3, 4, 5, 70_000]
-
-
 def test_buffers_of_other_items_are_refused_whole(codec: Codec) -> None:
     for value in (np.arange(4.0), np.zeros((2, 16), np.uint8)):
         with pytest.raises((errors.PuffinFastError, TypeError)):
@@ -140,14 +126,9 @@ def test_buffers_of_other_items_are_refused_whole(codec: Codec) -> None:
     ids=lambda value: getattr(value, "name", value),
 )
 def test_malformed_bytes_are_refused(codec: Codec, name: str) -> None:
-    refusal(codec, codec.malformed[name]())
-
-
-def test_refusals_name_what_they_expected_and_found(codec: Codec) -> None:
-    for name, build in codec.malformed.items():
-        error = refusal(codec, build())
-        assert error.expected is not None, name
-        assert error.found is not None, name
+    error = refusal(codec, codec.malformed[name]())
+    assert error.expected is not None
+    assert error.found is not None
 
 
 @pytest.mark.parametrize(
@@ -213,10 +194,8 @@ def test_every_extension_is_refused(codec: Codec) -> None:
 def test_every_flipped_bit_gets_the_oracles_verdict(codec: Codec) -> None:
     for positions in SMALL:
         data = codec.oracle_encode(fitting(codec, positions))
-        for bit in range(8 * len(data)):
-            altered = bytearray(data)
-            altered[bit // 8] ^= 1 << bit % 8
-            agree_with_the_oracle(codec, bytes(altered))
+        for altered in flipped_bits(data):
+            agree_with_the_oracle(codec, altered)
 
 
 def agree_with_the_oracle(codec: Codec, data: bytes) -> None:
@@ -318,11 +297,6 @@ def test_a_declared_cardinality_is_checked(codec: Codec) -> None:
         for wrong in (len(positions) + 1, len(positions) - 1, 1 << 62):
             with pytest.raises((errors.CorruptDataError, errors.InvalidInputError)):
                 decode(blob, cardinality=wrong)
-
-
-def test_an_empty_vector_is_twenty_bytes() -> None:
-    (codec,) = (codec for codec in CODECS if codec.name == "iceberg")
-    assert len(codec.encode(PositionBitmap.from_positions([]))) == 20
 
 
 @pytest.mark.parametrize("codec", [c for c in CODECS if c.frames], ids=lambda codec: codec.name)

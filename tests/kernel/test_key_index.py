@@ -48,6 +48,11 @@ def opened(blob: bytes) -> Segment:
     return Segment(in_memory(blob), len(blob))
 
 
+def known(blob: bytes) -> tuple[Segment, Any]:
+    """A segment and its bytes, as `merge` takes them."""
+    return opened(blob), in_memory(blob)
+
+
 def rows_with(column: pa.Array, keys: pa.Array) -> list[int]:
     """The rows with one of the keys, as a dict finds them."""
     places: dict[Any, list[int]] = {}
@@ -172,7 +177,7 @@ def test_a_block_without_slots_is_searched(least: int) -> None:
     assert lookup(blob, [values.slice(0, 1)]).tolist() == [0, 4]
     assert lookup(blob, [values]).tolist() == [*range(5)]
     assert lookup(blob, [pa.array([7, least + 2], pa.int64())]).tolist() == []
-    merged = merge([(segment, in_memory(blob)) for segment in [opened(blob)]])
+    merged = merge([known(blob)])
     assert lookup(merged, [values.slice(0, 1)]).tolist() == [0, 4]
 
 
@@ -228,26 +233,13 @@ def test_a_merge_is_the_segment_of_the_files_that_are_kept(
     files = covered(*map(len, parts))
     segments = [encode([pa.array(part, pa.int64())], [file]) for part, file in zip(parts, files, strict=True)]
     kept = files[:-1] if drops else files
-    merged = merge([(opened(blob), in_memory(blob)) for blob in segments], lambda file: file in kept)
+    merged = merge([*map(known, segments)], lambda file: file in kept)
     values = [value for part in parts[: len(kept)] for value in part]
     expected = encode([pa.array(values, pa.int64())], kept)
     if opened(expected).hash_bits < opened(merged).hash_bits:  # of a segment that is merged
         same, read = widened(opened(expected), in_memory(expected), opened(merged).hash_bits)
         ((_, expected),) = read([(0, same.n_bytes)])
     assert merged == expected
-
-
-def test_a_merge_of_hashes_finds_every_row() -> None:
-    columns = [
-        pa.array([f"{part} {at}" for at in range(n)], pa.large_string())
-        for part, n in enumerate((3000, 10, 700))
-    ]
-    files = covered(3000, 10, 700)
-    segments = [encode([column], [file]) for column, file in zip(columns, files, strict=True)]
-    merged = merge([(opened(blob), in_memory(blob)) for blob in segments])
-    every = pa.concat_arrays(columns)
-    assert lookup(merged, [every]).tolist() == list(range(3710))
-    assert lookup(merged, [every.slice(3005, 1)]).tolist() == [3005]
 
 
 @each("sizes", [(20_000, 300, 5), (700, 9000), (4000, 4000, 4000), (5, 3000, 0, 90_000)])
@@ -273,21 +265,20 @@ def test_a_merge_in_pieces_is_the_segment_of_the_files_that_are_kept(
                 columns.append(column.slice(first, file.n_rows))
     out = io.BytesIO(b"before")
     out.seek(0, io.SEEK_END)
-    known = [(opened(blob), in_memory(blob)) for blob in segments]
-    n_bytes = merge_into(out, known, lambda file: file in files)
+    n_bytes = merge_into(out, [*map(known, segments)], lambda file: file in files)
     assert out.tell() == 6 + n_bytes
     assert out.getvalue() == b"before" + encode([pa.concat_arrays(columns)], files)
 
 
 def test_a_damaged_block_is_not_merged() -> None:
     blobs = [encode([pa.array(range(n))], [CoveredFile(str(n), 1, n)]) for n in (5000, 400)]
-    known = [(opened(blob), in_memory(blob)) for blob in blobs]
+    whole = [*map(known, blobs)]
     for at, blob in enumerate(blobs):
         for where in random.Random(at).sample(range(_blocks_at(blob), len(blob)), 20):
             changed = bytearray(blob)
             changed[where] ^= 16
-            some = [*known]
-            some[at] = known[at][0], in_memory(bytes(changed))
+            some = [*whole]
+            some[at] = whole[at][0], in_memory(bytes(changed))
             with pytest.raises(CorruptDataError, match="block"):
                 merge(some)
 
@@ -318,7 +309,7 @@ def test_a_merge_keeps_the_places_of_pages() -> None:
         encode([pa.array(range(file.n_rows))], [file], pages=[some])
         for file, some in zip(files, places, strict=True)
     ]
-    kept = merge([(opened(blob), in_memory(blob)) for blob in segments], lambda file: file != files[1])
+    kept = merge([*map(known, segments)], lambda file: file != files[1])
     assert opened(kept).pages == (places[0], places[2])
     same, _ = widened(opened(kept), in_memory(kept), 64)
     assert same.pages == (places[0], places[2])

@@ -174,15 +174,6 @@ def test_ten_million_rows_go_through(density: float) -> None:
     np.testing.assert_array_equal(read.contains(np.arange(0, N, 7)), flags[::7])
 
 
-def test_ten_million_shuffled_positions_over_many_keys() -> None:
-    positions = np.random.default_rng(2).integers(0, 1 << 36, N, dtype=np.uint64)
-    bitmap = PositionBitmap.from_positions(positions)
-    expected, _ = np.unique(
-        positions, return_counts=True
-    )  # sorts; without counts it hashes, 50 times as long
-    np.testing.assert_array_equal(bitmap.to_numpy(), expected)
-
-
 def test_one_position_in_each_of_many_keys() -> None:
     positions = np.arange(200_000, dtype=np.uint64) << np.uint64(32)
     bitmap = PositionBitmap.from_positions(positions)
@@ -246,29 +237,6 @@ def _progress_beside(call: Callable[[], object]) -> bool:
         return any(call() is not None and moved.is_set() for _ in range(20))
     finally:
         thread.join()
-
-
-def test_one_bitmap_serves_many_threads() -> None:
-    positions = np.flatnonzero(np.random.default_rng(4).random(500_000) < 0.2)
-    bitmap = PositionBitmap.from_positions(positions)
-    wrong: list[object] = []
-
-    def use() -> None:
-        for _ in range(20):
-            if not (
-                np.array_equal(bitmap.to_numpy(), positions)
-                and bitmap | bitmap == bitmap
-                and bitmap.contains(positions).all()
-                and hash(bitmap) == hash(PositionBitmap.from_positions(positions))
-            ):
-                wrong.append(bitmap)
-
-    threads = [threading.Thread(target=use) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 def test_a_refusal_in_one_thread_does_not_reach_another() -> None:

@@ -14,6 +14,7 @@ from puffin_fast import arrow, errors
 from puffin_fast.theta import ThetaSketch
 from tests import theta_oracle as oracle
 from tests.kit.cases import each
+from tests.kit.damage import flipped_bits
 
 datasketches = pytest.importorskip("datasketches")
 
@@ -248,9 +249,7 @@ def test_truncated_sketches_are_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [SMALL, reordered(SMALL), SINGLE, EMPTY], ids=len)
 def test_a_flipped_bit_is_refused_or_gives_a_sketch_that_works(data: bytes) -> None:
-    for bit in range(8 * len(data)):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
+    for flipped in flipped_bits(data):
         try:
             sketch = ThetaSketch.from_bytes(flipped)
         except (errors.CorruptDataError, errors.UnsupportedError):
