@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from pyiceberg.catalog.sql import SqlCatalog
@@ -19,6 +18,7 @@ from puffin_fast.avro.file import read_bytes
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.rows.deletes import loader
+from tests.kit.tables import iceberg_table
 
 WAIT_S = 60
 """Seconds until a request gives up to wait for the one that must run at the same time."""
@@ -79,8 +79,7 @@ def catalog(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 def test_the_bytes_of_a_file_of_unknown_size_are_requested_along_with_it(
     store: Store, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    iceberg.append(table, pa.table({"id": range(10)}))
+    table = iceberg_table(catalog, {"id": range(10)})
     snapshot = table.current_snapshot()
     assert snapshot is not None
     for head_bytes in (source.HEAD_BYTES, 1000, 1):  # all of them, or a part
@@ -120,8 +119,7 @@ def test_a_file_that_is_missing_empty_or_answered_in_part(
 def test_vectors_are_requested_while_data_files_are_opened(
     store: Store, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    iceberg.append(table, pa.table({"id": range(1000)}))
+    table = iceberg_table(catalog, {"id": range(1000)})
     iceberg.delete(table, "id < 990")
     (task,) = iceberg.plan_files(table).tasks
     inner, waited = loader.read_ranges, []
@@ -141,8 +139,7 @@ def test_vectors_are_requested_while_data_files_are_opened(
 
 
 def test_a_vector_that_cannot_be_read_is_an_error(store: Store, catalog: SqlCatalog) -> None:
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    iceberg.append(table, pa.table({"id": range(1000)}))
+    table = iceberg_table(catalog, {"id": range(1000)})
     iceberg.delete(table, "id < 990")
     (task,) = iceberg.plan_files(table).tasks
     assert task.vector is not None

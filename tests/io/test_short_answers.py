@@ -33,6 +33,7 @@ from puffin_fast.rows.files.orc import OrcReader
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests.delta.conftest import GOLDEN
 from tests.kit.faults import ShortAnswers, with_each_answer_cut
+from tests.kit.tables import iceberg_table
 
 ROWS = pa.table({"id": pa.array(range(900), pa.int64()), "items": [[n] for n in range(900)]})
 
@@ -84,8 +85,7 @@ def test_iceberg_tables(short: ShortAnswers, tmp_path: Any, monkeypatch: pytest.
     properties = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO", "uri": f"sqlite:///{tmp_path}/c.db"}
     catalog = SqlCatalog("c", warehouse="memory://bucket", **properties)
     catalog.create_namespace("n")
-    table = iceberg.create_table(catalog, "n.t", ROWS.schema)
-    iceberg.append(table, ROWS)
+    table = iceberg_table(catalog, ROWS)
     iceberg.delete(table, "id < 30")
     with_each_answer_cut(short, lambda: iceberg.scan(table).to_arrow().to_pylist())
     with_each_answer_cut(short, lambda: iceberg.scan(table, row_filter="id > 880").count())

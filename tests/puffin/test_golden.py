@@ -42,15 +42,6 @@ def test_zstd_blobs_are_decompressed() -> None:
         assert [reader.read(i) for i in range(4)] == [b"abc" * 100, b"xyz" * 1000, b"plain", b""]
 
 
-def test_a_delete_of_spark_holds_one_vector_per_data_file() -> None:
-    with PuffinReader(GOLDEN / "spark-delete.puffin") as reader:
-        assert [(blob.offset, blob.length, blob.properties["cardinality"]) for blob in reader.blobs] == [
-            (4, 108, "34"),
-            (112, 80, "20"),
-        ]
-        assert {blob.fields for blob in reader.blobs} == {(2147483645,)}
-
-
 def test_what_java_wrote_is_written_again_byte_for_byte(tmp_path: Path) -> None:
     for name in ("java-empty", "java-uncompressed", "spark-delete"):
         golden = GOLDEN / f"{name}.puffin"

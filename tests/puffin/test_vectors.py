@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from puffin_fast.puffin.vectors import (
     read_vectors,
     write_vectors,
 )
+from tests.kit.damage import flipped_bits
+from tests.puffin.conftest import CountingFile, raw_file
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "puffin" / "spark-delete.puffin"
 
@@ -269,10 +272,8 @@ def test_what_the_specification_demands_of_a_vector_is_checked(
 
 def test_any_flipped_bit_of_a_vector_is_found(tmp_path: Path) -> None:
     blob = codec.encode(bitmap(1, 2))
-    for bit in range(8 * len(blob)):
-        changed = bytearray(blob)
-        changed[bit // 8] ^= 1 << bit % 8
-        path = one_blob(tmp_path / "x", bytes(changed), PROPERTIES)
+    for changed in flipped_bits(blob):
+        path = one_blob(tmp_path / "x", changed, PROPERTIES)
         assert len(list(check_vectors(path))) == 1
 
 
@@ -286,16 +287,26 @@ def test_a_file_that_is_no_puffin_file_is_one_problem(tmp_path: Path) -> None:
         list(check_vectors(tmp_path / "missing"))
 
 
-def test_overlapping_vectors_are_a_problem(tmp_path: Path) -> None:
-    from tests.puffin.conftest import raw_file
+def file_of(blob: bytes, *entries: tuple[str, int, int, str]) -> bytes:
+    """A Puffin file of some bytes, and entries of (type, offset, length, data file) in its footer."""
+    blobs = [
+        {
+            "type": kind,
+            "fields": [],
+            "snapshot-id": -1,
+            "sequence-number": -1,
+            "offset": offset,
+            "length": length,
+            "properties": {"referenced-data-file": name, "cardinality": "2"},
+        }
+        for kind, offset, length, name in entries
+    ]
+    return raw_file(json.dumps({"blobs": blobs}).encode(), blobs=blob)
 
+
+def test_overlapping_vectors_are_a_problem(tmp_path: Path) -> None:
     blob = codec.encode(bitmap(1, 2))
-    entries = ",".join(
-        f'{{"type":"{kind}","fields":[],"snapshot-id":-1,"sequence-number":-1,"offset":4,"length":{length},'
-        f'"properties":{{"referenced-data-file":"d","cardinality":"2"}}}}'
-        for kind, length in (("other", 8), (codec.BLOB_TYPE, len(blob)))
-    )
-    (tmp_path / "x").write_bytes(raw_file(f'{{"blobs":[{entries}]}}'.encode(), blobs=blob))
+    (tmp_path / "x").write_bytes(file_of(blob, ("other", 4, 8, "d"), (codec.BLOB_TYPE, 4, len(blob), "d")))
     assert ["overlaps" in problem.message for problem in check_vectors(tmp_path / "x")] == [True]
 
 
@@ -315,45 +326,20 @@ def test_what_are_no_pairs_is_refused_by_our_error(tmp_path: Path, vectors: Any)
     assert not list(tmp_path.iterdir())
 
 
-class _Counted(io.BytesIO):
-    """A file that counts the bytes that are read."""
-
-    n_read = 0
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        self.n_read += len(data)
-        return data
-
-
 @pytest.mark.parametrize("shift", [0, 1])
 def test_checking_overlapping_vectors_reads_no_byte_twice(shift: int) -> None:
-    from tests.puffin.conftest import raw_file
-
     n, blob = 2000, codec.encode(PositionBitmap.from_positions(range(0, 100_000, 2)))
-    entries = ",".join(
-        f'{{"type":"{codec.BLOB_TYPE}","fields":[],"snapshot-id":-1,"sequence-number":-1,"offset":{4 + at * shift},'
-        f'"length":{len(blob) - n},"properties":{{"referenced-data-file":"d{at}","cardinality":"2"}}}}'
-        for at in range(n)
-    )
-    data = raw_file(f'{{"blobs":[{entries}]}}'.encode(), blobs=blob)
-    file = _Counted(data)
+    entries = [(codec.BLOB_TYPE, 4 + at * shift, len(blob) - n, f"d{at}") for at in range(n)]
+    file = CountingFile(file_of(blob, *entries))
     problems = list(check_vectors(file))
     assert sum("overlaps the previous blob" in problem.message for problem in problems) == n - 1
-    assert file.n_read < 2 * len(data)
+    assert sum(stop - start for start, stop in file.ranges) < 2 * len(file.getvalue())
     with pytest.raises(CorruptDataError, match="the end of another vector"):
-        read_vectors(io.BytesIO(data))
+        read_vectors(file)
 
 
 def test_a_blob_is_the_vector_of_one_data_file(tmp_path: Path) -> None:
-    from tests.puffin.conftest import raw_file
-
     blob = codec.encode(bitmap(1, 2))
-    entries = ",".join(
-        f'{{"type":"{codec.BLOB_TYPE}","fields":[],"snapshot-id":-1,"sequence-number":-1,"offset":4,'
-        f'"length":{len(blob)},"properties":{{"referenced-data-file":"{name}","cardinality":"2"}}}}'
-        for name in "ab"
-    )
-    (tmp_path / "x").write_bytes(raw_file(f'{{"blobs":[{entries}]}}'.encode(), blobs=blob))
+    (tmp_path / "x").write_bytes(file_of(blob, *((codec.BLOB_TYPE, 4, len(blob), name) for name in "ab")))
     with pytest.raises(CorruptDataError, match=f"offset 4: .* an offset of {4 + len(blob)} or more"):
         read_vectors(tmp_path / "x")

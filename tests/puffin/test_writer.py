@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,16 +124,7 @@ def test_a_sink_need_not_seek_nor_take_all_at_once() -> None:
         assert reader.read(0) == bytes(1000)
 
 
-def test_the_caller_may_set_created_by(tmp_path: Path) -> None:
-    with PuffinWriter(tmp_path / "x", properties={"created-by": "me 1"}):
-        pass
-    with PuffinReader(tmp_path / "x") as reader:
-        assert reader.metadata.properties == {"created-by": "me 1"}
-
-
 def test_any_contiguous_buffer_is_taken() -> None:
-    import numpy as np
-
     sink = io.BytesIO()
     with PuffinWriter(sink) as writer:
         for data in (b"abcd", bytearray(b"abcd"), memoryview(b"abcd"), np.frombuffer(b"abcd", np.uint16)):
@@ -173,10 +165,14 @@ def test_a_wrong_argument_is_refused_and_the_writer_goes_on(arguments: dict[str,
         assert [data for _, data in reader.read_many()] == [b"y"]
 
 
-def test_wrong_properties_of_the_file_are_refused_before_a_file_is_made(tmp_path: Path) -> None:
+def test_properties_of_the_file_are_the_callers_or_refused_before_a_file_is_made(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="properties"):
         PuffinWriter(tmp_path / "x", properties={"a": 1})  # type: ignore[dict-item]
     assert list(tmp_path.iterdir()) == []
+    with PuffinWriter(tmp_path / "x", properties={"created-by": "me 1"}):
+        pass
+    with PuffinReader(tmp_path / "x") as reader:
+        assert reader.metadata.properties == {"created-by": "me 1"}
 
 
 def test_the_name_appears_when_the_file_is_whole(tmp_path: Path) -> None:
@@ -186,24 +182,6 @@ def test_the_name_appears_when_the_file_is_whole(tmp_path: Path) -> None:
         assert not path.exists()
     assert [entry.name for entry in path.parent.iterdir()] == ["x"]
     assert path.stat().st_size == writer.file_size
-
-
-def test_an_exception_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), PuffinWriter(tmp_path / "x") as writer:  # noqa: PT012
-        writer.add(bytes(100_000), type="t")
-        raise ZeroDivisionError
-    assert list(tmp_path.iterdir()) == []
-    for use in (writer.finish, lambda: writer.add(b"", type="t")):
-        with pytest.raises(InvalidInputError, match="aborted"):
-            use()
-
-
-def test_a_writer_that_is_dropped_leaves_nothing(tmp_path: Path) -> None:
-    writer = PuffinWriter(tmp_path / "x")
-    writer.add(b"x", type="t")
-    del writer
-    gc.collect()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_after_a_failed_write_no_footer_follows() -> None:
@@ -216,12 +194,6 @@ def test_after_a_failed_write_no_footer_follows() -> None:
             writer.add(b"", type="t")
         sink.capacity = 10_000  # and the caller goes on after the error
     assert sink.getvalue() == b"PFA1" + b"x" * 40
-
-
-def test_a_writer_may_be_aborted(tmp_path: Path) -> None:
-    with PuffinWriter(tmp_path / "x") as writer:
-        writer.abort()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_name_is_kept_unless_overwriting_is_asked_for(tmp_path: Path) -> None:
@@ -307,3 +279,22 @@ def test_a_reader_and_a_writer_say_what_they_are(tmp_path: Path) -> None:
     aborted = PuffinWriter(tmp_path / "w.puffin")
     aborted.abort()
     assert repr(aborted).endswith(", aborted)")
+
+
+@pytest.mark.parametrize("how", ["exception", "dropped", "abort"])
+def test_a_file_that_is_not_finished_leaves_nothing(tmp_path: Path, how: str) -> None:
+    writer = PuffinWriter(tmp_path / "x")
+    writer.add(bytes(100_000), type="t")
+    if how == "dropped":
+        del writer
+        gc.collect()
+    elif how == "abort":
+        with writer:
+            writer.abort()
+    else:
+        with pytest.raises(ZeroDivisionError), writer:
+            raise ZeroDivisionError
+        for use in (writer.finish, lambda: writer.add(b"", type="t")):
+            with pytest.raises(InvalidInputError, match="aborted"):
+                use()
+    assert list(tmp_path.iterdir()) == []
