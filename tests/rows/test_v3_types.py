@@ -24,19 +24,29 @@ from pyiceberg.types import GeometryType, ListType, MapType, NestedField
 from puffin_fast import errors, iceberg
 from puffin_fast._pyiceberg.v3_types import VariantType, read_v3_types
 from tests.iceberg.conftest import files_of
+from tests.kit.tables import iceberg_table
 from tests.rows.v3_tables import ONE, VARIANT, rewritten
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+
+def optional(number: int, name: str, kind: Any) -> dict[str, Any]:
+    """A field of a schema in JSON."""
+    return {"id": number, "name": name, "required": False, "type": kind}
+
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.binary()), pa.field("g", pa.binary())])
 
-FIELDS = [
-    {"id": 1, "name": "id", "required": False, "type": "long"},
-    {"id": 2, "name": "v", "required": False, "type": "variant"},
-    {"id": 3, "name": "g", "required": False, "type": "geometry(srid:3857)"},
-]
+FIELDS = [optional(1, "id", "long"), optional(2, "v", "variant"), optional(3, "g", "geometry(srid:3857)")]
+
+
+def struct_of(number: int, kind: str) -> dict[str, Any]:
+    return {"type": "struct", "fields": [optional(number, "v", kind)]}
+
+
 SPEC = {
     "spec-id": 7,
     "fields": [
@@ -172,29 +182,12 @@ def test_names_that_are_no_tables_are_refused(racing: SqlCatalog) -> None:
 
 def test_types_are_parsed_inside_of_others() -> None:
     read_v3_types()
-    inner = {"type": "struct", "fields": [{"id": 3, "name": "v", "required": True, "type": "variant"}]}
     fields = [
-        {"id": 1, "name": "s", "required": False, "type": inner},
-        {
-            "id": 2,
-            "name": "l",
-            "required": False,
-            "type": {"type": "list", "element-id": 4, "element": "variant", "element-required": False},
-        },
-        {
-            "id": 5,
-            "name": "m",
-            "required": False,
-            "type": {
-                "type": "map",
-                "key-id": 6,
-                "key": "string",
-                "value-id": 7,
-                "value": "geography(OGC:CRS84, karney)",
-                "value-required": False,
-            },
-        },
+        optional(1, "s", struct_of(3, "variant")),
+        optional(2, "l", list_of(4, "variant")),
+        optional(5, "m", map_of(6, "geography(OGC:CRS84, karney)")),
     ]
+    fields[0]["type"]["fields"][0]["required"] = True
     document = {"type": "struct", "schema-id": 0, "identifier-field-ids": [], "fields": fields}
     schema = Schema.model_validate(document)
     assert json.loads(schema.model_dump_json()) == document
@@ -285,24 +278,28 @@ def test_geometries_are_wkb_whatever_types_are_registered(
             pa.unregister_extension_type("geoarrow.wkb")
 
 
-def given_default(document: dict[str, Any], **defaults: Any) -> None:
-    document["schemas"][0]["fields"][1].update({key.replace("_", "-"): to for key, to in defaults.items()})
-
-
 def test_a_default_of_null_is_written_where_an_initial_default_is_not(racing: SqlCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64()), ("w", pa.int32())]))
-    rewritten(table.metadata_location, lambda document: given_default(document, initial_default=7))
+    rewritten(
+        table.metadata_location,
+        lambda document: document["schemas"][0]["fields"][1].update({"initial-default": 7}),
+    )
     table = iceberg.load_table(racing, "n.t")
     iceberg.append(table, pa.table({"id": [1]}))
     assert iceberg.scan(table).to_arrow().to_pylist() == [{"id": 1, "w": None}]
 
 
 def of_type(kind: Any, number: int = 10) -> dict[str, Any]:
-    return {"id": number, "name": "x", "required": False, "type": kind}
+    return optional(number, "x", kind)
 
 
-def list_of(kind: Any) -> dict[str, Any]:
-    return {"type": "list", "element-id": 20, "element": kind, "element-required": False}
+def list_of(number: int, kind: Any) -> dict[str, Any]:
+    return {"type": "list", "element-id": number, "element": kind, "element-required": False}
+
+
+def map_of(number: int, kind: Any) -> dict[str, Any]:
+    ids = {"key-id": number, "value-id": number + 1}
+    return {"type": "map", **ids, "key": "string", "value": kind, "value-required": False}
 
 
 NANOS = 1_510_871_468_123_456_789
@@ -315,14 +312,7 @@ INNER = {
         of_type("uuid", 12) | {"name": "u"},
     ],
 }
-OF_NANOS = {
-    "type": "map",
-    "key-id": 21,
-    "key": "string",
-    "value-id": 22,
-    "value": "timestamp_ns",
-    "value-required": False,
-}
+OF_NANOS = map_of(21, "timestamp_ns")
 DEFAULTS: list[tuple[Any, Any, str]] = [
     ("boolean", False, "false"),
     ("int", -34, "-34"),
@@ -357,18 +347,22 @@ def shown(values: pa.ChunkedArray) -> list[Any]:
     return values.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
 
 
+def with_default(catalog: SqlCatalog, name: str, kind: Any, default: Any) -> tuple[Table, dict[str, Any]]:
+    """A table of one row whose file lacks a column with a default, and the field of that column."""
+    table = iceberg_table(catalog, {"id": [1]}, name=name)
+    field = of_type(kind) | {"initial-default": default, "write-default": default}
+
+    def change(document: dict[str, Any]) -> None:
+        document["schemas"][0]["fields"].append(field)
+        document["last-column-id"] = 30
+
+    rewritten(table.metadata_location, change)
+    return catalog.load_table(name), field
+
+
 def test_defaults_of_all_primitive_types_are_read_and_written_again(racing: SqlCatalog) -> None:
     for at, (kind, default, text) in enumerate(DEFAULTS):
-        table = iceberg.create_table(racing, f"n.t{at}", pa.schema([("id", pa.int64())]))
-        iceberg.append(table, pa.table({"id": [1]}))
-        field = of_type(kind) | {"initial-default": default, "write-default": default}
-
-        def change(document: dict[str, Any], field: dict[str, Any] = field) -> None:
-            document["schemas"][0]["fields"].append(field)
-            document["last-column-id"] = 10
-
-        rewritten(table.metadata_location, change)
-        table = racing.load_table(f"n.t{at}")
+        table, field = with_default(racing, f"n.t{at}", kind, default)
         iceberg.append(table, pa.table({"id": [2]}))
         assert shown(iceberg.scan(table).to_arrow()["x"]) == [text, text], kind
         assert iceberg.scan(table, "x is not null").count() == 2, kind
@@ -382,25 +376,16 @@ def test_defaults_of_all_primitive_types_are_read_and_written_again(racing: SqlC
 
 NESTED: list[tuple[Any, Any, Any]] = [
     (INNER, {}, {"x": 4, "u": None}),
-    (list_of("uuid"), [UUID_TEXT, None], [uuid.UUID(UUID_TEXT), None]),
-    (list_of("decimal(9, 2)"), [], []),
-    (list_of(INNER), [{"11": 1}, {}, None], [{"x": 1, "u": None}, {"x": None, "u": None}, None]),
+    (list_of(20, "uuid"), [UUID_TEXT, None], [uuid.UUID(UUID_TEXT), None]),
+    (list_of(20, "decimal(9, 2)"), [], []),
+    (list_of(20, INNER), [{"11": 1}, {}, None], [{"x": 1, "u": None}, {"x": None, "u": None}, None]),
     (OF_NANOS, {"keys": ["a", "b"], "values": [f"{AT}789", None]}, [("a", NANOS), ("b", None)]),
 ]
 
 
 def test_defaults_of_structs_lists_and_maps_are_read(racing: SqlCatalog) -> None:
     for at, (kind, default, wanted) in enumerate(NESTED):
-        table = iceberg.create_table(racing, f"n.t{at}", pa.schema([("id", pa.int64())]))
-        iceberg.append(table, pa.table({"id": [1]}))
-        field = of_type(kind) | {"initial-default": default, "write-default": default}
-
-        def change(document: dict[str, Any], field: dict[str, Any] = field) -> None:
-            document["schemas"][0]["fields"].append(field)
-            document["last-column-id"] = 30
-
-        rewritten(table.metadata_location, change)
-        table = racing.load_table(f"n.t{at}")
+        table, _ = with_default(racing, f"n.t{at}", kind, default)
         assert pickle.loads(pickle.dumps(table.schema())) == table.schema()
         column = iceberg.scan(table).to_arrow()["x"]
         if kind is OF_NANOS:
@@ -442,11 +427,8 @@ def test_a_default_that_its_type_does_not_have_is_refused(
 
 
 def test_structs_without_values_are_written(racing: SqlCatalog, name: str) -> None:
-    inner = {"type": "struct", "fields": [{"id": 6, "name": "v", "required": True, "type": "variant"}]}
-    added = [
-        {"id": 5, "name": "s", "required": False, "type": inner},
-        {"id": 7, "name": "u", "required": False, "type": "unknown"},
-    ]
+    added = [optional(5, "s", struct_of(6, "variant")), optional(7, "u", "unknown")]
+    added[0]["type"]["fields"][0]["required"] = True
     table = iceberg.load_table(racing, name)
     rewritten(table.metadata_location, lambda document: document["schemas"][0].update(fields=FIELDS + added))
     table = iceberg.load_table(racing, name)
@@ -466,10 +448,9 @@ def test_structs_without_values_are_written(racing: SqlCatalog, name: str) -> No
 
 
 def test_columns_of_type_unknown_inside_of_others_are_refused(racing: SqlCatalog) -> None:
-    inner = {"type": "struct", "fields": [{"id": 6, "name": "u", "required": False, "type": "unknown"}]}
     table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
     before = table.metadata_location
-    for more in ([{"id": 5, "name": "s", "required": False, "type": inner}], None):
+    for more in ([optional(5, "s", struct_of(6, "unknown"))], None):
 
         def change(document: dict[str, Any], more: Any = more) -> None:
             fields = document["schemas"][0]["fields"]
@@ -479,7 +460,7 @@ def test_columns_of_type_unknown_inside_of_others_are_refused(racing: SqlCatalog
         rewritten(table.metadata_location, change)
         table = iceberg.load_table(racing, "n.t")
         rows = pa.table({"id": pa.array([1 if more else None], pa.int64() if more else pa.null())})
-        with pytest.raises(errors.UnsupportedError, match=r"n\.t: (s\.u|id) of type unknown"):
+        with pytest.raises(errors.UnsupportedError, match=r"n\.t: (s\.v|id) of type unknown"):
             iceberg.append(table, rows)
     assert racing.load_table("n.t").metadata_location == before
 

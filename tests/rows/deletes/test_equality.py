@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType, StringType
 
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
@@ -44,29 +44,6 @@ def test_null_equals_null_and_nan_equals_nan() -> None:
     }
     assert keys.contains(rows).tolist() == [True] * 4 + [False] * 3
     assert len(keys) == 4
-
-
-def test_a_key_of_many_columns_is_found_exactly() -> None:
-    chance = random.Random(5)
-    fields = tuple(NestedField(id, f"c{id}", LongType()) for id in range(1, 6))
-    values = [None, 0, 1, 2]
-    keys = [tuple(chance.choice(values) for _ in fields) for _ in range(200)]
-    rows = [tuple(chance.choice(values) for _ in fields) for _ in range(2000)]
-    found = KeySet.of(fields, [pa.array(column, pa.int64()) for column in zip(*keys, strict=True)]).contains(
-        {f.field_id: pa.array(c, pa.int64()) for f, c in zip(fields, zip(*rows, strict=True), strict=True)}
-    )
-    assert found.tolist() == [row in set(keys) for row in rows]
-
-
-class Model:
-    """The table as a list: each row with the commit that added it."""
-
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-
-    def delete(self, ids: Sequence[int], keys: list[tuple[Any, ...]]) -> None:
-        names = [FIELDS[id].name for id in ids]
-        self.rows = [row for row in self.rows if tuple(row[name] for name in names) not in set(keys)]
 
 
 def random_history(table: Table, seed: int, *, nulls: bool) -> Iterator[list[dict[str, Any]]]:

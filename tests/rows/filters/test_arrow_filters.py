@@ -47,66 +47,66 @@ def made(catalog: SqlCatalog, *, version: int = 3) -> Table:
     return table
 
 
-def by_position(catalog: SqlCatalog) -> Table:
-    table = made(catalog)
-    iceberg.delete(table, "s = 'bad'")
+DELETED: dict[str, tuple[int, str | None, bool]] = {
+    "positions": (3, "s = 'bad'", False),
+    "a position file": (2, "s = 'bad'", False),
+    "equality deletes": (3, None, True),
+    "both": (3, "s = 'bad' and id < 2500", True),
+}
+"""A format version, the filter of a delete, and whether equality deletes have all keys of bad rows."""
+
+
+@pytest.fixture(params=DELETED.values(), ids=DELETED)
+def without_bad(request: pytest.FixtureRequest, racing: SqlCatalog) -> Table:
+    """A table whose rows in `BAD` are deleted."""
+    version, row_filter, by_keys = request.param
+    table = made(racing, version=version)
+    if row_filter is not None:
+        iceberg.delete(table, row_filter)
+    if by_keys:
+        delete_equal(table, [1], [(i,) for i in sorted(BAD)])
     return table
 
 
-def by_position_file(catalog: SqlCatalog) -> Table:
-    table = made(catalog, version=2)
-    iceberg.delete(table, "s = 'bad'")
-    return table
+@pytest.fixture
+def in_delta(tmp_path: Path) -> str:
+    """The same rows in a Delta table."""
+    path = str(tmp_path / "t")
+    delta.create_table(path, rows_of(0, 1).schema)
+    delta.append(path, rows_of(0, N))
+    return path
 
 
-def by_equality(catalog: SqlCatalog) -> Table:
-    table = made(catalog)
-    delete_equal(table, [1], [(i,) for i in sorted(BAD)])
-    return table
-
-
-def by_both(catalog: SqlCatalog) -> Table:
-    table = made(catalog)
-    iceberg.delete(table, "s = 'bad' and id < 2500")
-    delete_equal(table, [1], [(i,) for i in sorted(BAD)])
-    return table
-
-
-DELETED = [by_position, by_position_file, by_equality, by_both]
-
-
-@pytest.mark.parametrize("deleted", DELETED)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_filter_that_fails_for_deleted_rows_only_selects_the_live_ones(
-    racing: SqlCatalog, deleted: Callable[[SqlCatalog], Table], threads: int
+    without_bad: Table, threads: int
 ) -> None:
-    table = deleted(racing)
+    table = without_bad
     live = [i for i in range(N) if i not in BAD]
     wanted = [i for i in live if i % 3 == 0]
     third = pc.equal(NUMBER, pc.multiply(pc.divide(NUMBER, 3), 3))
+    options: dict[str, Any] = {"threads": threads, "dry_run": True}
     assert ids_of(table, third, threads) == wanted
     assert iceberg.scan(table, third, threads=threads).count() == len(wanted)
-    update, overwrite = (
-        iceberg.update(table, third, {"s": "new"}, threads=threads, dry_run=True),
-        iceberg.overwrite(table, rows_of(0, 1), third, threads=threads, dry_run=True),
-    )
-    assert update.rows_updated == overwrite.rows_deleted == len(wanted)
+    assert iceberg.update(table, third, {"s": "new"}, **options).rows_updated == len(wanted)
+    assert iceberg.overwrite(table, rows_of(0, 1), third, **options).rows_deleted == len(wanted)
     assert iceberg.delete(table, third, threads=threads).rows_deleted == len(wanted)
     assert ids_of(table) == [i for i in live if i % 3]
     assert iceberg.delete(table, third, threads=threads).snapshot_id is None
     assert not iceberg.verify(table)
 
 
-def test_a_filter_that_fails_for_deleted_rows_only_selects_the_live_ones_of_delta_tables(
-    tmp_path: Path,
-) -> None:
-    import deltalake
-
-    table = str(tmp_path / "t")
-    deltalake.write_deltalake(table, rows_of(0, N), configuration={"delta.enableDeletionVectors": "true"})
-    delta.delete(table, "s = 'bad'")
-    assert delta.delete(table, NUMBER >= 4000).rows_deleted == len(set(range(4000, N)) - BAD)
-    assert delta.scan(table).count() == len(set(range(4000)) - BAD)
+def test_delta_tables_evaluate_a_filter_for_live_rows_only(in_delta: str) -> None:
+    for call in (
+        lambda: delta.scan(in_delta, NUMBER > 1).count(),
+        lambda: delta.delete(in_delta, NUMBER > 1),
+        lambda: delta.update(in_delta, NUMBER > 1, {"s": "new"}),
+    ):
+        with pytest.raises(InvalidInputError, match=r"filter .*: .*bad"):
+            call()
+    delta.delete(in_delta, "s = 'bad'")
+    assert delta.delete(in_delta, NUMBER >= 4000).rows_deleted == len(set(range(4000, N)) - BAD)
+    assert delta.scan(in_delta).count() == len(set(range(4000)) - BAD)
 
 
 FAILING: dict[str, tuple[pc.Expression, str]] = {
@@ -135,21 +135,6 @@ def test_a_filter_that_fails_is_named(racing: SqlCatalog, name: str) -> None:
             call()
     table.refresh()
     assert table.metadata_location == before
-
-
-def test_a_filter_that_fails_is_named_for_delta_tables(tmp_path: Path) -> None:
-    import deltalake
-
-    table = str(tmp_path / "t")
-    deltalake.write_deltalake(table, rows_of(0, N), configuration={"delta.enableDeletionVectors": "true"})
-    calls: list[Callable[[], Any]] = [
-        lambda: delta.scan(table, NUMBER > 1).count(),
-        lambda: delta.delete(table, NUMBER > 1),
-        lambda: delta.update(table, NUMBER > 1, {"s": "new"}),
-    ]
-    for call in calls:
-        with pytest.raises(InvalidInputError, match=r"filter .*: .*bad"):
-            call()
 
 
 @pytest.mark.parametrize("constant", [True, False])

@@ -60,6 +60,7 @@ from puffin_fast.rows.filters import evaluator
 from puffin_fast.rows.filters.evaluator import ArrowEvaluator
 from puffin_fast.rows.filters.filters import RowFilter
 from tests.iceberg.conftest import RacingCatalog, rows_of
+from tests.kit.tables import iceberg_table
 from tests.nanoseconds import nanosecond_types
 
 INF = float("inf")
@@ -288,8 +289,7 @@ def test_bounds_of_nanoseconds_that_pyiceberg_truncates_exclude_no_rows(
 
 def test_filters_on_numbers_alone_read_many_rows_at_once(racing: RacingCatalog) -> None:
     rows = pa.table({"n": pa.array(range(1_200_000), pa.int32()), "s": ["a", "b"] * 600_000})
-    table = create_table(racing, "n.big", rows.schema)
-    append(table, rows)
+    table = iceberg_table(racing, rows, name="n.big")
     schema = table.schema()
     assert RowFilter.bind("n > 5", schema).batch_rows > RowFilter.bind("n > 5 and s = 'a'", schema).batch_rows
     assert delete(table, "n >= 524287 and n < 1100000").rows_deleted == 1_100_000 - 524_287
@@ -305,8 +305,7 @@ def test_numbers_of_python_are_compared_as_they_are_printed(racing: RacingCatalo
     rows = pa.table(
         {"price": pa.array([Decimal("29.95"), Decimal("29.96")], pa.decimal128(9, 2)), "i": [1, 2]}
     )
-    table = create_table(racing, "n.t", rows.schema)
-    append(table, rows)
+    table = iceberg_table(racing, rows)
     for of, value, expected in (
         (GreaterThan, 29.955, [2]), (LessThan, 29.955, [1]), (EqualTo, 29.955, []), (NotEqualTo, 29.955, [1, 2]),
         (EqualTo, 29.95, [1]), (LessThan, INF, [1, 2]), (GreaterThan, INF, []), (GreaterThan, -INF, [1, 2]),

@@ -37,6 +37,7 @@ from pyiceberg.types import (
 from puffin_fast import iceberg
 from puffin_fast.errors import PuffinFastError
 from tests.iceberg.conftest import RacingCatalog
+from tests.kit.tables import iceberg_table
 
 PAGE = (Path(__file__).parents[3] / "docs" / "filters.md").read_text()
 
@@ -145,8 +146,7 @@ def test_refused_examples_are_refused(table: Table, text: str) -> None:
 def test_nan_is_compared_as_the_page_says(racing: RacingCatalog, row: list[str]) -> None:
     (text,) = texts(row[0])
     values = pa.table({"x": [float("nan"), 5.0, 1.0, 7.0, None]})
-    made = iceberg.create_table(racing, "n.t", values.schema)
-    iceberg.append(made, values)
+    made = iceberg_table(racing, values)
     ours = any(x != x for x in iceberg.scan(made, text).to_arrow()["x"].to_pylist())
     assert ours == (row[1] == "yes")
     with duckdb.connect() as connection:
@@ -180,8 +180,7 @@ def test_rows_of_engines_are_as_the_page_says(
     """The first of two rows is that of the page."""
     (text,) = texts(row[0])
     data = pa.table(values)
-    made = iceberg.create_table(racing, "n.t", data.schema)
-    iceberg.append(made, data)
+    made = iceberg_table(racing, data)
     if row[2] == "refused":
         with pytest.raises(PuffinFastError, match="found NULL"):
             iceberg.delete(made, text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -204,9 +203,14 @@ REQUIRED = Schema(
 )
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog) -> None:
-    table = iceberg.create_table(racing, "n.t", REQUIRED)
+def three_rows(catalog: RacingCatalog) -> Table:
+    table = iceberg.create_table(catalog, "n.t", REQUIRED)
     iceberg.append(table, pa.table({"k": range(3), "s": list("abc"), "u": range(3), "ok": [True] * 3}))
+    return table
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog) -> None:
+    table = three_rows(racing)
     location, files = table.metadata_location, files_of(table)
 
     def given(**columns: list[Any]) -> pa.Table:
@@ -215,79 +219,55 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog)
     def keys(**columns: Any) -> pa.Table:
         return given(k=[0, 1], **columns)
 
-    for error, text, data, options in (
-        (InvalidInputError, r"two rows with one key \(k\)", given(), {}),
-        (InvalidInputError, "two rows with one key", given(d=[True, True]), {"delete_column": "d"}),
-        (InvalidInputError, "several rows of one key", given(o=[5, 5]), {"order_column": "o"}),
-        (
-            InvalidInputError,
-            "several rows of one key",
-            given(s=["x", "x"], u=[1, 1], ok=[None, None], o=[5, 5], d=[True, False]),
-            {"order_column": "o", "delete_column": "d"},
-        ),
-        (InvalidInputError, "expected no null, found 1", given(o=[5, None]), {"order_column": "o"}),
-        (InvalidInputError, "found NaN", given(o=[5.0, float("nan")]), {"order_column": "o"}),
-        (InvalidInputError, "with an order, found struct", given(o=[{"a": 1}] * 2), {"order_column": "o"}),
-        (NotFoundError, "no column o in data", given(), {"order_column": "o"}),
-        (NotFoundError, "no column d in data", given(), {"delete_column": "d"}),
-        (InvalidInputError, "expected booleans, found int64", keys(d=[0, 1]), {"delete_column": "d"}),
-        (InvalidInputError, "expected booleans, found int64", keys(d=[0, None]), {"delete_column": "d"}),
-        (InvalidInputError, "expected no null, found 1", keys(d=[True, None]), {"delete_column": "d"}),
-        (InvalidInputError, "the table has no column d", keys(d=[True, True]), {}),
-        (InvalidInputError, "s is required", keys(s=[None, "x"]), {}),
-        (InvalidInputError, "s is required", keys(s=[None, "x"]), {"update_columns": ["s"]}),
-        (InvalidInputError, "s is required", keys(s=[None, "x"], d=[False, True]), {"delete_column": "d"}),
-        (InvalidInputError, "u.: expected int64", keys(u=["a", "b"]), {"update_columns": ["u"]}),
-        (
-            InvalidInputError,
-            "u.: expected int64",
-            keys(u=["a", "b"], d=[False, True]),
-            {"delete_column": "d"},
-        ),
-        (InvalidInputError, "key column or an identifier", keys(), {"update_columns": ["k"]}),
-        (
-            InvalidInputError,
-            "key column or an identifier",
-            keys(),
-            {"update_columns": ["k"], "join_cols": "u"},
-        ),
-        (InvalidInputError, "expected distinct columns", keys(), {"update_columns": ["u", "u"]}),
-        (NotFoundError, "no column v; the table has", keys(), {"update_columns": ["v"]}),
-        (
-            InvalidInputError,
-            "expected when_matched_update_all=True",
-            keys(),
-            {"update_columns": ["u"], "when_matched_update_all": False},
-        ),
-        (InvalidInputError, "no column s", keys().select(["k", "u"]), {"update_columns": ["u"]}),
-        (
-            InvalidInputError,
-            "no column u; expected the columns k, u",
-            keys().select(["k", "s"]),
-            {"update_columns": ["u"], "when_not_matched_insert_all": False},
-        ),
-        (
-            InvalidInputError,
-            "at least one",
-            keys(),
-            {"when_matched_update_all": False, "when_not_matched_insert_all": False},
-        ),
-        (
-            InvalidInputError,
-            "another column",
-            keys(d=[True] * 2),
-            {"delete_column": "d", "order_column": "d"},
-        ),
-        (InvalidInputError, "null in key column", keys(u=[None, 1]), {"join_cols": "u"}),
-        (
-            InvalidInputError,
-            "null in key",
-            keys(u=[None, 1], d=[True, False]),
-            {"join_cols": "u", "delete_column": "d"},
-        ),
-    ):
-        with pytest.raises(error, match=text):
-            iceberg.upsert(table, data, **options)
+    alike = given(s=["x", "x"], u=[1, 1], ok=[None, None], o=[5, 5], d=[True, False])
+    order, gone, mixed = {"order_column": "o"}, {"delete_column": "d"}, {"d": [False, True]}
+    no_insert, no_update = {"when_not_matched_insert_all": False}, {"when_matched_update_all": False}
+    cases: dict[str, list[tuple[pa.Table, dict[str, Any]]]] = {
+        "two rows with one key": [(given(), {}), (given(d=[True, True]), gone)],
+        "several rows of one key": [(given(o=[5, 5]), order), (alike, order | gone)],
+        "expected no null, found 1": [(given(o=[5, None]), order), (keys(d=[True, None]), gone)],
+        "found NaN": [(given(o=[5.0, float("nan")]), order)],
+        "with an order, found struct": [(given(o=[{"a": 1}] * 2), order)],
+        "no column o in data": [(given(), order)],
+        "no column d in data": [(given(), gone)],
+        "expected booleans, found int64": [(keys(d=[0, 1]), gone), (keys(d=[0, None]), gone)],
+        "the table has no column d": [(keys(d=[True, True]), {})],
+        "s is required": [
+            (keys(s=[None, "x"]), {}),
+            (keys(s=[None, "x"]), {"update_columns": ["s"]}),
+            (keys(s=[None, "x"], **mixed), gone),
+        ],
+        "u.: expected int64": [
+            (keys(u=["a", "b"]), {"update_columns": ["u"]}),
+            (keys(u=["a", "b"], **mixed), gone),
+        ],
+        "key column or an identifier": [
+            (keys(), {"update_columns": ["k"]}),
+            (keys(), {"update_columns": ["k"], "join_cols": "u"}),
+        ],
+        "expected distinct columns": [(keys(), {"update_columns": ["u", "u"]})],
+        "no column v; the table has": [(keys(), {"update_columns": ["v"]})],
+        "expected when_matched_update_all=True": [(keys(), {"update_columns": ["u"]} | no_update)],
+        "no column s": [(keys().select(["k", "u"]), {"update_columns": ["u"]})],
+        "no column u; expected the columns k, u": [
+            (keys().select(["k", "s"]), {"update_columns": ["u"]} | no_insert)
+        ],
+        "at least one": [(keys(), no_update | no_insert)],
+        "another column": [(keys(d=[True] * 2), gone | {"order_column": "d"})],
+        "null in key": [
+            (keys(u=[None, 1]), {"join_cols": "u"}),
+            (keys(u=[None, 1], d=[True, False]), {"join_cols": "u"} | gone),
+        ],
+    }
+    for text, calls in cases.items():
+        error = (
+            NotFoundError
+            if text.startswith(("no column o", "no column d", "no column v"))
+            else InvalidInputError
+        )
+        for data, options in calls:
+            with pytest.raises(error, match=text):
+                iceberg.upsert(table, data, **options)
     assert (table.metadata_location, files_of(table)) == (location, files)
 
 
@@ -305,8 +285,7 @@ def test_columns_of_one_name_are_refused_and_no_rows_change_nothing(racing: Raci
 
 
 def test_a_deleted_row_needs_only_its_key(racing: RacingCatalog) -> None:
-    table = iceberg.create_table(racing, "n.t", REQUIRED)
-    iceberg.append(table, pa.table({"k": range(3), "s": list("abc"), "u": range(3), "ok": [True] * 3}))
+    table = three_rows(racing)
     data = pa.table(
         {"k": [0, 1, 5], "s": [None, "x", None], "u": [None] * 3, "ok": [None] * 3, "d": [True, False, True]}
     )
@@ -338,8 +317,7 @@ TOMBSTONES = pa.table({"k": [1, 7, 2], "d": [True] * 3})
     ids=str,
 )
 def test_a_feed_of_deletes_needs_only_keys(racing: RacingCatalog, options: dict[str, Any]) -> None:
-    table = iceberg.create_table(racing, "n.t", REQUIRED)
-    iceberg.append(table, pa.table({"k": range(3), "s": list("abc"), "u": range(3), "ok": [True] * 3}))
+    table = three_rows(racing)
     files = files_of(table)
     mixed = TOMBSTONES.set_column(1, "d", pa.array([True, False, True]))
     with pytest.raises(InvalidInputError, match="no column"):
@@ -379,54 +357,6 @@ def test_equal_changes_of_a_key_are_one(shared_catalog: SqlCatalog, namespace: s
     twice = of([new, new])
     with pytest.raises(InvalidInputError, match="two rows with one key"):
         iceberg.upsert(table, twice, "id")
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_feeds_in_any_order_are_a_dictionary(racing: RacingCatalog, seed: int) -> None:
-    chance = random.Random(seed)
-    schema = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("b", pa.string())])
-    table = iceberg.create_table(racing, "n.t", schema, partition_spec=("bucket[3](k)",) if seed % 2 else ())
-    rows: dict[int, dict[str, Any]] = {}
-    for number in range(6):
-        changes = [
-            {
-                "k": chance.randrange(12),
-                "a": chance.choice([None, chance.randrange(3)]),
-                "b": chance.choice([None, "x", "y"]),
-                "gone": chance.random() < 0.3,
-                "at": at,
-            }
-            for at in range(chance.randrange(15))
-        ]
-        given = [dict(change) for change in changes]
-        chance.shuffle(given)
-        columns = chance.choice([None, ["a"], ["a", "b"]])
-        insert = chance.random() < 0.7
-        last = {change["k"]: change for change in changes}
-        types = pa.schema([*schema, ("gone", pa.bool_()), ("at", pa.int64())])
-        done = iceberg.upsert(
-            table,
-            pa.Table.from_pylist(given, types),
-            "k",
-            when_not_matched_insert_all=insert,
-            update_columns=columns,
-            delete_column="gone",
-            order_column="at",
-            threads=1,
-        )
-        assert done.rows_superseded == len(changes) - len(last)
-        for key, change in last.items():
-            new = {name: change[name] for name in schema.names}
-            if change["gone"]:
-                rows.pop(key, None)
-            elif key in rows:
-                rows[key] |= {name: new[name] for name in columns or schema.names}
-            elif insert:
-                rows[key] = new
-        found = iceberg.scan(table).to_arrow().to_pylist()
-        assert {one["k"]: one for one in found} == rows, f"round {number}"
-        assert len(found) == len(rows)
-    assert iceberg.verify(table) == []
 
 
 def test_columns_of_version_3_types_are_carried_through(racing: RacingCatalog) -> None:

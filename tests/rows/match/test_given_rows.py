@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import gc
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from pyiceberg.types import (
     StructType,
     TimestampNanoType,
     TimestamptzNanoType,
-    UUIDType,
 )
 
 from puffin_fast.columns.plain_types import plain, plain_type
@@ -39,6 +38,7 @@ from puffin_fast.rows.match.given_rows import RowWriterSchema
 from tests.conftest import require_module
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.iceberg.layouts import LAYOUTS
+from tests.kit.tables import iceberg_table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -90,42 +90,6 @@ def test_every_layout_of_a_column_can_be_appended_deleted_from_and_upserted(
         check(table, duckdb_iceberg, expected)
     append(table, rows.to_reader() if number == 0 else rows)
     assert scan(table).to_arrow().num_rows == 8
-
-
-def test_a_polars_frame_can_be_appended_everywhere(
-    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
-) -> None:
-    pl = require_module("polars")
-    frame = pl.DataFrame(
-        {
-            "id": [1, 2, 3],
-            "word": ["a", None, "b"],
-            "bytes": [b"x", None, b"y"],
-            "words": [["a"], None, [None]],
-            "kind": pl.Series(["u", "v", "u"], dtype=pl.Categorical),
-            "s": [{"x": 1, "y": "a"}, None, {"x": None, "y": None}],
-            "pair": pl.Series([[1, 2], None, [3, 4]], dtype=pl.Array(pl.Int64, 2)),
-        }
-    )
-    schema = pa.schema(
-        [
-            ("id", pa.int64()),
-            ("word", pa.string()),
-            ("bytes", pa.binary()),
-            ("words", pa.list_(pa.string())),
-            ("kind", pa.string()),
-            ("s", pa.struct([("x", pa.int64()), ("y", pa.string())])),
-            ("pair", pa.list_(pa.int64())),
-        ]
-    )
-    for number, spec in enumerate([(), ("word",), ("kind", "truncate[1](word)")]):
-        table = create_table(shared_catalog, f"{namespace}.t{number}", schema, partition_spec=spec)
-        append(table, frame)
-        check(table, duckdb_iceberg, frame.to_dicts())
-        delete(table, "id = 2")
-        check(table, duckdb_iceberg, frame.filter(pl.col("id") != 2).to_dicts())
-        assert upsert(table, frame, ["id"]).rows_inserted == 1
-        check(table, duckdb_iceberg, frame.to_dicts())
 
 
 def test_frames_of_every_library_can_be_appended_and_upserted(
@@ -211,8 +175,7 @@ def test_values_under_a_null_list_are_not_moved_to_another_list(
         pa.array([0, 1, 2, 4], pa.int32()), values, mask=pa.array([False, True, False])
     )
     rows = pa.table({"id": pa.array(range(3), pa.int64()), "c": array})
-    table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
-    append(table, rows)
+    table = iceberg_table(shared_catalog, rows, name=f"{namespace}.t")
     assert scan(table).to_arrow().to_pylist() == rows.to_pylist()
 
 
@@ -370,49 +333,55 @@ def test_values_are_stored_in_the_types_of_the_table(
             "nothing": pa.nulls(2),
         }
     )
-    schema = Schema(
-        NestedField(1, "id", LongType()),
-        NestedField(2, "n", IntegerType()),
-        *(
-            NestedField(at, f.name, f.field_type)
-            for at, f in enumerate(
-                create_table(
-                    shared_catalog,
-                    f"{namespace}.types",
-                    pa.schema(
-                        [
-                            ("x", pa.float32()),
-                            ("d", pa.decimal128(9, 2)),
-                            ("at", pa.timestamp("us", "UTC")),
-                            ("nothing", pa.list_(pa.int64())),
-                        ]
-                    ),
-                )
-                .schema()
-                .fields,
-                3,
-            )
-        ),
-        NestedField(9, "key", UUIDType()),
+    kinds = [pa.int64(), pa.int32(), pa.float32(), pa.decimal128(9, 2), pa.timestamp("us", "UTC"), pa.uuid()]
+    kinds.append(pa.list_(pa.int64()))
+    table = create_table(
+        shared_catalog, f"{namespace}.t", pa.schema([*zip(rows.column_names, kinds, strict=True)])
     )
-    table = create_table(shared_catalog, f"{namespace}.t", schema)
     append(table, rows)
     (first, second) = scan(table).to_arrow().sort_by("id").to_pylist()
-    assert first == {
-        "id": 1,
-        "n": 3,
-        "x": 0.5,
-        "d": Decimal("5.00"),
-        "at": moment,
-        "nothing": None,
-        "key": key,
-    }
+    stored = [1, 3, 0.5, Decimal("5.00"), moment, key, None]
+    assert first == dict(zip(rows.column_names, stored, strict=True))
     assert [name for name, value in second.items() if value is not None] == ["id", "x"]
     assert pa.concat_tables([scan(table).to_arrow(), table.scan().to_arrow()]).num_rows == 4
     found = duckdb_iceberg.execute(
         f"SELECT id, key FROM iceberg_scan('{table.metadata_location}') ORDER BY id"
     )
     assert found.fetchall() == [(1, key), (2, None)]
+
+
+STRUCT = pa.struct([("x", pa.int64())])
+
+
+TWICE = pa.StructArray.from_arrays([pa.array([1])] * 2, names=["x"] * 2)
+
+
+WRONG = {
+    "a column twice": (
+        pa.table([[1], [2], [1]], names=["id", "s", "id"]),
+        "column id: expected once, found 2",
+    ),
+    "a field that the table lacks": (pa.table({"id": [1], "s": [{"x": 1, "b": 2}]}), r"no column s\.b"),
+    "a field twice": (pa.table({"id": [1], "s": TWICE}), r"column s\.x: expected once, found 2"),
+    "a field of elements twice": (
+        pa.table({"id": [1], "l": pa.ListArray.from_arrays([0, 1], TWICE)}),
+        r"column l\.(item|element)\.x: expected once, found 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_columns_and_fields_that_do_not_fit_are_refused(
+    shared_catalog: SqlCatalog, namespace: str, name: str
+) -> None:
+    rows, said = WRONG[name]
+    schema = pa.schema([("id", pa.int64()), ("s", STRUCT), ("l", pa.list_(STRUCT))])
+    schema = pa.schema([field for field in schema if field.name in rows.column_names])
+    table = create_table(shared_catalog, f"{namespace}.t", schema)
+    for verb in (append, lambda table, rows: upsert(table, rows, "id")):
+        with pytest.raises(InvalidInputError, match=said):
+            verb(table, rows)
+    assert table.refresh().metadata.snapshots == []
 
 
 def test_ids_of_another_table_in_the_given_rows_do_not_matter(
@@ -429,28 +398,12 @@ def test_ids_of_another_table_in_the_given_rows_do_not_matter(
     assert scan(table).to_arrow().to_pylist() == [{"a": 1, "b": 2}]
 
 
-def test_a_column_given_twice_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", pa.schema([("a", pa.int64())]))
-    rows = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
-    with pytest.raises(InvalidInputError, match="column a: expected once, found 2"):
-        append(table, rows)
-
-
-def test_a_field_of_a_struct_that_the_table_does_not_have_is_refused(
-    shared_catalog: SqlCatalog, namespace: str
-) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", pa.schema([("s", pa.struct([("a", pa.int64())]))]))
-    with pytest.raises(InvalidInputError, match=r"no column s\.b"):
-        append(table, pa.table({"s": [{"a": 1, "b": 2}]}))
-
-
 def test_partitions_of_nan_and_of_both_zeros_keep_their_rows(
     shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
     values = [float("nan"), 0.0, -0.0, 1.5, None, float("nan"), -0.0]
     rows = pa.table({"id": pa.array(range(7), pa.int64()), "x": pa.array(values)})
-    table = create_table(shared_catalog, f"{namespace}.t", rows.schema, partition_spec=["x"])
-    append(table, rows)
+    table = iceberg_table(shared_catalog, rows, name=f"{namespace}.t", partition=["x"])
     delete(table, "id = 5")
     expected = [repr(value) for at, value in enumerate(values) if at != 5]
     for found in (
@@ -473,8 +426,7 @@ def test_names_that_files_spell_differently_keep_their_values_at_all_depths(raci
         ]
     )
     rows = pa.table({"p.q": pa.array([*inner, None], kind), "1": pa.array([1, 2, None, 4], pa.int64())})
-    table = create_table(racing, "n.t", rows.schema)
-    append(table, rows)
+    table = iceberg_table(racing, rows)
     append(table, rows.slice(1, 2))
     found = scan(table, '"1" in (1, 4) or "1" = 2 or "1" is null').to_arrow().to_pylist()
     wanted = [*rows.to_pylist(), *rows.slice(1, 2).to_pylist()]
@@ -520,23 +472,6 @@ def test_a_table_of_nested_uuids_without_rows_is_scanned_and_changed(
         assert update(table, row_filter, {"id": 9}).rows_updated == 0
     assert delete_keys(table, scan(table).to_arrow(), "id").rows_deleted == 2
     assert scan(table).to_arrow().num_rows == 0
-
-
-@pytest.mark.parametrize(
-    "wrap", [lambda s: s, lambda s: pa.ListArray.from_arrays([0, 1], s)], ids=["struct", "list"]
-)
-def test_a_field_that_a_struct_has_twice_is_refused(
-    shared_catalog: SqlCatalog, namespace: str, wrap: Callable[[pa.Array], pa.Array]
-) -> None:
-    once, twice = (pa.StructArray.from_arrays([pa.array([1])] * n, names=["x"] * n) for n in (1, 2))
-    rows, wrong = (pa.table({"id": [1], "s": wrap(array)}) for array in (once, twice))
-    table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
-    for verb in (append, lambda table, rows: upsert(table, rows, "id")):
-        with pytest.raises(
-            InvalidInputError, match=r"column s\.(item\.|element\.)?x: expected once, found 2"
-        ):
-            verb(table, wrong)
-        verb(table, rows)
 
 
 def test_schemas_of_thousands_of_columns_start_few_collections_of_garbage() -> None:

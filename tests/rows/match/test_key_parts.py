@@ -26,6 +26,7 @@ from puffin_fast.rows.keys.key_set import KeySet
 from puffin_fast.rows.match import key_parts
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
+from tests.kit.tables import iceberg_table
 
 FEED = pa.schema([*SCHEMA, ("gone", pa.bool_()), ("at", pa.int64())])
 
@@ -137,7 +138,7 @@ def test_parts_of_a_feed_change_what_a_dictionary_changes(
     iceberg.delete(table, "id >= 5 and id < 9")
     expected = {found["id"]: found for found in START if not 5 <= found["id"] < 9}
     stayed, had = set(expected), row_ids(table)
-    for _ in range(2):
+    for columns, inserts in ((None, True), (random.choice([["g"], ["g", "x"]]), False)):
         rows = [
             row(random.randrange(90), f"g{random.randrange(4)}", random.choice([0.5, None]))
             for _ in range(120)
@@ -145,17 +146,28 @@ def test_parts_of_a_feed_change_what_a_dictionary_changes(
         numbered = [{**one, "gone": random.random() < 0.3, "at": at} for at, one in enumerate(rows)]
         last = {one["id"]: one for one in numbered}
         random.shuffle(numbered)
-        given = pa.Table.from_pylist(numbered, FEED)
-        done = iceberg.upsert(table, stream(given), "id", delete_column="gone", order_column="at")
+        done = iceberg.upsert(
+            table,
+            stream(pa.Table.from_pylist(numbered, FEED)),
+            "id",
+            update_columns=columns,
+            when_not_matched_insert_all=inserts,
+            delete_column="gone",
+            order_column="at",
+        )
         deleted = {id for id, one in last.items() if one["gone"]}
         kept = {id: rows[one["at"]] for id, one in last.items() if id not in deleted}
         both = kept.keys() & expected.keys()
+        changed = {
+            id: expected[id] | {name: kept[id][name] for name in columns or SCHEMA.names} for id in both
+        }
+        new = {id: one for id, one in kept.items() if inserts and id not in both}
         assert done.rows_superseded == len(rows) - len(last)
         assert done.keys_deleted == len(deleted & expected.keys())
-        assert done.rows_inserted == len(kept.keys() - both)
-        assert done.rows_updated == sum(expected[id] != kept[id] for id in both)
+        assert done.rows_inserted == len(new)
+        assert done.rows_updated == sum(expected[id] != changed[id] for id in both)
         assert done.rows_unchanged == len(both) - done.rows_updated
-        expected = {id: one for id, one in expected.items() if id not in deleted} | kept
+        expected = {id: one for id, one in expected.items() if id not in deleted} | changed | new
         stayed -= deleted
         check(table, duckdb_iceberg, list(expected.values()))
     assert iceberg.verify(table) == []
@@ -303,8 +315,7 @@ def test_the_keys_of_one_part_are_in_memory_at_a_time(
         return made
 
     rows = pa.table({"id": range(300), "v": [0] * 300})
-    table = iceberg.create_table(few, "n.t", rows.schema)
-    iceberg.append(table, rows)
+    table = iceberg_table(few, rows)
     monkeypatch.setattr(KeySet, "of", classmethod(counted))
     gc.disable()
     try:

@@ -227,14 +227,6 @@ def test_values_of_other_types_are_refused(shared_catalog: SqlCatalog, namespace
         iceberg.update(table, "true", {"t": zoned})
 
 
-def test_the_first_and_last_nanoseconds_are_written(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace, {"t": "timestamp_ns"})
-    values = [-(2**63), 1 - 2**63, 807 - 2**63, 808 - 2**63, 2**63 - 1]
-    for value in values:
-        iceberg.append(table, pa.table({"t": pa.array([value]).cast(pa.timestamp("ns"))}))
-    assert sorted(iceberg.scan(table).to_arrow()["t"].cast(pa.int64()).to_pylist()) == values
-
-
 ROW_FILTERS: dict[str, Callable[[int | None, int | None], bool]] = {
     "s.x is null": lambda x, y: x is None,
     "s.x is not null": lambda x, y: x is not None,

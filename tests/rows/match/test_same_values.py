@@ -13,7 +13,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast.rows.match.same_values import same_values
 from tests.conftest import readable
-from tests.kit.tables import sqlite_catalog
+from tests.kit.tables import iceberg_table, sqlite_catalog
 
 ITEM = pa.struct([("x", pa.float64()), ("t", pa.string())])
 KINDS = [
@@ -70,8 +70,7 @@ def test_nested_values_are_compared_by_their_bits(kind: pa.DataType) -> None:
 def test_an_upsert_writes_a_zero_of_the_other_sign_and_leaves_nan(tmp_path: Path) -> None:
     catalog = sqlite_catalog(tmp_path)
     rows = pa.table({"id": [1, 2], "s": [{"x": float("nan")}, {"x": 0.0}]})
-    table = iceberg.create_table(catalog, "n.t", rows.schema)
-    iceberg.append(table, rows)
+    table = iceberg_table(catalog, rows)
     result = iceberg.upsert(table, pa.table({"id": [1, 2], "s": [{"x": float("nan")}, {"x": -0.0}]}), "id")
     assert (result.rows_updated, result.rows_unchanged) == (1, 1)
     found = sorted(iceberg.scan(table).to_arrow().to_pylist(), key=lambda row: row["id"])
