@@ -43,16 +43,13 @@ CHECK_HAS_NOT = frozenset(("slow", "spark", "jar", "pypaimon"))
 DEEP: dict[str, tuple[str, ...]] = {
     "kills": (
         "tests/delta/dml/test_interrupted.py::test_an_exception_of_a_handler_comes_out_and_the_table_is_whole[1:]",
-        "tests/delta/maintenance/test_verify.py::test_a_killed_delete_is_whole_or_not_there[1:]",
-        "tests/delta/dml/test_update.py::test_a_killed_job_is_whole_or_not_there[1:]",
+        "tests/delta/dml/test_killed.py[1:]",
         "tests/iceberg/faults/test_killed.py::test_a_killed_job_that_keeps_indexes_changes_no_row_and_the_next_run_finishes_it",
         "tests/iceberg/faults/test_killed.py::test_a_killed_removal_loses_no_live_file_and_the_next_run_finishes_it",
         "tests/iceberg/faults/test_killed.py[1:]",
         "tests/lance/test_deletions.py::test_a_killed_delete_is_whole_or_not_there[1:]",
     ),
     "spark": (
-        "tests/delta/spark/test_executor_rows.py[1:]",
-        "tests/delta/spark/test_executor_upserts.py[1:]",
         "tests/delta/spark/test_executors.py::test_a_killed_driver_leaves_all_or_nothing",
         "tests/delta/spark/test_executors.py::test_rows_go_by_keys_of_a_dataframe",
         "tests/delta/spark/test_executors.py[1:]",

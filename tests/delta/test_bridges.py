@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from pyiceberg.types import StringType
 
 from puffin_fast import delta, errors, iceberg
 from tests.delta.conftest import TABLES
-from tests.delta.tables import alter, files_of, rows_of
+from tests.delta.tables import Golden, alter
+from tests.kit.rows import agreed, by_deltalake, by_duckdb, by_us, in_order
+from tests.kit.tables import delta_table, files_of, iceberg_table, parts, sqlite_catalog
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -25,14 +27,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    made = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh")
-    made.create_namespace("n")
+    made = sqlite_catalog(tmp_path)
     yield made
     made.engine.dispose()
-
-
-def sorted_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    return sorted(rows.to_pylist(), key=lambda row: row["id"])
 
 
 # To Iceberg ------------------------------------------------------------------------------------------------
@@ -40,48 +37,39 @@ def sorted_rows(rows: pa.Table) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_iceberg_table_has_the_rows_of_the_delta_table(
-    name: str, golden: Callable[[str], Path], catalog: SqlCatalog, duckdb_iceberg: DuckDBPyConnection
+    name: str, golden: Golden, catalog: SqlCatalog, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
     table = golden(name)
-    rows, before = rows_of(table), files_of(table)
+    rows, before = by_us(table), files_of(table)
     made = delta.to_iceberg(table, catalog, "n.t")
     assert made.metadata.format_version == 3
-    assert sorted_rows(iceberg.scan(made).to_arrow()) == rows
-    assert sorted_rows(catalog.load_table("n.t").scan().to_arrow()) == rows
-    read = duckdb_iceberg.execute(f"SELECT id FROM iceberg_scan('{made.metadata_location}')").fetchall()
-    assert sorted(row[0] for row in read) == [row["id"] for row in rows]
-    assert iceberg.verify(made) == []
+    assert agreed(made, duckdb_iceberg) == rows
     assert files_of(table) == before
-
     iceberg.delete(made, "id < 40")
-    assert sorted_rows(iceberg.scan(made).to_arrow()) == [row for row in rows if row["id"] >= 40]
-    assert rows_of(table) == rows
+    assert by_us(made) == [row for row in rows if row["id"] >= 40]
+    assert by_us(table) == rows
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "hand_native"])
-def test_the_vectors_are_copied_byte_for_byte(
-    name: str, golden: Callable[[str], Path], catalog: SqlCatalog
-) -> None:
+def test_the_vectors_are_copied_byte_for_byte(name: str, golden: Golden, catalog: SqlCatalog) -> None:
     table = golden(name)
     found = iceberg.deletes(delta.to_iceberg(table, catalog, "n.t"))
     copied = {}
     for row in found.to_pylist():
-        data = Path(row["path"].removeprefix("file://")).read_bytes()
-        blob = data[row["offset"] : row["offset"] + row["n_bytes"]]
-        copied[row["data_file"].removeprefix("file://")] = blob
+        data = Path(row["path"].removeprefix("file://")).read_bytes()[row["offset"] :]
+        copied[row["data_file"].removeprefix("file://")] = data[: row["n_bytes"]]
     own = delta.vectors(table)
     assert copied == dict(zip(own["file_path"].to_pylist(), own["blob"].to_pylist(), strict=True))
 
 
-def test_a_version_is_carried_as_it_was(golden: Callable[[str], Path], catalog: SqlCatalog) -> None:
-    table = golden("spark_partitioned")
-    made = delta.to_iceberg(table, catalog, "n.old", version=1)
+def test_a_version_is_carried_as_it_was(partitioned: Path, catalog: SqlCatalog) -> None:
+    made = delta.to_iceberg(partitioned, catalog, "n.old", version=1)
     assert made.scan().to_arrow().num_rows == 300
-    assert delta.to_iceberg(table, catalog, "n.empty", version=0).current_snapshot() is None
+    assert delta.to_iceberg(partitioned, catalog, "n.empty", version=0).current_snapshot() is None
 
 
 def test_what_iceberg_does_not_read_is_refused_and_nothing_is_left(
-    golden: Callable[[str], Path], catalog: SqlCatalog
+    golden: Golden, catalog: SqlCatalog
 ) -> None:
     table = golden("spark_partitioned")
     for file in table.glob("*.bin"):
@@ -106,20 +94,16 @@ def test_what_iceberg_does_not_read_is_refused_and_nothing_is_left(
 
 
 def test_names_that_iceberg_reserves_are_refused(tmp_path: Path, catalog: SqlCatalog) -> None:
-    deltalake = pytest.importorskip("deltalake")
-    deltalake.write_deltalake(str(tmp_path / "t"), pa.table({"id": [1], "_row_id": [2]}))
+    table = delta_table(tmp_path / "t", {"id": [1], "_row_id": [2]}, by="deltalake")
     with pytest.raises(errors.UnsupportedError, match="column _row_id: Iceberg reserves"):
-        delta.to_iceberg(tmp_path / "t", catalog, "n.t")
+        delta.to_iceberg(table, catalog, "n.t")
     assert catalog.list_tables("n") == []
 
 
-def test_an_iceberg_table_that_is_there_is_refused(
-    golden: Callable[[str], Path], catalog: SqlCatalog
-) -> None:
-    table = golden("spark_partitioned")
-    delta.to_iceberg(table, catalog, "n.t")
+def test_an_iceberg_table_that_is_there_is_refused(partitioned: Path, catalog: SqlCatalog) -> None:
+    delta.to_iceberg(partitioned, catalog, "n.t")
     with pytest.raises(errors.InvalidInputError, match=r"n\.t"):
-        delta.to_iceberg(table, catalog, "n.t")
+        delta.to_iceberg(partitioned, catalog, "n.t")
     assert catalog.load_table("n.t").scan().to_arrow().num_rows == 257
 
 
@@ -127,19 +111,10 @@ def test_an_iceberg_table_that_is_there_is_refused(
 
 
 def an_iceberg_table(catalog: SqlCatalog, **options: Any) -> Any:
-    schema = pa.schema(
-        [
-            ("id", pa.int64()),
-            ("v", pa.string()),
-            ("s", pa.struct([("x", pa.int32()), ("l", pa.list_(pa.int64()))])),
-        ]
-    )
-    table = iceberg.create_table(catalog, "n.t", schema, **options)
-    for first in (0, 100):
-        rows = [
-            {"id": i, "v": f"v {i % 2}", "s": {"x": i, "l": [i, None]}} for i in range(first, first + 100)
-        ]
-        iceberg.append(table, pa.Table.from_pylist(rows, schema))
+    nested = pa.struct([("x", pa.int32()), ("l", pa.list_(pa.int64()))])
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("s", nested)])
+    rows = [{"id": i, "v": f"v {i % 2}", "s": {"x": i, "l": [i, None]}} for i in range(200)]
+    table = iceberg_table(catalog, parts(pa.Table.from_pylist(rows, schema), 2), **options)
     iceberg.delete(table, "id < 30")
     return table
 
@@ -148,24 +123,17 @@ def an_iceberg_table(catalog: SqlCatalog, **options: Any) -> Any:
 def test_the_delta_table_has_the_rows_of_the_iceberg_table(
     spec: tuple[str, ...], catalog: SqlCatalog, duckdb_delta: DuckDBPyConnection
 ) -> None:
-    table = an_iceberg_table(catalog, partition_spec=spec)
+    table = an_iceberg_table(catalog, partition=spec)
     with iceberg.v3_metadata(catalog), table.update_schema() as change:
         change.rename_column("v", "w")
-    rows = sorted_rows(iceberg.scan(table).to_arrow())
-    made = delta.from_iceberg(table)
-    assert sorted_rows(delta.scan(made).to_arrow()) == rows
-    assert delta.verify(made) == []
-    columns = "id, s" if spec == ("v",) else "id, w, s"  # DuckDB 1.5 reads NULL in mapped partitions
-    read = duckdb_delta.execute(f"SELECT {columns} FROM delta_scan('{made}') ORDER BY id").fetchall()
-    names = columns.split(", ")
-    assert [dict(zip(names, row, strict=True)) for row in read] == [
-        {n: row[n] for n in names} for row in rows
-    ]
+    rows = by_us(table)
+    made = Path(delta.from_iceberg(table).removeprefix("file://"))
+    assert agreed(made, duckdb_delta) == rows
     delta.delete(made, "id >= 150")
     delta.update(made, "id = 40", {"w": "new"})
     wanted = [row | {"w": "new"} if row["id"] == 40 else row for row in rows if row["id"] < 150]
-    assert rows_of(Path(made.removeprefix("file://"))) == wanted
-    assert sorted_rows(iceberg.scan(table).to_arrow()) == rows
+    assert by_us(made) == wanted
+    assert by_us(table) == rows
     with pytest.raises(errors.InvalidInputError, match="a Delta table already exists"):
         delta.from_iceberg(table)
 
@@ -200,11 +168,11 @@ def test_a_delta_table_elsewhere_names_files_by_their_uris(catalog: SqlCatalog, 
     table = an_iceberg_table(catalog)
     made = delta.from_iceberg(table, str(tmp_path / "elsewhere"))
     assert all(path.startswith("file:///") for path in delta.snapshot(made).files["path"].to_pylist())
-    assert sorted_rows(delta.scan(made).to_arrow()) == sorted_rows(iceberg.scan(table).to_arrow())
+    assert by_us(made) == by_us(table)
 
 
 def test_a_table_that_is_read_by_a_name_mapping_is_refused(
-    golden: Callable[[str], Path], catalog: SqlCatalog, tmp_path: Path
+    golden: Golden, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     table = golden("spark_iceberg_compat_v3")
     made = delta.to_iceberg(table, catalog, "n.t")
@@ -219,7 +187,7 @@ def test_a_table_that_is_read_by_a_name_mapping_is_refused(
 )
 def test_the_conversion_back_has_the_rows_of_the_delta_table(
     name: str,
-    golden: Callable[[str], Path],
+    golden: Golden,
     catalog: SqlCatalog,
     tmp_path: Path,
     duckdb_delta: DuckDBPyConnection,
@@ -228,14 +196,13 @@ def test_the_conversion_back_has_the_rows_of_the_delta_table(
     made = delta.to_iceberg(table, catalog, "n.t")
     iceberg.delete(made, "id < 40")
     iceberg.append(made, iceberg.scan(made, limit=1).to_arrow().slice(0, 1))
-    rows = sorted_rows(iceberg.scan(made).to_arrow())
+    rows = by_us(made)
     back = iceberg.to_delta(made, str(tmp_path))  # above all files: DuckDB reads only paths that are relative
-    assert sorted_rows(delta.scan(back).to_arrow()) == rows
+    assert by_us(back) == rows
     assert delta.verify(back) == []
-    found = duckdb_delta.execute(f"FROM delta_scan('{back}')").to_arrow_table()
-    assert sorted_rows(found.select(list(rows[0]))) == rows
+    assert by_duckdb(duckdb_delta, back, *rows[0]) == rows
     delta.delete(back, "id < 60")
-    assert sorted_rows(delta.scan(back).to_arrow()) == [row for row in rows if row["id"] >= 60]
+    assert by_us(back) == [row for row in rows if row["id"] >= 60]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +216,6 @@ def test_the_conversion_back_has_the_rows_of_the_delta_table(
 def test_columns_that_names_do_not_find_in_all_files_are_refused(
     change: Any, message: str, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
-    deltalake = pytest.importorskip("deltalake")
     rows = [
         {"id": i, "v": f"v {i}", "s": {"x": i}, "l": [{"y": i}], "m": [("k", {"z": i})]} for i in range(9)
     ]
@@ -260,12 +226,12 @@ def test_columns_that_names_do_not_find_in_all_files_are_refused(
         "l": pa.list_(pa.struct([("y", pa.int64())])),
         "m": pa.map_(pa.string(), pa.struct([("z", pa.int64())])),
     }
-    source = str(tmp_path / "source")
-    deltalake.write_deltalake(source, pa.Table.from_pylist(rows, pa.schema(types.items())))
+    given = pa.Table.from_pylist(rows, pa.schema(types.items()))
+    source = delta_table(tmp_path / "source", given, by="deltalake")
     made = delta.to_iceberg(source, catalog, "n.t")
     back = iceberg.to_delta(made, str(tmp_path / "back"))
-    assert sorted_rows(delta.scan(back).to_arrow()) == rows
-    assert sorted_rows(pa.table(deltalake.DeltaTable(source).to_pyarrow_table())) == rows
+    assert by_us(back) == in_order(given)
+    assert by_deltalake(source) == in_order(given)
     with iceberg.v3_metadata(catalog), made.update_schema(allow_incompatible_changes=True) as schema:
         change(schema)
     if "v" not in made.schema().column_names:
@@ -277,7 +243,7 @@ def test_columns_that_names_do_not_find_in_all_files_are_refused(
 
 
 def test_partition_columns_that_files_may_lack_are_refused(
-    golden: Callable[[str], Path], catalog: SqlCatalog, tmp_path: Path
+    golden: Golden, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     made = delta.to_iceberg(golden("spark_partitioned"), catalog, "n.t")
     name = made.spec().fields[0].name
@@ -294,11 +260,10 @@ def test_a_partition_of_an_empty_text_which_would_be_null_is_refused(
     value: str, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     rows = pa.table({"id": [1, 2], "s": ["a", value]})
-    table = iceberg.create_table(catalog, "n.t", rows.schema, partition_spec=["s"])
-    iceberg.append(table, rows)
+    table = iceberg_table(catalog, rows, partition=["s"])
     if value:
         made = delta.from_iceberg(table, tmp_path / "made")
-        assert sorted_rows(delta.scan(made).to_arrow()) == rows.to_pylist()
+        assert by_us(made) == rows.to_pylist()
         assert value in (tmp_path / "made/_delta_log/00000000000000000000.json").read_text("utf-8")
         return
     with pytest.raises(errors.InvalidInputError, match="column s: expected no empty text"):

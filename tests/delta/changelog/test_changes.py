@@ -17,6 +17,8 @@ from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.changes.lines import WORDS
 from tests.conftest import require_module
+from tests.delta.tables import alter, commit_of, lines_of, write_lines
+from tests.kit.tables import delta_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string())])
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -27,12 +29,10 @@ def rows(ids: list[int], s: str = "a") -> pa.Table:
     return pa.table([ids, [s] * len(ids)], schema=SCHEMA)
 
 
-def made(path: Path, properties: dict[str, str] | None = None, **options: Any) -> str:
+def made(path: Path, properties: dict[str, str] | None = None, **options: Any) -> Path:
     """Ids 1 to 4, then 5 to 8, in versions 1 and 2."""
-    delta.create_table(path, SCHEMA, properties=properties, **options)
-    delta.append(path, rows([1, 2, 3, 4]))
-    delta.append(path, rows([5, 6, 7, 8]))
-    return str(path)
+    commits = [rows([1, 2, 3, 4]), rows([5, 6, 7, 8])]
+    return delta_table(path, commits, properties=properties, **options)
 
 
 def short(changes: Any) -> list[tuple[Any, ...]]:
@@ -44,17 +44,9 @@ def short(changes: Any) -> list[tuple[Any, ...]]:
     )
 
 
-def actions(path: str, version: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (Path(path) / commit_path(version)).read_text().splitlines()]
-
-
-def write_actions(path: str, version: int, lines: list[dict[str, Any]]) -> None:
-    (Path(path) / commit_path(version)).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-
-
 @pytest.mark.parametrize("properties", [TRACKED, FEED, TRACKED | FEED], ids=["tracked", "feed", "both"])
 def test_each_verb_yields_its_lines(tmp_path: Path, properties: dict[str, str]) -> None:
-    table = made(tmp_path / "t", properties)
+    table = made(tmp_path, properties)
     delta.delete(table, "id = 1")
     delta.update(table, "id = 2", {"s": "b"})
     delta.upsert(table, rows([3, 9], "c"), ["id"])
@@ -87,14 +79,14 @@ def test_each_verb_yields_its_lines(tmp_path: Path, properties: dict[str, str]) 
 
 
 def test_a_table_without_feed_and_row_ids_pairs_updates_by_keys(tmp_path: Path) -> None:
-    table = made(tmp_path / "t")
+    table = made(tmp_path)
     delta.update(table, "id = 2", {"s": "b"})
     assert short(delta.changes(table, 3)) == [(3, 2, "d", "a"), (3, 2, "i", "b")]
     assert short(delta.changes(table, 3, join_cols=["id"])) == [(3, 2, "U", "b"), (3, 2, "u", "a")]
 
 
 def test_columns_and_types(tmp_path: Path) -> None:
-    table = made(tmp_path / "t", TRACKED)
+    table = made(tmp_path, TRACKED)
     found = delta.changes(table, 2, selected_fields=["id", "_row_id"]).to_arrow()
     assert found.schema == pa.schema(
         [
@@ -105,17 +97,16 @@ def test_columns_and_types(tmp_path: Path) -> None:
             ("_row_id", pa.int64()),
         ]
     )
-    modified = int(os.stat(tmp_path / "t" / commit_path(2)).st_mtime * 1000)
+    modified = int(os.stat(tmp_path / commit_path(2)).st_mtime * 1000)
     times = found["_commit_timestamp"].cast(pa.int64()).to_pylist()
     assert {time // 1000 for time in times} <= {modified - 1, modified, modified + 1}
     assert found["_row_id"].to_pylist() == [4, 5, 6, 7]
 
 
 def test_restored_and_replaced_rows_are_no_lines_where_they_are_equal(tmp_path: Path) -> None:
-    deltalake = require_module("deltalake")
-    table = made(tmp_path / "t")
+    table = made(tmp_path)
     delta.delete(table, "id = 2")
-    deltalake.DeltaTable(table).restore(2)
+    require_module("deltalake").DeltaTable(table).restore(2)
     delta.overwrite(table, rows([1, 2, 3, 40]), "id <= 4")
     assert short(delta.changes(table, 3)) == [
         (3, 2, "d", "a"),
@@ -129,10 +120,10 @@ def test_restored_and_replaced_rows_are_no_lines_where_they_are_equal(tmp_path: 
 
 
 def test_only_the_live_rows_of_an_unpaired_file_change(tmp_path: Path) -> None:
-    table = made(tmp_path / "t")
+    table = made(tmp_path)
     delta.delete(table, "id = 2")
     delta.delete(table, "id <= 4")  # removes the file with its vector
-    assert "deletionVector" in next(a["remove"] for a in actions(table, 4) if "remove" in a)
+    assert "deletionVector" in commit_of(table, 4)["remove"][0]
     assert short(delta.changes(table, 4)) == [(4, id, "d", "a") for id in (1, 3, 4)]
 
 
@@ -143,16 +134,13 @@ def inline(positions: list[int]) -> dict[str, Any]:
 
 
 def test_vectors_in_the_log_of_one_data_file_are_those_of_their_versions(tmp_path: Path) -> None:
-    table = made(tmp_path / "t")
-    file = next(line["add"] for line in actions(table, 1) if "add" in line)
+    table = made(tmp_path)
+    file = commit_of(table, 1)["add"][0]
     vectors = [None, inline([0, 1]), inline([1, 2]), inline([1]), None]
     for version, (old, new) in enumerate(pairwise(vectors), 3):
-        sides = {"remove": old, "add": new}
-        lines = [
-            {kind: file | ({} if vector is None else {"deletionVector": vector})}
-            for kind, vector in sides.items()
-        ]
-        write_actions(table, version, lines)
+        sides = [("remove", old), ("add", new)]
+        lines = [{kind: file | ({"deletionVector": vector} if vector else {})} for kind, vector in sides]
+        write_lines(table, version, lines)
     assert short(delta.changes(table, 3)) == [
         (3, 1, "d", "a"),
         (3, 2, "d", "a"),
@@ -166,53 +154,55 @@ def test_vectors_in_the_log_of_one_data_file_are_those_of_their_versions(tmp_pat
 
 
 def test_the_range_of_versions(tmp_path: Path) -> None:
-    table = made(tmp_path / "t", {"delta.enableInCommitTimestamps": "true"})
-    times = [
-        next(a["commitInfo"]["inCommitTimestamp"] for a in actions(table, v) if "commitInfo" in a)
-        for v in range(3)
+    table = made(tmp_path, {"delta.enableInCommitTimestamps": "true"})
+    times = [commit_of(table, version)["commitInfo"][0]["inCommitTimestamp"] for version in range(3)]
+    first, second = (
+        [(version, id, "i", "a") for id in ids] for version, ids in ((1, (1, 2, 3, 4)), (2, (5, 6, 7, 8)))
+    )
+    found: list[tuple[dict[str, Any], list[Any]]] = [
+        ({}, first + second),
+        ({"starting_version": 2}, second),
+        ({"starting_version": 3}, []),
+        ({"starting_version": 3, "net": True}, []),
+        ({"ending_timestamp": times[1]}, first),
+        ({"starting_timestamp": times[1] + 1}, second),
+        ({"starting_timestamp": times[2] + 1}, []),
+        ({"starting_timestamp": 0}, first + second),
     ]
-    assert delta.changes(table).count() == 8
-    assert delta.changes(table, 2).count() == 4
-    assert delta.changes(table, 3).count() == 0
-    assert delta.changes(table, 3, net=True).count() == 0
+    for options, expected in found:
+        assert short(delta.changes(table, **options)) == expected
+        assert delta.changes(table, **options).count() == len(expected)
     assert delta.changes(delta.snapshot(table, version=1)).count() == 4
-    assert short(delta.changes(table, ending_timestamp=times[1])) == [
-        (1, id, "i", "a") for id in (1, 2, 3, 4)
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"starting_version": 0, "ending_version": 9}, NotFoundError, "no version 9, the newest is 2"),
+        ({"starting_version": 4}, NotFoundError, "no version 4, the newest is 2"),
+        (
+            {"starting_version": 2, "ending_version": 0},
+            InvalidInputError,
+            "starting_version=2: expected at most 0",
+        ),
+        ({"starting_version": 2, "starting_timestamp": 0}, InvalidInputError, "at most one of them"),
+        ({"ending_timestamp": 1}, NotFoundError, "no version at or before"),
+        ({"selected_fields": ["nosuch"]}, NotFoundError, "nosuch"),
+        ({"columns": ["id"]}, TypeError, "write selected_fields="),
     ]
-    assert short(delta.changes(table, starting_timestamp=times[1] + 1)) == [
-        (2, id, "i", "a") for id in (5, 6, 7, 8)
-    ]
-    assert delta.changes(table, starting_timestamp=times[2] + 1).count() == 0
-    assert delta.changes(table, starting_timestamp=0).count() == 8
-    with pytest.raises(NotFoundError, match="no version 9, the newest is 2"):
-        delta.changes(table, 0, 9)
-    with pytest.raises(NotFoundError, match="no version 4, the newest is 2"):
-        delta.changes(table, 4)
-    with pytest.raises(InvalidInputError, match="starting_version=2: expected at most 0"):
-        delta.changes(table, 2, 0)
-    with pytest.raises(InvalidInputError, match="at most one of them"):
-        delta.changes(table, 2, starting_timestamp=0)
-    with pytest.raises(NotFoundError, match="no version at or before"):
-        delta.changes(table, ending_timestamp=1)
-    with pytest.raises(NotFoundError, match="nosuch"):
-        delta.changes(table, selected_fields=["nosuch"])
-    with pytest.raises(TypeError, match="write selected_fields="):
-        delta.changes(table, columns=["id"])
+    for options, error, message in wrong:
+        with pytest.raises(error, match=message):
+            delta.changes(table, **options)
 
 
 def test_a_log_that_was_cleaned_up(tmp_path: Path) -> None:
-    table = made(tmp_path / "t")
+    table = made(tmp_path)
     require_module("deltalake").DeltaTable(table).create_checkpoint()
     delta.delete(table, "id = 2")
     for version in (0, 1, 2):
-        (tmp_path / "t" / commit_path(version)).unlink()
+        (tmp_path / commit_path(version)).unlink()
     assert short(delta.changes(table, 3)) == [(3, 2, "d", "a")]
     assert short(delta.changes(table, 3, net=True)) == [(3, 2, "d", "a")]
     assert delta.changes(table, net=True).count() == 7
     assert delta.changes(table, 0, 2, net=True).count() == 8  # only a checkpoint is left of the version
-    with pytest.raises(
-        NotFoundError, match="commit of version 0; changes can begin with version 3, and net=True"
-    ):
+    begins = "commit of version 0; changes can begin with version 3, and net=True"
+    with pytest.raises(NotFoundError, match=begins):
         delta.changes(table)
     with pytest.raises(NotFoundError, match="cannot be built"):
         delta.changes(table, 2, net=True).to_arrow()
@@ -221,10 +211,10 @@ def test_a_log_that_was_cleaned_up(tmp_path: Path) -> None:
 
 
 def test_data_files_that_are_missing_are_named(tmp_path: Path) -> None:
-    table = made(tmp_path / "t")
+    table = made(tmp_path)
     delta.delete(table, "id <= 4")
-    gone = next(a["remove"]["path"] for a in actions(table, 3) if "remove" in a)
-    (tmp_path / "t" / gone).unlink()
+    gone = commit_of(table, 3)["remove"][0]["path"]
+    (tmp_path / gone).unlink()
     with pytest.raises(NotFoundError, match=gone):
         delta.changes(table, 3).to_arrow()
     assert delta.changes(table, 2, 2).count() == 4
@@ -232,20 +222,16 @@ def test_data_files_that_are_missing_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_old_versions_have_the_columns_of_the_last_one(tmp_path: Path, mode: str) -> None:
-    table = made(tmp_path / "t", FEED | {"delta.columnMapping.mode": mode}, partition_columns=["s"])
+    table = made(tmp_path, FEED | {"delta.columnMapping.mode": mode}, partition=["s"])
     delta.update(table, "id = 2", {"s": "b"})
-    metadata = next(a["metaData"] for a in actions(table, 0) if "metaData" in a)
+    metadata = commit_of(table, 0)["metaData"][0]
     schema = json.loads(metadata["schemaString"])
     schema["fields"][0]["name"] = "renamed"
     new = {"name": "added", "type": "double", "nullable": True}
     new["metadata"] = {"delta.columnMapping.id": 3, "delta.columnMapping.physicalName": "col-3"}
     schema["fields"].append(new)
-    configuration = metadata["configuration"] | {"delta.columnMapping.maxColumnId": "3"}
-    write_actions(
-        table,
-        4,
-        [{"metaData": metadata | {"schemaString": json.dumps(schema), "configuration": configuration}}],
-    )
+    metadata["configuration"]["delta.columnMapping.maxColumnId"] = "3"
+    write_lines(table, 4, [{"metaData": metadata | {"schemaString": json.dumps(schema)}}])
     delta.append(table, pa.table({"renamed": [9], "s": ["z"], "added": [0.5]}))
     delta.update(table, "renamed = 9", {"s": "y"})
     for fields in (["*"], ["*", "_pos"]):
@@ -261,9 +247,8 @@ def test_old_versions_have_the_columns_of_the_last_one(tmp_path: Path, mode: str
 
 
 def test_other_partition_columns_are_refused(tmp_path: Path) -> None:
-    deltalake = require_module("deltalake")
-    table = made(tmp_path / "t")
-    deltalake.write_deltalake(
+    table = made(tmp_path)
+    require_module("deltalake").write_deltalake(
         table, rows([1, 2]), mode="overwrite", schema_mode="overwrite", partition_by=["s"]
     )
     found = delta.changes(table, 2)
@@ -281,30 +266,28 @@ def test_null_partitions_that_actions_leave_out(
     tmp_path: Path, properties: dict[str, str] | None, altered: bool
 ) -> None:
     """Spark leaves null partition values out of `remove` and `cdc`."""
-    table = str(tmp_path / "t")
-    delta.create_table(table, SCHEMA, properties=properties, partition_columns=["s"])
-    delta.append(table, pa.table([[1, 2, 3], [None, None, "a"]], schema=SCHEMA))
+    given = pa.table([[1, 2, 3], [None, None, "a"]], schema=SCHEMA)
+    table = delta_table(tmp_path, given, properties=properties, partition=["s"])
     delta.update(table, "id = 1", {"id": 7})
     delta.delete(table, "id > 0")
     for version in (2, 3):
-        lines = actions(table, version)
+        lines = lines_of(table, version)
         for line in lines:
             for kind in ("remove", "cdc"):
                 if line.get(kind, {}).get("partitionValues") == {"s": None}:
                     line[kind]["partitionValues"] = {}
         if altered and version == 2:  # partition columns may have been others before
-            lines.append(next(line for line in actions(table, 0) if "metaData" in line))
-        write_actions(table, version, lines)
+            lines.append(next(line for line in lines_of(table, 0) if "metaData" in line))
+        write_lines(table, version, lines)
     found = delta.changes(table, 2, updates=False)
     assert short(found)[:2] == [(2, 1, "d", None), (2, 7, "i", None)]
     assert short(found)[2:] == [(3, 2, "d", None), (3, 3, "d", "a"), (3, 7, "d", None)]
 
 
 def test_types_that_do_not_become_the_last_ones_are_refused(tmp_path: Path) -> None:
-    deltalake = require_module("deltalake")
-    table = made(tmp_path / "t")
+    table = made(tmp_path)
     other = pa.table({"id": ["x"], "s": ["a"]})
-    deltalake.write_deltalake(table, other, mode="overwrite", schema_mode="overwrite")
+    require_module("deltalake").write_deltalake(table, other, mode="overwrite", schema_mode="overwrite")
     for options in ({}, {"starting_version": 3, "net": True}):
         with pytest.raises(
             UnsupportedError, match=r"column id had type long in version ., and has type string"
@@ -316,35 +299,28 @@ def test_types_that_do_not_become_the_last_ones_are_refused(tmp_path: Path) -> N
 
 def test_actions_without_data_change_and_numbers_of_rows(tmp_path: Path) -> None:
     """Footers have the numbers of rows that the log lacks, and the version before has missing partition values."""
-    table = made(tmp_path / "t", partition_columns=["s"])
+    table = made(tmp_path, partition=["s"])
     delta.delete(table, "s = 'a'")
-    lines = actions(table, 3)
-    for line in lines:
-        for name in ("partitionValues", "size", "stats"):
-            line.get("remove", {}).pop(name, None)
-    write_actions(table, 3, lines)
+    alter(table, "remove", lambda one: [one.pop(name) for name in ("partitionValues", "size", "stats")], 3)
     assert short(delta.changes(table, 3)) == [(3, id, "d", "a") for id in range(1, 9)]
-    for line in lines:
-        if "remove" in line:
-            line["remove"]["dataChange"] = False
-    write_actions(table, 3, lines)
+    alter(table, "remove", lambda action: action.update(dataChange=False), 3)
     assert delta.changes(table, 3).count() == 0
 
 
 def test_damaged_commits(tmp_path: Path) -> None:
-    table = made(tmp_path / "t", FEED)
+    table = made(tmp_path, FEED)
     delta.update(table, "id = 2", {"s": "b"})
-    lines = actions(table, 3)
+    lines = lines_of(table, 3)
     feed = next(line["cdc"] for line in lines if "cdc" in line)
-    stored = pq.read_table(tmp_path / "t" / feed["path"])
+    stored = pq.read_table(tmp_path / feed["path"])
     wrong = stored.set_column(2, "_change_type", pa.array(["upsert"] * len(stored)))
-    pq.write_table(wrong, tmp_path / "t" / feed["path"])
+    pq.write_table(wrong, tmp_path / feed["path"])
     with pytest.raises(CorruptDataError, match="_change_type of a feed file"):
         delta.changes(table, 3).to_arrow()
     add = next(line for line in lines if "add" in line)
-    write_actions(table, 3, [line for line in lines if "cdc" not in line] + [add])
+    write_lines(table, 3, [line for line in lines if "cdc" not in line] + [add])
     with pytest.raises(CorruptDataError, match="add actions of a data file in version 3"):
         delta.changes(table, 3).to_arrow()
-    write_actions(table, 3, [{"add": {**add["add"], "dataChange": "yes"}}])
+    write_lines(table, 3, [{"add": {**add["add"], "dataChange": "yes"}}])
     with pytest.raises(CorruptDataError, match="dataChange"):
         delta.changes(table, 3).to_arrow()

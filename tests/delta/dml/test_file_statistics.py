@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ from pyiceberg.types import DoubleType, FloatType
 from puffin_fast import delta, errors
 from puffin_fast.delta.scans.statistics import Statistics
 from tests.conftest import require_module
-from tests.delta.tables import alter
+from tests.delta.tables import configure
+from tests.kit.tables import delta_table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -34,10 +36,6 @@ def signed(value: float) -> tuple[float, float]:
 ZEROS = ([-0.0, 0.0], [0.0, -0.0], [-0.0], [0.0], [-3.0, -0.0], [0.0, 2.0], [None, -0.0])
 
 
-def append(table: Path, rows: pa.Table) -> None:
-    delta.append(table, rows)
-
-
 def update(table: Path, rows: pa.Table) -> None:
     delta.append(table, rows.set_column(2, "n", pa.array([7] * len(rows))))
     delta.update(table, "n = 7", {"n": 0})
@@ -48,20 +46,16 @@ def upsert(table: Path, rows: pa.Table) -> None:
     delta.upsert(table, rows, "id")
 
 
-def overwrite(table: Path, rows: pa.Table) -> None:
-    delta.overwrite(table, rows)
-
-
 def rewrite(table: Path, rows: pa.Table) -> None:
     delta.append(table, pa.concat_tables([rows, rows.set_column(2, "n", pa.array([7] * len(rows)))]))
     delta.delete(table, "n = 7")
     assert delta.rewrite_data_files(table, min_deleted=0.1).data_files == 1
 
 
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
-@pytest.mark.parametrize("write", [append, update, upsert, overwrite, rewrite])
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+@pytest.mark.parametrize("write", [delta.append, update, upsert, delta.overwrite, rewrite])
 def test_a_bound_of_zero_has_the_sign_that_excludes_no_zero(
-    write: Callable[[Path, pa.Table], None],
+    write: Callable[[Path, pa.Table], object],
     kind: pa.DataType,
     tmp_path: Path,
     duckdb_delta: DuckDBPyConnection,
@@ -83,11 +77,9 @@ def test_a_bound_of_zero_has_the_sign_that_excludes_no_zero(
                 assert high != 0 or signed(high) == signed(0.0)
         reader = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(table)))
         for name in ("x", "s.y"):
-            for condition, expected in (
-                (f"{name} = 0", values.count(0.0)),
-                (f"{name} >= 0", sum(value is not None and value >= 0 for value in values)),
-                (f"{name} <= 0", sum(value is not None and value <= 0 for value in values)),
-            ):
+            for sign, compare in (("=", operator.eq), (">=", operator.ge), ("<=", operator.le)):
+                condition = f"{name} {sign} 0"
+                expected = sum(value is not None and compare(value, 0) for value in values)
                 query = f"SELECT count(*) FROM {{}} WHERE {condition}"
                 ((theirs,),) = duckdb_delta.execute(query.format(f"delta_scan('{table}')")).fetchall()
                 theirs_too = pa.table(reader.execute(query.format("t")).read_all())[0][0].as_py()
@@ -185,8 +177,7 @@ def test_the_columns_of_the_properties_have_statistics_whatever_their_names_in_f
     properties = {property: value, "delta.columnMapping.mode": mode}
     if property.endswith("StatsColumns"):
         properties["delta.dataSkippingNumIndexedCols"] = "1"  # the names precede the number
-    delta.create_table(tmp_path, rows.schema, partition_columns=["p"], properties=properties)
-    delta.append(tmp_path, rows)
+    delta_table(tmp_path, rows, partition=["p"], properties=properties)
     assert columns_with_statistics(tmp_path) == expected
     delta.update(tmp_path, "id = 1", {"last": 10})
     assert columns_with_statistics(tmp_path) == expected
@@ -195,8 +186,7 @@ def test_the_columns_of_the_properties_have_statistics_whatever_their_names_in_f
 
 def test_columns_that_files_have_besides_have_no_statistics(tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2], "last": [3, 4]})
-    delta.create_table(tmp_path, rows.schema, properties={"delta.enableRowTracking": "true"})
-    delta.append(tmp_path, rows)
+    delta_table(tmp_path, rows, properties={"delta.enableRowTracking": "true"})
     delta.update(tmp_path, "id = 1", {"last": 5})
     assert all(list(found["minValues"]) == ["id", "last"] for found in statistics(tmp_path))
 
@@ -228,9 +218,9 @@ def test_columns_that_a_table_no_longer_has_are_ignored_and_other_text_is_refuse
     rows = pa.table({"id": [1], "last": [2]})
     name = "delta.dataSkippingStatsColumns"
     delta.create_table(tmp_path, rows.schema, properties={name: "last"})
-    alter(tmp_path, "metaData", lambda action: action["configuration"].update({name: "gone,last"}))
+    configure(tmp_path, dataSkippingStatsColumns="gone,last")
     delta.append(tmp_path, rows)
     assert columns_with_statistics(tmp_path) == ["last"]
-    alter(tmp_path, "metaData", lambda action: action["configuration"].update({name: "`last"}))
+    configure(tmp_path, dataSkippingStatsColumns="`last")
     with pytest.raises(errors.CorruptDataError, match=f"property {name}.* expected names of columns"):
         delta.append(tmp_path, rows)

@@ -16,7 +16,9 @@ import pytest
 from puffin_fast import delta, errors
 from puffin_fast.delta.dml.partition_folders import partition_folder
 from tests.conftest import require_module
-from tests.delta.tables import files_of
+from tests.delta.tables import Golden, refused
+from tests.kit.rows import by_deltalake, by_duckdb, by_polars, by_us
+from tests.kit.tables import delta_table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -35,22 +37,18 @@ VALUES = {
 }
 
 
+VECTORS = {"delta.enableDeletionVectors": "true"}
+
+
 def folders(table: Path) -> set[str]:
     return {path.name for path in table.iterdir() if path.name != "_delta_log" and path.is_dir()}
 
 
 def agreed(table: Path, duckdb: DuckDBPyConnection, schema: pa.Schema) -> pa.Table:
-    """The rows of a table, after DuckDB, deltalake and Polars have read the same."""
-    deltalake: Any = require_module("deltalake")
-    polars: Any = require_module("polars")
-    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(table)))
-    ours = delta.scan(table).to_arrow().select(schema.names).cast(schema).sort_by("id")
-    for theirs in (
-        duckdb.execute(f"SELECT * FROM delta_scan('{table}')").to_arrow_table(),
-        pa.table(builder.execute("SELECT * FROM t").read_all()),
-        polars.scan_delta(str(table)).collect().to_arrow(),
-    ):
-        assert theirs.select(schema.names).cast(schema).sort_by("id").equals(ours)
+    """The rows of a table in a schema, after DuckDB, deltalake and Polars have read the same."""
+    read = (by_us(table), by_duckdb(duckdb, table), by_deltalake(table), by_polars(table))
+    ours, *others = (pa.Table.from_pylist(rows).select(schema.names).cast(schema) for rows in read)
+    assert all(theirs.equals(ours) for theirs in others)
     return ours
 
 
@@ -58,16 +56,10 @@ def agreed(table: Path, duckdb: DuckDBPyConnection, schema: pa.Schema) -> pa.Tab
 def test_every_reader_finds_the_partition_of_rows_that_were_changed(
     name: str, tmp_path: Path, duckdb_delta: DuckDBPyConnection
 ) -> None:
-    deltalake: Any = require_module("deltalake")
     values = VALUES[name]
     n = len(values)
-    twice = pa.chunked_array([values, values])
-    rows = pa.table(
-        {"id": pa.array(range(2 * n), pa.int64()), "v": pa.array([0] * 2 * n, pa.int64()), name: twice}
-    )
-    table = tmp_path / "table"
-    configuration = {"delta.enableDeletionVectors": "true"}
-    deltalake.write_deltalake(str(table), rows, partition_by=[name], configuration=configuration)
+    rows = pa.table({"id": range(2 * n), "v": [0] * 2 * n, name: pa.chunked_array([values, values])})
+    table = delta_table(tmp_path / "table", rows, partition=[name], properties=VECTORS, by="deltalake")
     before = {unquote(folder) for folder in folders(table)}
     assert delta.update(table, "id >= 0", {"v": 1}).rows_updated == 2 * n
     read = agreed(table, duckdb_delta, rows.schema)
@@ -86,30 +78,26 @@ def test_every_reader_finds_the_partition_of_rows_that_were_changed(
     live = set(delta.scan(table).files()["file_path"].to_pylist())
     assert all("=" in path for path in live)
     assert delta.orphan_files(table, older_than=timedelta(days=-1)).num_rows == 0
-    delta_table = deltalake.DeltaTable(str(table))
-    gone = delta_table.vacuum(0, dry_run=False, enforce_retention_duration=False)
-    assert gone
+    opened: Any = require_module("deltalake").DeltaTable(str(table))
+    assert opened.vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert all(Path(path).exists() for path in live)
 
 
-def test_folders_are_those_of_spark(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    before = folders(table)
+def test_folders_are_those_of_spark(partitioned: Path) -> None:
+    before = folders(partitioned)
     assert len(before) > 1
-    delta.update(table, "id >= 0", {"v": "new"})
-    assert folders(table) == before
+    delta.update(partitioned, "id >= 0", {"v": "new"})
+    assert folders(partitioned) == before
 
 
 def test_the_change_data_feed_has_partition_folders(tmp_path: Path) -> None:
-    deltalake: Any = require_module("deltalake")
-    configuration = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
-    rows = pa.table({"id": [1, 2], "p": ["a b", None]})
-    deltalake.write_deltalake(str(tmp_path), rows, partition_by=["p"], configuration=configuration)
+    properties = {"delta.enableChangeDataFeed": "true"}
+    delta_table(tmp_path, {"id": [1, 2], "p": ["a b", None]}, partition=["p"], properties=properties)
     delta.update(tmp_path, "id > 0", {"id": 9})
     assert folders(tmp_path / "_change_data") == {"p=a b", "p=__HIVE_DEFAULT_PARTITION__"}
 
 
-def test_tables_with_column_mapping_have_no_partition_folders(golden: Callable[[str], Path]) -> None:
+def test_tables_with_column_mapping_have_no_partition_folders(golden: Golden) -> None:
     table = golden("spark_many_features")
     before = folders(table)
     delta.update(table, "id >= 0", {"v": "new"})
@@ -118,14 +106,9 @@ def test_tables_with_column_mapping_have_no_partition_folders(golden: Callable[[
 
 
 def test_a_value_that_is_too_long_for_a_folder_is_refused(tmp_path: Path) -> None:
-    deltalake: Any = require_module("deltalake")
-    rows = pa.table({"id": [1], "p": ["x" * 100]})
-    configuration = {"delta.enableDeletionVectors": "true"}
-    deltalake.write_deltalake(str(tmp_path), rows, partition_by=["p"], configuration=configuration)
-    before = set(tmp_path.rglob("*"))
-    with pytest.raises(errors.InvalidInputError, match="p=x"):
-        delta.upsert(tmp_path, rows.set_column(1, "p", pa.array(["x" * 300])), "id")
-    assert {path for path in tmp_path.rglob("*") if path.is_file()} <= before
+    table = delta_table(tmp_path, {"id": [1], "p": ["x" * 100]}, partition=["p"])
+    with refused(table, errors.InvalidInputError, "p=x"):
+        delta.upsert(table, pa.table({"id": [1], "p": ["x" * 300]}), "id")
 
 
 @pytest.mark.parametrize(
@@ -144,10 +127,8 @@ def test_values_are_escaped_as_spark_escapes_them(partition: dict[str, str | Non
 
 
 def test_partition_values_that_no_scan_can_read_are_reported(tmp_path: Path) -> None:
-    deltalake: Any = require_module("deltalake")
-    table = tmp_path / "table"
     rows = pa.table({"id": [1, 2, 3], "day": [date(2020, 1, at) for at in (1, 2, 3)]})
-    deltalake.write_deltalake(str(table), rows, partition_by=["day"])
+    table = delta_table(tmp_path / "table", rows, partition=["day"], by="deltalake")
     assert delta.verify(table) == []
     (commit,) = (table / "_delta_log").glob("*.json")
     text = commit.read_text()
@@ -195,14 +176,10 @@ def test_an_empty_text_which_would_be_read_as_null_is_refused(
     verb: str, property: str, tmp_path: Path
 ) -> None:
     """With a key that comes back as null, an upsert would insert its row again each time."""
-    delta.create_table(
-        tmp_path, EMPTY.schema, partition_columns=["s"], properties=dict([property.split("=")])
-    )
-    delta.append(tmp_path, pa.table({"id": [1, 5], "s": ["a", None]}))
-    before = files_of(tmp_path)
-    with pytest.raises(errors.InvalidInputError, match=r"column s: expected no empty text, .* null, found 1"):
-        WRITES[verb](tmp_path)
-    assert files_of(tmp_path) == before
+    rows = pa.table({"id": [1, 5], "s": ["a", None]})
+    table = delta_table(tmp_path, rows, partition=["s"], properties=dict([property.split("=")]))
+    with refused(table, errors.InvalidInputError, r"column s: expected no empty text, .* null, found 1"):
+        WRITES[verb](table)
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
@@ -212,8 +189,7 @@ def test_zeros_of_both_signs_are_one_partition_for_every_reader(
     """The kernel of other readers takes -0.0 and 0.0 for different partition values."""
     deltalake: Any = require_module("deltalake")
     rows = pa.table({"id": [1, 2, 3], "x": pa.array([0.0, -0.0, -1.5], kind)})
-    delta.create_table(tmp_path, rows.schema, partition_columns=["x"])
-    delta.append(tmp_path, rows)
+    delta_table(tmp_path, rows, partition=["x"])
     delta.update(tmp_path, "id = 3", {"x": -0.0})
     assert folders(tmp_path) - {"x=-1.5"} == {"x=0"}
     query = "SELECT count(*) FROM {} WHERE x = 0 AND x >= 0 AND x <= 0 AND x IN (0, 7)"

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from puffin_fast import delta, errors
+from tests.delta.tables import commit_of, ids
+from tests.kit.tables import delta_table
 from tests.steps import steps_of
-
-SCHEMA = pa.schema([("id", pa.int64())])
 
 
 def made(path: Path) -> Path:
-    delta.create_table(path, SCHEMA)
-    delta.append(path, pa.table({"id": range(10)}))
-    return path
+    return delta_table(path, {"id": range(10)})
 
 
 def test_a_transaction_takes_a_linear_number_of_steps(tmp_path: Path) -> None:
@@ -45,10 +42,9 @@ def test_actions_that_undo_each_other_leave_nothing_in_the_log(tmp_path: Path) -
         actions.delete("id = 101 or id = 4")
         actions.append(pa.table({"id": [200]}))
         actions.delete("id = 5")
-    lines = (path / "_delta_log" / f"{2:020}.json").read_text().splitlines()
-    found = [name for line in lines for name in json.loads(line)]
-    assert (found.count("add"), found.count("remove")) == (2, 1)
-    assert sorted(delta.scan(path).to_arrow()["id"].to_pylist()) == [0, 1, 2, 6, 7, 8, 9, 200]
+    found = commit_of(path, 2)
+    assert (len(found["add"]), len(found["remove"])) == (2, 1)
+    assert ids(path) == [0, 1, 2, 6, 7, 8, 9, 200]
     assert len([*path.glob("*.parquet")]) == 2  # that of rows 100 and 101 was removed
     assert len([*path.rglob("*.bin")]) == 1
     assert delta.verify(path) == []
@@ -64,6 +60,6 @@ def test_an_action_that_fails_leaves_the_others_as_they_were(tmp_path: Path) -> 
         with pytest.raises(errors.InvalidInputError):
             actions.append(pa.table({"id": ["text"]}))
         actions.delete("id = 100 or id = 4")
-    assert sorted(delta.scan(path).to_arrow()["id"].to_pylist()) == [0, 1, 2, 5, 6, 7, 8, 9]
+    assert ids(path) == [0, 1, 2, 5, 6, 7, 8, 9]
     assert len([*path.glob("*.parquet")]) == 1
     assert delta.verify(path) == []

@@ -16,8 +16,8 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 from puffin_fast import delta, errors, iceberg
 from puffin_fast.delta.log.action_types import as_lines
 from tests.conftest import require_module
-from tests.delta.tables import files_of
-from tests.kit.tables import sqlite_catalog
+from tests.delta.tables import refused
+from tests.kit.tables import delta_table, sqlite_catalog
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -123,12 +123,9 @@ WRITES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", WRITES)
 def test_half_of_a_surrogate_pair_is_refused_before_anything_is_written(what: str, tmp_path: Path) -> None:
-    delta.create_table(tmp_path, PLAIN)
-    delta.append(tmp_path, GIVEN)
-    before = files_of(tmp_path)
-    with pytest.raises(errors.InvalidInputError, match=r"half of a surrogate pair in 'x\\ud842'"):
-        WRITES[what](tmp_path)
-    assert files_of(tmp_path) == before
+    table = delta_table(tmp_path, GIVEN)
+    with refused(table, errors.InvalidInputError, r"half of a surrogate pair in 'x\\ud842'"):
+        WRITES[what](table)
 
 
 @pytest.mark.parametrize("schema", [NAMED, COMMENTED, DEEP, {HALF: "long"}])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +12,8 @@ import pytest
 
 from puffin_fast import delta, errors
 from puffin_fast.delta.log import checkpoint
+from tests.delta.tables import Golden
 
-Golden = Callable[[str], Path]
 ENCODINGS = ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"]
 
 
@@ -36,10 +35,8 @@ def many(table: Path, n_files: int) -> tuple[Path, pa.Table]:
     (file,) = (table / "_delta_log").glob("*.checkpoint.parquet")
     rows = pq.read_table(file)
     (old,) = [row for row in rows["add"].to_pylist() if row][:1]
-    more = [
-        {**old, "path": f"part=p%200/{uuid.uuid5(uuid.NAMESPACE_OID, str(at))}-long.parquet"}
-        for at in range(n_files)
-    ]
+    names = (uuid.uuid5(uuid.NAMESPACE_OID, str(at)) for at in range(n_files))
+    more = [{**old, "path": f"part=p%200/{name}-long.parquet"} for name in names]
     added = pa.table({"add": pa.array(more, rows.schema.field("add").type)})
     return file, pa.concat_tables([rows, added], promote_options="default")
 

@@ -23,17 +23,20 @@ import pytest
 
 from puffin_fast import delta
 from puffin_fast.delta.log.checkpoint import _drop_nulls, _plain
+from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
 from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import load_head, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.errors import ConflictError, NotFoundError
-from tests.delta.tables import ids_of_deltalake, ids_of_duckdb
+from tests.delta.tables import alter, ids_of_others
+from tests.kit.rows import agreed, by_us
+from tests.kit.tables import delta_table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("at", pa.timestamp("us", "UTC"))])
-FEATURES = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
+FEATURES = {"enableDeletionVectors": "true", "enableRowTracking": "true"}
 
 
 def rows(first: int, n: int) -> pa.Table:
@@ -43,8 +46,9 @@ def rows(first: int, n: int) -> pa.Table:
 
 
 def made(folder: Path, **properties: str) -> Path:
-    delta.create_table(folder, SCHEMA, partition_columns=["g"], properties={**FEATURES, **properties})
-    return folder
+    """An empty table with properties whose names begin with ``delta.``."""
+    given = {f"delta.{name}": value for name, value in {**FEATURES, **properties}.items()}
+    return delta_table(folder, SCHEMA, partition=["g"], properties=given)
 
 
 def changed(table: Path, first: int) -> None:
@@ -59,11 +63,20 @@ def log(table: Path, suffix: str) -> list[Path]:
     return sorted((table / "_delta_log").glob(f"*{suffix}"))
 
 
-def without_checkpoints(table: Path, folder: Path) -> Path:
-    shutil.copytree(table, folder)
-    for path in log(folder, ".checkpoint.parquet"):
-        path.unlink()
-    return folder
+def checkpoints(table: Path) -> list[int]:
+    """The versions that have one."""
+    return [int(path.name[:20]) for path in log(table, ".checkpoint.parquet")]
+
+
+def remove_commits(table: Path, end: int = 1 << 60) -> None:
+    """Removes the commits before a version; by default all."""
+    for path in log(table, ".json"):
+        if ".checkpoint." not in path.name and int(path.name[:20]) < end:
+            path.unlink()
+
+
+def key(action: dict[str, Any]) -> tuple[str, str]:
+    return action["path"], json.dumps(action.get("deletionVector"))
 
 
 def state(table: Path) -> dict[str, Any]:
@@ -71,7 +84,6 @@ def state(table: Path) -> dict[str, Any]:
     adds, removes = found.adds(range(found.files.num_rows)), found.tombstones(0)
     for action in (*adds, *removes):
         action.pop("dataChange")  # of the commit
-    key = lambda action: (action["path"], json.dumps(action.get("deletionVector")))  # noqa: E731
     return {
         "adds": sorted(adds, key=key),
         "removes": sorted(removes, key=key),
@@ -79,7 +91,7 @@ def state(table: Path) -> dict[str, Any]:
         "protocol": found.protocol,
         "domains": found.domain_metadata,
         "transactions": found.transactions,
-        "rows": delta.scan(table).to_arrow().sort_by("id").to_pylist(),
+        "rows": by_us(table),
     }
 
 
@@ -89,16 +101,15 @@ def test_a_version_from_its_checkpoint_is_the_version_of_the_log(
     table = made(tmp_path / "t")
     for first in range(0, 150, 30):
         changed(table, first)
-    assert [int(path.name[:20]) for path in log(table, ".checkpoint.parquet")] == [10, 20]
-    plain = without_checkpoints(table, tmp_path / "plain")
+    assert checkpoints(table) == [10, 20]
+    plain = shutil.copytree(table, tmp_path / "plain")
+    for path in log(plain, ".checkpoint.parquet"):
+        path.unlink()
     expected = state(plain)
     assert state(table) == expected
-    for path in log(table, ".json"):
-        if int(path.name[:20]) <= 20:
-            path.unlink()  # the second checkpoint was made from the first one
+    remove_commits(table, 21)  # the second checkpoint was made from the first one
     assert state(table) == expected
-    ids = [row["id"] for row in expected["rows"]]
-    assert ids_of_duckdb(duckdb_delta, table) == ids_of_deltalake(table) == ids
+    assert ids_of_others(duckdb_delta, table) == [[row["id"] for row in expected["rows"]]] * 2
     hint = json.loads((table / "_delta_log/_last_checkpoint").read_text())
     assert (hint["version"], hint["numOfAddFiles"]) == (20, len(expected["adds"]))
     changed(table, 300)
@@ -107,14 +118,11 @@ def test_a_version_from_its_checkpoint_is_the_version_of_the_log(
 
 
 def test_deltalake_writes_the_same_actions(tmp_path: Path) -> None:
-    table = made(tmp_path / "t", **{"delta.checkpointInterval": "1000"})
+    table = made(tmp_path / "t", checkpointInterval="1000")
     for first in range(0, 60, 30):
         changed(table, first)
-    other = tmp_path / "other"
-    shutil.copytree(table, other)
+    other = shutil.copytree(table, tmp_path / "other")
     deltalake.DeltaTable(other).create_checkpoint()
-    from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
-
     assert write_checkpoint(storage_of(table), 8)
     assert not write_checkpoint(storage_of(table), 8)
     found = []
@@ -134,13 +142,14 @@ def test_deltalake_writes_the_same_actions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("interval", "versions"),
-    [("3", [3, 6, 9, 12]), ("0", [10]), ("-1", [10]), ("x", [10]), ("100", [])],
+    [("3", [3, 6, 9, 12]), ("0", [10]), ("-1", [10]), ("x", [10]), ("100", []), ("9" * 5000, [10])],
+    ids=lambda value: str(value)[:9],
 )
 def test_the_table_says_how_often(tmp_path: Path, interval: str, versions: list[int]) -> None:
-    table = made(tmp_path / "t", **{"delta.checkpointInterval": interval})
+    table = made(tmp_path / "t", checkpointInterval=interval)
     for first in range(0, 90, 30):
         changed(table, first)
-    assert [int(path.name[:20]) for path in log(table, ".checkpoint.parquet")] == versions
+    assert checkpoints(table) == versions
 
 
 @pytest.mark.parametrize(
@@ -153,23 +162,19 @@ def test_the_table_says_how_often(tmp_path: Path, interval: str, versions: list[
     ],
 )
 def test_removed_files_stay_for_the_time_of_the_table(tmp_path: Path, retention: str, kept: bool) -> None:
-    table = made(
-        tmp_path / "t", **{"delta.checkpointInterval": "1", "delta.deletedFileRetentionDuration": retention}
-    )
+    table = made(tmp_path / "t", checkpointInterval="1", deletedFileRetentionDuration=retention)
     delta.append(table, rows(0, 3))
     delta.delete(table, "true")
     delta.append(table, rows(0, 3))
-    for path in log(table, ".json"):
-        path.unlink()
+    remove_commits(table)
     assert bool(delta.snapshot(table).tombstones(0)) is kept
 
 
 def test_a_checkpoint_that_cannot_be_written_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table = made(tmp_path / "t", **{"delta.checkpointInterval": "1"})
+    table = made(tmp_path / "t", checkpointInterval="1")
     (table / "_delta_log/00000000000000000001.checkpoint.parquet").mkdir()
-    (table / "_delta_log/_last_checkpoint").unlink(missing_ok=True)
     (table / "_delta_log/_last_checkpoint").mkdir()
     with caplog.at_level(logging.WARNING, "puffin_fast"):
         assert delta.append(table, rows(0, 3)).version == 1
@@ -179,43 +184,30 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(
 
 
 def test_tables_of_v2_checkpoints_get_one_without_sidecars(tmp_path: Path) -> None:
-    table = made(tmp_path / "t", **{"delta.checkpointInterval": "1"})
-    first = log(table, "0.json")[0]
-    lines = [json.loads(line) for line in first.read_text().splitlines()]
-    for line in lines:
-        for name in ("readerFeatures", "writerFeatures"):
-            line.get("protocol", {}).get(name, []).append("v2Checkpoint")
-    first.write_text("\n".join(map(json.dumps, lines)))
-    shutil.rmtree(table / "_delta_log/_last_checkpoint", ignore_errors=True)
-    for path in log(table, ".checkpoint.parquet"):
-        path.unlink()
+    table = made(tmp_path / "t", checkpointInterval="1")
+    for name in ("readerFeatures", "writerFeatures"):
+        alter(table, "protocol", lambda action, name=name: action[name].append("v2Checkpoint"))
     delta.append(table, rows(0, 3))
     (path,) = log(table, ".checkpoint.parquet")
     assert pc.drop_null(pq.read_table(path)["checkpointMetadata"]).to_pylist() == [{"version": 1}]
-    for commit in log(table, "?.json"):
-        commit.unlink()
+    remove_commits(table)
     delta.append(table, rows(3, 3))
-    assert ids_of_deltalake(table) == [*range(6)] == delta.scan(table).to_arrow()["id"].to_pylist()
+    assert [row["id"] for row in agreed(table)] == [*range(6)]
 
 
 def test_a_commit_on_a_table_whose_actions_have_null_maps_writes_its_checkpoint(tmp_path: Path) -> None:
     """deltalake writes ``"tags":null``."""
-    path = tmp_path / "t"
-    deltalake.write_deltalake(path, pa.table({"id": range(10)}))
-    log = path / "_delta_log" / f"{0:020}.json"
-    assert '"tags":null' in log.read_text()
+    table = delta_table(tmp_path, pa.table({"id": range(10)}), by="deltalake")
+    assert '"tags":null' in log(table, ".json")[0].read_text()
     for at in range(10):
-        delta.append(path, pa.table({"id": [100 + at]}))
-    assert (path / "_delta_log" / f"{10:020}.checkpoint.parquet").exists()
-    log.unlink()
-    for found in (delta.scan(path).to_arrow(), deltalake.DeltaTable(path).to_pyarrow_table()):
-        assert sorted(found["id"].to_pylist()) == [*range(10), *range(100, 110)]
+        delta.append(table, pa.table({"id": [100 + at]}))
+    assert checkpoints(table) == [10]
+    remove_commits(table, 1)
+    assert [row["id"] for row in agreed(table)] == [*range(10), *range(100, 110)]
 
 
 def test_times_of_commits_ascend_over_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = made(
-        tmp_path / "t", **{"delta.checkpointInterval": "2", "delta.enableInCommitTimestamps": "true"}
-    )
+    table = made(tmp_path / "t", checkpointInterval="2", enableInCommitTimestamps="true")
     delta.append(table, rows(0, 3))
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + 3600)
@@ -227,23 +219,16 @@ def test_times_of_commits_ascend_over_checkpoints(tmp_path: Path, monkeypatch: p
 
 
 def test_a_version_that_was_cleaned_away_is_not_found(tmp_path: Path) -> None:
-    table = made(tmp_path / "t", **{"delta.checkpointInterval": "2"})
+    table = made(tmp_path / "t", checkpointInterval="2")
     for first in range(0, 18, 3):
         delta.append(table, rows(first, 3))
-    for path in log(table, ".json"):
-        if int(path.name[:20]) < 5:
-            path.unlink()
+    remove_commits(table, 5)
     with pytest.raises(NotFoundError, match="version 3 cannot be built: the log begins at version 4"):
         delta.scan(table, version=3)
-    log(table, "5.json")[0].unlink()
+    remove_commits(table, 6)
     with pytest.raises(NotFoundError, match="version 5 cannot be built"):
         delta.scan(table, version=5)
     assert delta.scan(table).count() == 18
-
-
-def test_an_interval_of_thousands_of_digits_is_no_interval(tmp_path: Path) -> None:
-    table = made(tmp_path / "t", **{"delta.checkpointInterval": "9" * 5000})
-    assert delta.append(table, rows(0, 3)).version == 1
 
 
 def test_parsed_statistics_that_json_has_no_numbers_for_are_left_out() -> None:
@@ -317,7 +302,7 @@ def removed(folder: Path, whole: pa.Table) -> None:
     """No checkpoint: the commits are still there."""
 
 
-def by_deltalake(folder: Path, whole: pa.Table) -> None:
+def of_deltalake(folder: Path, whole: pa.Table) -> None:
     deltalake.DeltaTable(folder.parent).create_checkpoint()
 
 
@@ -336,7 +321,7 @@ AFTER = {
     "sidecars of the same names": partial(with_sidecars, ending="parquet", order=-1),
     "JSON and sidecars of the same names": partial(with_sidecars, ending="json", order=-1),
     "sidecars of other names": partial(with_sidecars, ending="json", order=-1, number=2),
-    "deltalake's": by_deltalake,
+    "deltalake's": of_deltalake,
     "none": removed,
 }
 
@@ -345,9 +330,8 @@ AFTER = {
 def eight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     """A table of 8 versions, whose checkpoint has adds with and without vectors, and removes; the checkpoint."""
     table = tmp_path_factory.mktemp("eight") / "t"
-    delta.create_table(table, pa.schema([("id", pa.int64())]), properties={"delta.checkpointInterval": "8"})
-    for first in range(0, 60, 10):
-        delta.append(table, pa.table({"id": range(first, first + 10)}))
+    rows = [{"id": pa.array(range(first, first + 10), pa.int64())} for first in range(0, 60, 10)]
+    delta_table(table, rows, properties={"delta.checkpointInterval": "8"})
     delta.delete(table, "id % 10 = 3")
     delta.overwrite(table, pa.table({"id": range(50, 60)}), "id >= 50")
     (path,) = log(table, ".checkpoint.parquet")
@@ -382,7 +366,6 @@ def test_actions_are_those_that_were_read_after_the_checkpoint_is_replaced(
     adds = known.adds(range(len(paths)))
     assert [add["path"] for add in adds] == paths
     for found, name in ((adds, "adds"), (known.tombstones(0), "removes")):
-        key = lambda action: (action["path"], json.dumps(action.get("deletionVector")))  # noqa: E731
         assert sorted(map(key, found)) == [key(action) for action in expected[name]]
         assert {action["size"] for action in found} == {action["size"] for action in expected[name]}
 
@@ -400,9 +383,7 @@ def test_a_commit_changes_the_files_that_it_means_after_the_checkpoint_is_replac
         transaction.update("id = 35", {"id": 735})
         transaction.delete_keys([41, 51], "id")
     expected = before - {*range(10), 22, 35, 41, 51} | {735, 1000}
-    found = sorted(delta.scan(table).to_arrow()["id"].to_pylist())
-    assert found == sorted(expected) == ids_of_deltalake(table)
-    assert not list(delta.verify(table))
+    assert agreed(table) == [{"id": id} for id in sorted(expected)]
 
 
 def test_a_checkpoint_without_a_file_that_was_live_is_a_conflict(
@@ -415,8 +396,7 @@ def test_a_checkpoint_without_a_file_that_was_live_is_a_conflict(
         ConflictError, match=r"checkpoint of version 8 was replaced.*expected the add of .*found none"
     ):
         known.adds([0])
-    for path in log(table, ".json"):
-        path.unlink()
+    remove_commits(table)
     replace_checkpoint(table, eight[1], removed)
     with pytest.raises(ConflictError, match="version 8 was removed after it had been read"):
         known.adds([0])
@@ -449,8 +429,7 @@ def test_a_version_is_loaded_from_the_checkpoint_that_replaced_the_one_of_the_li
 ) -> None:
     table = of_form(eight, tmp_path / "t", BEFORE["v2 in JSON"])
     segment = LogListing.of(storage_of(table)).segment()
-    for path in log(table, ".json"):
-        path.unlink()
+    remove_commits(table)
     replace_checkpoint(table, eight[1], AFTER["sidecars of other names"])
     assert load(storage_of(table), segment).metadata == delta.snapshot(table).metadata
     replace_checkpoint(table, eight[1], removed)
@@ -484,9 +463,7 @@ def test_sidecars_are_found_by_any_spelling_of_their_paths(
         spelled=SPELLINGS[spelling],
     )
     table = of_form(eight, tmp_path / "t", form)
-    for path in log(table, "0*.json"):
-        if ".checkpoint." not in path.name:
-            path.unlink()
+    remove_commits(table)
     classic(table / "_delta_log", eight[1])  # the version may be loaded from this one, or from the other
     for is_alone in (False, True):
         if is_alone:
@@ -495,13 +472,12 @@ def test_sidecars_are_found_by_any_spelling_of_their_paths(
         assert delta.verify(table) == []
         assert delta.orphan_files(table, older_than=timedelta(days=-1))["path"].to_pylist() == []
     assert delta.delete(table, "id = 20 or id >= 50").rows_deleted == 11
-    assert len(ids_of_deltalake(table)) == 44 == delta.scan(table).count()
+    assert len(agreed(table)) == 44
 
 
 def test_a_path_is_the_same_file_in_any_spelling(tmp_path: Path) -> None:
     table, other = tmp_path / "t", tmp_path / "a b%"
-    delta.create_table(table, pa.schema([("id", pa.int64())]))
-    delta.append(table, pa.table({"id": range(10)}))
+    delta_table(table, {"id": pa.array(range(10), pa.int64())})
     delta.delete(table, "id < 3")
     newest = log(table, ".json")[-1]
     (add,) = delta.snapshot(table).adds([0])
@@ -512,11 +488,7 @@ def test_a_path_is_the_same_file_in_any_spelling(tmp_path: Path) -> None:
     spellings = [spell for name, spell in SPELLINGS.items() if "name" not in name and name != "path"]
     for number, spell in enumerate(spellings):
         removed_as = spellings[number - 1]
-        here = {
-            **add["deletionVector"],
-            "storageType": "p",
-            "pathOrInlineDv": spell(vector),
-        }
+        here = {**add["deletionVector"], "storageType": "p", "pathOrInlineDv": spell(vector)}
         action = {**add, "path": spell(data), "deletionVector": here}
         newest.write_text(json.dumps({"add": action}) + "\n")
         log(table, "1.json")[0].write_text("")

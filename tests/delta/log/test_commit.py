@@ -1,49 +1,54 @@
-"""Every transition of a commit's table happens, and leaves the files that the table says."""
+"""Every transition of a commit's table happens, and leaves the rows and the files that the table says."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
 from puffin_fast import delta
 from puffin_fast.delta.log import commit
 from puffin_fast.delta.log.commit import TRANSITIONS, Event, State
-from tests.delta.tables import append
+from puffin_fast.errors import CommitUnknownError, ConflictError, NotFoundError
+from tests.delta.tables import append, ids
 from tests.kit.faults import LosingStorage, RacingStorage
 
-FILTER, VERSION = "id < 30", 4
-"""A delete from the table, and the version that it commits."""
+VERSION = 4
+"""The version that the delete of a case commits."""
 
 LAST = {State.COMMITTED, State.REPEATED, State.UNCHANGED, State.UNKNOWN, State.FAILED}
 
 Patch = pytest.MonkeyPatch
 
 
-def plain(table: Path, patch: Patch) -> None:
-    delta.delete(table, FILTER)
+class Case(NamedTuple):
+    """A job, the error that it ends with, and how many of the rows with ``id < 30`` are left; 26 were there."""
+
+    job: Callable[[Path, Patch], object]
+    error: type[BaseException] | None = None
+    left: int = 0
 
 
-def nothing(table: Path, patch: Patch) -> None:
-    delta.purge(table, min_deleted=1.0)
+def delete(table: Any, patch: Patch | None = None, **options: Any) -> Any:
+    return delta.delete(table, "id < 30", **options)
 
 
 def again(table: Path, patch: Patch) -> None:
-    delta.delete(table, FILTER)
+    delete(table)
     for _ in range(2):
         delta.purge(table, job_id="once")
 
 
 def without_a_data_file(table: Path, patch: Patch) -> None:
-    delta.delete(table, FILTER)
     for file in table.glob("part=*/*.parquet"):
         file.unlink()
-    delta.purge(table)
+    delta.purge(table, min_deleted=1e-9)
 
 
 def interrupted(table: Path, patch: Patch) -> None:
@@ -51,72 +56,78 @@ def interrupted(table: Path, patch: Patch) -> None:
         raise KeyboardInterrupt
 
     patch.setattr(commit, "time", SimpleNamespace(time=time))
-    delta.delete(table, FILTER)
+    delete(table)
 
 
-def beside_a_blind_append(table: Path, patch: Patch) -> None:
-    delta.delete(RacingStorage(table, lambda: append(table, VERSION)), FILTER)
-
-
-def beside_an_append(table: Path, patch: Patch) -> None:
-    delta.delete(RacingStorage(table, lambda: append(table, VERSION, blind=False)), FILTER)
+def beside_an_append(*, blind: bool) -> Callable[[Path, Patch], object]:
+    return lambda table, patch: delete(RacingStorage(table, lambda: append(table, VERSION, blind=blind)))
 
 
 def beside_itself(table: Path, patch: Patch) -> None:
-    def same() -> None:
-        delta.delete(table, FILTER, job_id="once")
-
-    delta.delete(RacingStorage(table, same), FILTER, job_id="once")
+    delete(RacingStorage(table, lambda: delete(table, job_id="once")), job_id="once")
 
 
 def beside_another_delete(table: Path, patch: Patch) -> None:
-    delta.delete(RacingStorage(table, lambda: delta.delete(table, "id < 20")), FILTER)
+    delete(RacingStorage(table, lambda: delta.delete(table, "id < 20")))
 
 
-def not_sent(table: Path, patch: Patch) -> None:
-    delta.delete(LosingStorage(table, written=False), FILTER)
+def losing(**options: Any) -> Callable[[Path, Patch], object]:
+    return lambda table, patch: delete(LosingStorage(table, **options))
 
 
-def without_an_answer(table: Path, patch: Patch) -> None:
-    delta.delete(LosingStorage(table, written=False, mute=True), FILTER)
-
-
-CASES: dict[tuple[State, Event], Callable[[Path, Patch], None]] = {
-    (State.LOADED, Event.DONE_BEFORE): again,
-    (State.LOADED, Event.NO_CHANGES): nothing,
-    (State.LOADED, Event.CHANGES): plain,
-    (State.LOADED, Event.ERROR): without_a_data_file,
-    (State.PLANNED, Event.READY): plain,
-    (State.PLANNED, Event.ERROR): interrupted,
-    (State.SENT, Event.WRITTEN): plain,
-    (State.SENT, Event.EXISTS): beside_a_blind_append,
-    (State.SENT, Event.NO_ANSWER): without_an_answer,
-    (State.SENT, Event.ERROR): not_sent,
-    (State.LOST, Event.NO_CONFLICT): beside_a_blind_append,
-    (State.LOST, Event.PLAN_AGAIN): beside_an_append,
-    (State.LOST, Event.DONE_BEFORE): beside_itself,
-    (State.LOST, Event.ERROR): beside_another_delete,
+CASES: dict[tuple[State, Event], tuple[Case, ...]] = {
+    (State.LOADED, Event.DONE_BEFORE): (Case(again),),
+    (State.LOADED, Event.NO_CHANGES): (
+        Case(lambda table, patch: delta.purge(table, min_deleted=1.0), None, 26),
+    ),
+    (State.LOADED, Event.CHANGES): (Case(delete),),
+    (State.LOADED, Event.ERROR): (Case(without_a_data_file, NotFoundError, -1),),
+    (State.PLANNED, Event.READY): (Case(delete),),
+    (State.PLANNED, Event.ERROR): (Case(interrupted, KeyboardInterrupt, 26),),
+    (State.SENT, Event.WRITTEN): (Case(delete), Case(losing(written=True))),
+    (State.SENT, Event.EXISTS): (Case(beside_an_append(blind=True), None, 10),),
+    (State.SENT, Event.NO_ANSWER): (
+        Case(losing(written=False, mute=True), CommitUnknownError, 26),
+        Case(losing(written=True, mute=True), CommitUnknownError),
+    ),
+    (State.SENT, Event.ERROR): (
+        Case(losing(written=False), OSError, 26),
+        Case(losing(written=False, error=KeyboardInterrupt()), KeyboardInterrupt, 26),
+    ),
+    (State.LOST, Event.NO_CONFLICT): (Case(beside_an_append(blind=True), None, 10),),
+    (State.LOST, Event.PLAN_AGAIN): (Case(beside_an_append(blind=False)),),
+    (State.LOST, Event.DONE_BEFORE): (Case(beside_itself),),
+    (State.LOST, Event.ERROR): (Case(beside_another_delete, ConflictError, 8),),
 }
 
 
-@pytest.mark.parametrize(("state", "event"), TRANSITIONS, ids=lambda one: one.name)
-def test_a_transition_happens_and_leaves_no_orphan_file_unless_the_outcome_is_unknown(
+@pytest.mark.parametrize(
+    ("state", "event", "number"),
+    [(*transition, number) for transition in TRANSITIONS for number in range(len(CASES[transition]))],
+    ids=lambda one: getattr(one, "name", str(one)),
+)
+def test_a_transition_happens_and_leaves_its_rows_and_no_orphan_file_unless_the_outcome_is_unknown(
     state: State,
     event: Event,
-    golden: Callable[[str], Path],
+    number: int,
+    partitioned: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    table = golden("spark_partitioned")
+    table, case = partitioned, CASES[state, event][number]
     caplog.set_level(logging.DEBUG, commit.__name__)
-    with monkeypatch.context() as patch, suppress(Exception, KeyboardInterrupt):
-        CASES[state, event](table, patch)
+    with monkeypatch.context() as patch, pytest.raises(case.error) if case.error else nullcontext() as caught:
+        case.job(table, patch)
+    assert case.error is not CommitUnknownError or "txnId" in str(caught.value)
     steps = [record.args[1:] for record in caplog.records if record.levelno == logging.DEBUG]
     assert all(TRANSITIONS[State[at], Event[came]].to is State[to] for at, came, to in steps)
     assert (state.name, event.name, TRANSITIONS[state, event].to.name) in steps
     assert State[steps[-1][-1]] in LAST
-    orphans = delta.remove_orphan_files(table, older_than=timedelta(0), dry_run=True)
-    assert len(orphans.files) == (steps[-1][-1] == "UNKNOWN")
+    if case.left >= 0:
+        assert len([id for id in ids(table) if id < 30]) == case.left
+        orphans = delta.orphan_files(table, older_than=timedelta(0))
+        may_be_orphan = steps[-1][-1] == "UNKNOWN" and case.left > 0
+        assert orphans.num_rows == may_be_orphan
 
 
 def test_every_state_is_reached_and_each_but_the_last_ones_has_an_end() -> None:

@@ -14,6 +14,8 @@ from puffin_fast.delta.log.snapshot import load_head, load_snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.errors import CorruptDataError
 from tests.conftest import require_module
+from tests.delta.tables import commit_of
+from tests.kit.tables import delta_table
 
 
 def check_heads(table: Path) -> None:
@@ -33,12 +35,10 @@ def test_each_version_of_each_form_of_log(table: Path) -> None:
 
 def test_the_newest_metadata_counts_and_values_may_take_several_lines(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("s", pa.string())])
-    delta.create_table(tmp_path, schema)
-    delta.append(tmp_path, pa.table([[1], ['"metaData"']], schema=schema))
-    first = tmp_path / commit_path(0)
-    line = next(line for line in map(json.loads, first.read_text().splitlines()) if "metaData" in line)
-    line["metaData"]["configuration"] = {"a": "b"}
-    (tmp_path / commit_path(2)).write_text(json.dumps(line, indent=2))
+    delta_table(tmp_path, pa.table([[1], ['"metaData"']], schema=schema))
+    (metadata,) = commit_of(tmp_path, 0)["metaData"]
+    newer = {"metaData": metadata | {"configuration": {"a": "b"}}}
+    (tmp_path / commit_path(2)).write_text(json.dumps(newer, indent=2))
     check_heads(tmp_path)
     require_module("deltalake").DeltaTable(str(tmp_path)).create_checkpoint()
     for version in (0, 1):

@@ -12,9 +12,8 @@ from duckdb import DuckDBPyConnection
 
 from puffin_fast import delta, errors
 from tests.conftest import require_module
-from tests.delta.tables import alter, commit_of, files_of, ids
+from tests.delta.tables import Golden, alter, commit_of, configure, ids, ids_of_others, refused
 
-Golden = Callable[[str], Path]
 Lines = list[dict[str, Any]]
 
 
@@ -58,11 +57,6 @@ def rewrite(table: Path, form: Callable[[Lines], str], versions: slice = slice(N
         file.write_text(form([json.loads(line) for line in file.read_text().splitlines()]), newline="")
 
 
-def of_duckdb(connection: DuckDBPyConnection, table: Path) -> list[int]:
-    rows = connection.execute(f"SELECT id FROM delta_scan('{table}') ORDER BY id").fetchall()
-    return [id for (id,) in rows]
-
-
 @pytest.mark.parametrize("name", ["spark_partitioned", "spark_many_features"])
 @pytest.mark.parametrize("form", FORMS)
 def test_other_forms_of_commits_are_read_and_written_on(
@@ -75,11 +69,11 @@ def test_other_forms_of_commits_are_read_and_written_on(
     if form != "numbers with exponents":
         assert sorted(map(str, delta.snapshot(table).adds(range(3)))) == adds
         assert delta.verify(table) == []
-    assert of_duckdb(duckdb_delta, table) == before
+    assert ids_of_others(duckdb_delta, table)[0] == before
     done = delta.delete(table, "id < 30")
     assert done.rows_deleted == sum(id < 30 for id in before)
     assert ids(table) == [id for id in before if id >= 30]
-    assert of_duckdb(duckdb_delta, table) == [id for id in before if id >= 30]
+    assert ids_of_others(duckdb_delta, table)[0] == [id for id in before if id >= 30]
 
 
 @pytest.mark.parametrize(
@@ -96,17 +90,42 @@ def test_other_forms_of_commits_are_read_and_written_on(
     ],
 )
 def test_forms_that_are_ambiguous_are_refused(
-    form: Callable[[Lines], str], message: str, golden: Golden
+    form: Callable[[Lines], str], message: str, partitioned: Path
 ) -> None:
-    table = golden("spark_partitioned")
     rewrite(
-        table, lambda lines: form(sorted(lines, key=lambda line: ("add" in line and "z") or "a")), slice(3, 4)
+        partitioned,
+        lambda lines: form(sorted(lines, key=lambda line: ("add" in line and "z") or "a")),
+        slice(3, 4),
     )
-    before = files_of(table)
-    with pytest.raises(errors.CorruptDataError, match=message) as caught:
-        delta.delete(table, "id < 30")
+    with refused(partitioned, errors.CorruptDataError, message) as caught:
+        delta.delete(partitioned, "id < 30")
     assert f"{3:020d}.json" in str(caught.value)
-    assert files_of(table) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{broken", "line 4: expected a JSON object"),
+        ("5", "line 4: expected object, found int"),
+        ("null", "line 4: expected object, found null"),
+        (
+            '{"add":{"path":"a"},"remove":{"path":"b"}}',
+            "line 4: expected one action, found both add and remove",
+        ),
+        ('{"add":{"path":5}}', "add.path of line 4: expected str, found int"),
+        ('{"add":{"size":5,"partitionValues":{}}}', "expected a path|add of line 4: expected a field path"),
+        (
+            '{"add":{"path":"a","deletionVector":{"storageType":"u","offset":"x"}}}',
+            "deletionVector.offset of line 4",
+        ),
+    ],
+)
+def test_a_commit_that_is_no_commit_is_named(line: str, message: str, partitioned: Path) -> None:
+    file = partitioned / "_delta_log" / f"{3:020d}.json"
+    file.write_text(file.read_text().rstrip("\n") + "\n" + line + "\n")
+    with pytest.raises(errors.CorruptDataError, match=message) as caught:
+        delta.snapshot(partitioned)
+    assert str(file) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -121,19 +140,18 @@ def test_forms_that_are_ambiguous_are_refused(
     ],
 )
 def test_values_of_another_type_are_named(
-    kind: str, edit: Callable[[dict[str, Any]], object], message: str | None, golden: Golden
+    kind: str, edit: Callable[[dict[str, Any]], object], message: str | None, partitioned: Path
 ) -> None:
-    table = golden("spark_partitioned")
-    before = ids(table)
-    alter(table, kind, edit, version=3)
+    before = ids(partitioned)
+    alter(partitioned, kind, edit, 3)
     if message is None:  # the values of `commitInfo` are free; a commit reads the time
-        assert ids(table) == before
+        assert ids(partitioned) == before
         with pytest.raises(errors.CorruptDataError, match=r"inCommitTimestamp of commitInfo: .*found str"):
-            delta.delete(table, "id < 30")
+            delta.delete(partitioned, "id < 30")
         return
     with pytest.raises(errors.CorruptDataError, match=message) as caught:
-        ids(table)
-    assert str(table / "_delta_log" / f"{3:020d}.json") in str(caught.value)
+        ids(partitioned)
+    assert str(partitioned / "_delta_log" / f"{3:020d}.json") in str(caught.value)
 
 
 @pytest.mark.parametrize("form", ["pretty-printed", "several in a line", "numbers as floats"])
@@ -156,8 +174,7 @@ def test_a_time_of_a_commit_that_is_a_text_is_named(golden: Golden) -> None:
 def test_numbers_of_records_may_be_floats(n_rows: str, golden: Golden) -> None:
     table = golden("hand_inline")
     stats = f'{{"numRecords":{n_rows},"nullCount":{{"id":0.0}}}}'
-    for version in range(3):
-        alter(table, "add", lambda add: add.update(stats=stats), version)
+    alter(table, "add", lambda add: add.update(stats=stats), 0, 1, 2)
     assert delta.scan(table).count() == len(ids(table)) == 900
     assert delta.delete(table, "id < 5").rows_deleted == 4
     (add,) = commit_of(table, 3)["add"]
@@ -167,32 +184,21 @@ def test_numbers_of_records_may_be_floats(n_rows: str, golden: Golden) -> None:
 @pytest.mark.parametrize("n_rows", ['"1000"', "true", "-5", "1.5", "[1]", "1e30", "9" * 30])
 def test_other_numbers_of_records_are_named(n_rows: str, golden: Golden) -> None:
     table = golden("hand_inline")
-    for version in range(3):
-        alter(table, "add", lambda add: add.update(stats=f'{{"numRecords":{n_rows}}}'), version)
+    alter(table, "add", lambda add: add.update(stats=f'{{"numRecords":{n_rows}}}'), 0, 1, 2)
     with pytest.raises(errors.CorruptDataError, match=r"numRecords( of stats of a file)?: expected"):
         delta.scan(table).count()
 
 
-def test_properties_that_are_no_texts_are_their_json(golden: Callable[[str], Path]) -> None:
+def test_properties_that_are_no_texts_are_their_json(partitioned: Path) -> None:
     """deltalake reads them; the protocol has texts only."""
-    table = golden("spark_partitioned")
-    given = {
-        "delta.enableDeletionVectors": True,
-        "delta.checkpointInterval": 3,
-        "a": 1.5,
-        "delta.appendOnly": False,
-    }
-    alter(table, "metaData", lambda action: action["configuration"].update(given))
-    assert delta.snapshot(table).configuration.items() >= {
-        ("delta.enableDeletionVectors", "true"),
-        ("delta.checkpointInterval", "3"),
-        ("a", "1.5"),
-        ("delta.appendOnly", "false"),
-    }
-    n_rows = delta.scan(table).count()
-    assert delta.delete(table, "id < 70").rows_deleted == n_rows - delta.scan(table).count() > 0
+    given = {"enableDeletionVectors": True, "checkpointInterval": 3, "a": 1.5, "appendOnly": False}
+    configure(partitioned, **given)
+    texts = {"enableDeletionVectors": "true", "checkpointInterval": "3", "a": "1.5", "appendOnly": "false"}
+    assert delta.snapshot(partitioned).configuration.items() >= {(f"delta.{k}", v) for k, v in texts.items()}
+    n_rows = delta.scan(partitioned).count()
+    assert delta.delete(partitioned, "id < 70").rows_deleted == n_rows - delta.scan(partitioned).count() > 0
     deltalake: Any = require_module("deltalake")
-    assert deltalake.DeltaTable(str(table)).metadata().configuration["delta.checkpointInterval"] == "3"
-    alter(table, "metaData", lambda action: action["configuration"].update({"a": ["b"]}))
+    assert deltalake.DeltaTable(str(partitioned)).metadata().configuration["delta.checkpointInterval"] == "3"
+    alter(partitioned, "metaData", lambda action: action["configuration"].update({"a": ["b"]}))
     with pytest.raises(errors.CorruptDataError, match="configuration"):
-        delta.scan(table).count()
+        delta.scan(partitioned).count()

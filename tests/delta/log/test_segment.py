@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import delta, errors
@@ -15,6 +16,9 @@ from puffin_fast._io import sink
 from puffin_fast.delta.log import segment
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.storage import TableStorage
+from tests.delta.tables import Golden, refused
+from tests.kit.faults import RacingStorage
+from tests.kit.rows import by_us
 
 
 class Listed(TableStorage):
@@ -62,17 +66,16 @@ class RenamedOver(TableStorage):
     _rename = staticmethod(lambda: None)
 
 
-def test_a_commit_that_another_renames_over_is_made_again(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
+def test_a_commit_that_another_renames_over_is_made_again(partitioned: Path) -> None:
     other = '{"commitInfo":{"operation":"WRITE","isBlindAppend":true}}\n'
-    done = delta.delete(RenamedOver(table, other), "id < 30")
+    done = delta.delete(RenamedOver(partitioned, other), "id < 30")
     assert (done.version, done.attempts) == (5, 2)
-    assert (table / commit_path(4)).read_text() == other
-    assert delta.scan(table, "id < 30").to_arrow().num_rows == 0
+    assert (partitioned / commit_path(4)).read_text() == other
+    assert delta.scan(partitioned, "id < 30").to_arrow().num_rows == 0
 
 
 def test_what_a_killed_writer_left_is_waited_for_once(
-    golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink, "RENAME_S", 0.01)
     table = golden("spark_partitioned")
@@ -81,44 +84,108 @@ def test_what_a_killed_writer_left_is_waited_for_once(
 
 
 def test_a_commit_that_is_empty_is_waited_for_and_not_passed_over(
-    golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    partitioned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A filesystem without hard links shows an empty file first; its commit may delete from the same data file."""
-    table = golden("spark_partitioned")
-    base = delta.snapshot(table)
-    ours, theirs = (table / commit_path(base.version + at) for at in (1, 2))
-    one, other, *_ = delta.scan(table, selected_fields=("id",)).to_arrow()["id"].to_pylist()
-    delta.delete(table, f"id = {one}")
+    base = delta.snapshot(partitioned)
+    ours, theirs = (partitioned / commit_path(base.version + at) for at in (1, 2))
+    one, other, *_ = delta.scan(partitioned, selected_fields=("id",)).to_arrow()["id"].to_pylist()
+    delta.delete(partitioned, f"id = {one}")
     complete = ours.read_bytes()
-    before = sorted(table.rglob("*"))
     monkeypatch.setattr(segment, "EMPTY_S", 0.05)
     ours.write_bytes(b"")
-    with pytest.raises(errors.ConflictError, match="empty file"):
-        delta.delete(table, f"id = {other}")
-    assert sorted(table.rglob("*")) == before
+    with refused(partitioned, errors.ConflictError, "empty file"):
+        delta.delete(partitioned, f"id = {other}")
     assert not theirs.exists()
     monkeypatch.setattr(segment, "EMPTY_S", 60.0)
     timer = threading.Timer(0.2, lambda: ours.write_bytes(complete))
     timer.start()
-    assert delta.delete(table, f"id = {other}").version == base.version + 2
+    assert delta.delete(partitioned, f"id = {other}").version == base.version + 2
     timer.join()
-    assert delta.scan(table, f"id = {one} or id = {other}").to_arrow().num_rows == 0
+    assert delta.scan(partitioned, f"id = {one} or id = {other}").to_arrow().num_rows == 0
 
 
 def test_a_concurrent_commit_that_is_empty_is_a_conflict(
-    golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    partitioned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = golden("spark_partitioned")
-    version = delta.snapshot(table).version + 1
     monkeypatch.setattr(segment, "EMPTY_S", 0.05)
-    put = TableStorage.put
-
-    def put_after_another(self: TableStorage, path: str, data: bytes) -> bool:
-        (table / commit_path(version)).touch()
-        return put(self, path, data)
-
-    monkeypatch.setattr(TableStorage, "put", put_after_another)
-    files = {*table.rglob("*.bin")}
+    files = {*partitioned.rglob("*.bin")}
+    storage = RacingStorage(
+        partitioned, (partitioned / commit_path(delta.snapshot(partitioned).version + 1)).touch
+    )
     with pytest.raises(errors.ConflictError, match="empty file"):
-        delta.delete(table, "id > 0", on_conflict="merge")
-    assert {*table.rglob("*.bin")} == files
+        delta.delete(storage, "id > 0", on_conflict="merge")
+    assert {*partitioned.rglob("*.bin")} == files
+
+
+# Checkpoints and gaps ----------------------------------------------------------------------------------------
+
+
+def test_a_log_with_a_gap_is_refused(partitioned: Path) -> None:
+    (partitioned / "_delta_log" / f"{2:020d}.json").unlink()
+    with pytest.raises(errors.CorruptDataError, match=f"no {2:020d}.json"):
+        delta.snapshot(partitioned)
+    assert delta.snapshot(partitioned, version=1).version == 1
+    (partitioned / "_delta_log" / f"{0:020d}.json").unlink()
+    with pytest.raises(errors.NotFoundError, match="the log begins at version 1"):
+        delta.snapshot(partitioned)
+
+
+def test_a_checkpoint_stands_for_the_commits_before_it(golden: Golden) -> None:
+    for name in ("spark_v1_checkpoint", "spark_v2_checkpoint"):
+        table = golden(name)
+        for version in (0, 1, 2):
+            (table / "_delta_log" / f"{version:020d}.json").unlink()
+        assert delta.scan(table).to_arrow().num_rows == 257
+        assert delta.snapshot(table, version=2).version == 2
+        (table / "_delta_log" / f"{3:020d}.json").unlink()
+        assert delta.scan(table).to_arrow().num_rows == 270
+        with pytest.raises(errors.NotFoundError, match="the log begins at version 2"):
+            delta.snapshot(table, version=1)
+
+
+def test_a_last_checkpoint_that_lies_does_no_harm(golden: Golden) -> None:
+    table = golden("spark_v1_checkpoint")
+    (table / "_delta_log" / "_last_checkpoint").write_text('{"version":99,"size":5,"parts":7}')
+    assert delta.scan(table).to_arrow().num_rows == 257
+
+
+def test_compacted_logs_and_checksums_are_passed_over(partitioned: Path) -> None:
+    (partitioned / "_delta_log" / f"{0:020d}.{2:020d}.compacted.json").write_text("{broken")
+    (partitioned / "_delta_log" / f"{3:020d}.crc").write_text("{broken")
+    (partitioned / "_delta_log" / f".{4:020d}.json.abc.tmp").write_text("{broken")
+    assert delta.scan(partitioned).to_arrow().num_rows == 257
+
+
+def split_checkpoint(log: Path, parts: int) -> None:
+    """A classic checkpoint as one of several parts, the metadata in the last."""
+    whole = log / f"{2:020d}.checkpoint.parquet"
+    rows = pq.read_table(whole)
+    n = rows.num_rows
+    order = rows.take(pa.array(sorted(range(n), key=lambda at: rows["add"][at].as_py() is None)))
+    for part in range(parts):
+        start, stop = n * part // parts, n * (part + 1) // parts
+        name = f"{2:020d}.checkpoint.{part + 1:010d}.{parts:010d}.parquet"
+        pq.write_table(order.slice(start, stop - start), log / name)
+    whole.unlink()
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5])
+def test_a_checkpoint_in_parts_is_the_same(parts: int, golden: Golden) -> None:
+    table = golden("spark_v1_checkpoint")
+    before = by_us(table)
+    split_checkpoint(table / "_delta_log", parts)
+    for version in (0, 1, 2):
+        (table / "_delta_log" / f"{version:020d}.json").unlink()
+    assert by_us(table) == before
+
+
+def test_a_checkpoint_that_lacks_a_part_is_none(golden: Golden) -> None:
+    table = golden("spark_v1_checkpoint")
+    log = table / "_delta_log"
+    split_checkpoint(log, 3)
+    (log / f"{2:020d}.checkpoint.{2:010d}.{3:010d}.parquet").unlink()
+    assert delta.scan(table).to_arrow().num_rows == 257
+    (log / f"{1:020d}.json").unlink()
+    with pytest.raises(errors.CorruptDataError, match=f"no {1:020d}.json"):
+        delta.snapshot(table)

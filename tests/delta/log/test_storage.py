@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs
-import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import delta, dv, errors, lance, paimon
@@ -26,6 +26,8 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.delta.log.storage import TableStorage
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN
+from tests.delta.tables import commit_of, write_lines
+from tests.kit.tables import delta_table, files_of
 
 
 @pytest.fixture
@@ -34,9 +36,8 @@ def memory() -> Any:
     filesystem = require_module("fsspec").filesystem("memory", skip_instance_cache=True)
     filesystem.store.clear()
     table = GOLDEN / "spark_many_features"
-    for file in table.rglob("*"):
-        if file.is_file():
-            filesystem.pipe_file(f"/bucket/t/{file.relative_to(table)}", file.read_bytes())
+    for file in files_of(table):
+        filesystem.pipe_file(f"/bucket/t/{file.relative_to(table)}", file.read_bytes())
     yield filesystem
     filesystem.store.clear()
 
@@ -67,19 +68,12 @@ def test_of_many_writers_at_once_one_writes(
     if has == "neither":
         monkeypatch.setattr(sink, "rename_new", lambda path, to: False)
     for round in range(10):
-        won: list[bytes] = []
-        path = tmp_path / str(round)
-
-        def write(me: bytes, path: Path = path, won: list[bytes] = won) -> None:
-            if put_if_absent(str(path), me):
-                won.append(me)
-
-        threads = [threading.Thread(target=write, args=(bytes([n]) * 1000,)) for n in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert won == [path.read_bytes()]
+        path, texts = tmp_path / str(round), [bytes([n]) * 1000 for n in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            written = pool.map(partial(put_if_absent, str(path)), texts)
+        assert [text for text, is_written in zip(texts, written, strict=True) if is_written] == [
+            path.read_bytes()
+        ]
 
 
 def test_without_hard_links_no_incomplete_file_has_the_name(
@@ -132,50 +126,29 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_table_on_another_filesystem_is_read_deleted_from_and_verified(memory: Any) -> None:
     table = "/bucket/t"
-    before = delta.scan(table, filesystem=memory).to_arrow()
-    assert before.num_rows == 257
+    assert delta.scan(table, filesystem=memory).to_arrow().num_rows == 257
     assert delta.vectors(table, filesystem=memory).num_rows == 3
-    done = delta.delete(table, "id < 30", filesystem=memory)
-    assert done.rows_deleted == 26
+    assert delta.delete(table, "id < 30", filesystem=memory).rows_deleted == 26
     assert delta.scan(table, filesystem=memory).to_arrow().num_rows == 231
     assert delta.verify(table, filesystem=memory) == []
 
 
 def test_a_thousand_files_with_vectors_are_planned_by_columns_and_read(tmp_path: Path) -> None:
     """Other readers were seen to hang on such tables."""
-    table, n = tmp_path / "t", 1000
-    (table / "_delta_log").mkdir(parents=True)
-    pq.write_table(pa.table({"id": pa.array(range(10), pa.int64())}), table / "part.parquet")
-    data = (table / "part.parquet").read_bytes()
+    n, rows = 1000, pa.table({"id": pa.array(range(10), pa.int64())})
+    table = delta_table(tmp_path, rows)
+    (add,) = commit_of(table, 1)["add"]
+    data = (table / add["path"]).read_bytes()
     record = dv.delta.encode(PositionBitmap.from_positions([1, 5]))
     name = uuid.uuid4()
     (table / f"deletion_vector_{name}.bin").write_bytes(b"\1" + record * n)
-    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
-    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
-    lines: list[dict[str, Any]] = [
-        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
-        {
-            "metaData": {
-                "id": "x",
-                "schemaString": json.dumps({"type": "struct", "fields": [field]}),
-                "partitionColumns": [],
-                "configuration": {"delta.enableDeletionVectors": "true"},
-            }
-        },
-    ]
+    vector = {"storageType": "u", "pathOrInlineDv": dv.delta.z85_encode(name.bytes), "cardinality": 2}
+    adds = []
     for number in range(n):
         (table / f"{number}.parquet").write_bytes(data)
-        vector = {
-            "storageType": "u",
-            "pathOrInlineDv": dv.delta.z85_encode(name.bytes),
-            "offset": 1 + number * len(record),
-            "sizeInBytes": len(record) - 8,
-            "cardinality": 2,
-        }
-        stats = json.dumps({"numRecords": 10, "tightBounds": False})
-        add = {"path": f"{number}.parquet", "size": len(data), "stats": stats, "deletionVector": vector}
-        lines.append({"add": {**add, "partitionValues": {}, "modificationTime": 1, "dataChange": True}})
-    (table / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, lines)))
+        place = {"offset": 1 + number * len(record), "sizeInBytes": len(record) - 8}
+        adds.append({"add": add | {"path": f"{number}.parquet", "deletionVector": vector | place}})
+    write_lines(table, 1, adds)
     found = delta.scan(table)
     assert len(found.tasks()) == n
     assert found.to_arrow()["id"].to_pylist() == [0, 2, 3, 4, 6, 7, 8, 9] * n
@@ -187,11 +160,8 @@ def test_a_thousand_files_with_vectors_are_planned_by_columns_and_read(tmp_path:
 @pytest.mark.parametrize("through", ["nothing", "arrow", "fsspec"])
 def test_files_of_this_machine_may_be_named_by_host(host: str, through: str, tmp_path: Path) -> None:
     table = shutil.copytree(GOLDEN / "hand_inline", tmp_path / "t")
-    filesystem: Any = None
-    if through == "arrow":
-        filesystem = pyarrow.fs.LocalFileSystem()
-    elif through == "fsspec":
-        filesystem = require_module("fsspec").filesystem("file")
+    local = {"arrow": pyarrow.fs.LocalFileSystem(), "fsspec": require_module("fsspec").filesystem("file")}
+    filesystem: Any = local.get(through)
     location = f"file://{host}{table}"
     assert delta.scan(location, filesystem=filesystem).count() == 900
     assert delta.delete(location, "id < 15", filesystem=filesystem).rows_deleted > 0
@@ -211,10 +181,9 @@ def test_a_data_file_of_another_machine_is_refused(host: str, tmp_path: Path) ->
     if host == "localhost":
         assert delta.scan(table, "id >= 0").to_arrow().num_rows == before
         return
-    with pytest.raises(errors.UnsupportedError, match="found authority other"):
-        delta.scan(table).to_arrow()
-    with pytest.raises(errors.UnsupportedError, match="found authority other"):
-        delta.delete(table, "id < 15")
+    for work in (lambda: delta.scan(table).to_arrow(), lambda: delta.delete(table, "id < 15")):
+        with pytest.raises(errors.UnsupportedError, match="found authority other"):
+            work()
     assert [problem.path for problem in delta.verify(table)] == [f"file://other{file}"]
 
 
@@ -259,10 +228,7 @@ def test_nothing_is_sent_to_a_storage_that_cannot_be_listed(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("given", [None, pyarrow.fs.LocalFileSystem()], ids=["path", "filesystem"])
 def test_data_files_on_a_local_disk_are_opened_as_those_of_iceberg(tmp_path: Path, given: Any) -> None:
-    folder = str(tmp_path / "t")
-    rows = pa.table({"id": [1, 2, 3]})
-    delta.create_table(folder, rows.schema)
-    delta.append(folder, rows)
+    folder = str(delta_table(tmp_path / "t", {"id": [1, 2, 3]}))
     storage = TableStorage(folder, given)
     (data_file,) = tmp_path.glob("t/*.parquet")
     assert resolve(str(data_file), storage) == ("local", None, str(data_file))

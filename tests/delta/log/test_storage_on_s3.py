@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +19,8 @@ from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import storage_of
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN
+from tests.delta.tables import ids as ids_of
+from tests.kit.cases import each
 from tests.object_store import KEYS, LATE_S, Store, store
 
 __all__ = ["store"]
@@ -48,8 +50,14 @@ def upload(s3: Any, table: Path, to: str) -> str:
     return f"s3://{to}"
 
 
+@pytest.fixture
+def table(s3: Any, tmp_path: Path) -> str:
+    """The golden table ``spark_partitioned`` on S3."""
+    return upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+
+
 def ids(table: str, s3: Any) -> list[int]:
-    return sorted(delta.scan(table, selected_fields=("id",), filesystem=s3).to_arrow()["id"].to_pylist())
+    return ids_of(table, filesystem=s3)
 
 
 @pytest.mark.parametrize("name", ["spark_many_features", "spark_v2_checkpoint", "spark_partitioned"])
@@ -96,29 +104,18 @@ def test_a_missing_bucket_and_a_missing_folder_are_named(s3: Any) -> None:
 
 
 @pytest.mark.slow
-def test_of_many_writers_on_s3_none_loses_a_delete(s3: Any, tmp_path: Path) -> None:
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
-    failed: list[BaseException] = []
-
+def test_of_many_writers_on_s3_none_loses_a_delete(s3: Any, table: str) -> None:
     def work(first: int) -> None:
-        try:
-            for row in range(first, 130, 4):
-                delta.delete(table, f"id = {row}", on_conflict="merge", filesystem=s3)
-        except BaseException as error:
-            failed.append(error)
+        for row in range(first, 130, 4):
+            delta.delete(table, f"id = {row}", on_conflict="merge", filesystem=s3)
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in range(100, 104)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(100, 104)))
     assert not set(ids(table, s3)) & set(range(100, 130))
     assert delta.verify(table, filesystem=s3) == []
 
 
-def test_a_commit_without_conditional_writes_is_refused(store: Store, s3: Any, tmp_path: Path) -> None:
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+def test_a_commit_without_conditional_writes_is_refused(store: Store, s3: Any, table: str) -> None:
     arrow = pa.fs.S3FileSystem(
         access_key=KEYS["access-key-id"],
         secret_key=KEYS["secret-access-key"],
@@ -133,8 +130,7 @@ def test_a_commit_without_conditional_writes_is_refused(store: Store, s3: Any, t
     assert [path for path in s3.find(table) if path[-1] != "/"] == before
 
 
-def test_a_store_that_denies_writes_leaves_the_table_as_it_was(store: Store, s3: Any, tmp_path: Path) -> None:
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+def test_a_store_that_denies_writes_leaves_the_table_as_it_was(store: Store, s3: Any, table: str) -> None:
     before = ids(table, s3)
     store.denied.update({"PUT", "POST"})
     try:
@@ -156,11 +152,8 @@ WRITES: dict[str, Callable[[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_a_commit_whose_answer_is_lost_has_happened(
-    write: str, store: Store, s3: Any, tmp_path: Path
-) -> None:
+def test_a_commit_whose_answer_is_lost_has_happened(write: str, store: Store, s3: Any, table: str) -> None:
     """The listing that s3fs keeps does not have the version; a second request finds that it exists."""
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
     before = delta.snapshot(table, filesystem=s3).version
     store.faults[commit_path(before + 1)] = ["lost"]
     assert WRITES[write](table, s3).version == before + 1
@@ -202,10 +195,9 @@ def once(store: Store) -> Any:
     ids=lambda found: "-".join(found[:2]) if isinstance(found, list) else str(found),
 )
 def test_a_commit_that_the_store_may_have_written_keeps_its_files(
-    faults: list[str], happens: bool | None, store: Store, s3: Any, once: Any, tmp_path: Path
+    faults: list[str], happens: bool | None, store: Store, s3: Any, once: Any, table: str
 ) -> None:
     """Whatever the last answer was."""
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
     before = delta.snapshot(table, filesystem=s3)
     path = commit_path(before.version + 1)
     store.faults[path] = faults[:]
@@ -227,9 +219,8 @@ def test_a_commit_that_the_store_may_have_written_keeps_its_files(
     assert delta.verify(table, filesystem=fresh) == []
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n", "S3"])
-def test_spellings_of_the_scheme(scheme: str, s3: Any, tmp_path: Path) -> None:
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+@each("scheme", ["s3", "s3a", "s3n", "S3"])
+def test_spellings_of_the_scheme(scheme: str, s3: Any, table: str) -> None:
     assert len(ids(table.replace("s3", scheme, 1), s3)) == 257
 
 
@@ -254,8 +245,7 @@ def test_the_uri_of_a_table_object_is_percent_encoded(s3: Any) -> None:
     assert storage_of("s3://lake/a%20b", s3).root == "s3://lake/a%20b"
 
 
-def test_vectors_that_are_neighbours_are_read_together(store: Store, s3: Any, tmp_path: Path) -> None:
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+def test_vectors_that_are_neighbours_are_read_together(store: Store, s3: Any, table: str) -> None:
     delta.delete(table, "id >= 100 and id < 160", filesystem=s3)
     vectors = delta.vectors(table, filesystem=s3)
     assert vectors.num_rows == 3
@@ -265,8 +255,7 @@ def test_vectors_that_are_neighbours_are_read_together(store: Store, s3: Any, tm
     assert len(reads) == 1
 
 
-def test_the_log_says_the_sizes_of_data_files(store: Store, s3: Any, tmp_path: Path) -> None:
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+def test_the_log_says_the_sizes_of_data_files(store: Store, s3: Any, table: str) -> None:
     base = delta.snapshot(table, filesystem=s3)
     expected = ids(table, s3)
     store.requests.clear()
@@ -277,8 +266,7 @@ def test_the_log_says_the_sizes_of_data_files(store: Store, s3: Any, tmp_path: P
     assert len(data) <= 2 * base.files.num_rows  # the footer and the columns
 
 
-def test_a_size_in_the_log_that_is_wrong_changes_no_row(store: Store, s3: Any, tmp_path: Path) -> None:
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+def test_a_size_in_the_log_that_is_wrong_changes_no_row(store: Store, s3: Any, table: str) -> None:
     expected = ids(table, s3)
     for size in (0, 1, 10**9):
         for path in s3.glob(f"{table.removeprefix('s3://')}/_delta_log/*.json"):

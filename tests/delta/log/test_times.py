@@ -13,6 +13,7 @@ from puffin_fast.cli import main
 from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.errors import CorruptDataError, NotFoundError
 from tests.delta.log.timed_logs import BEGIN, TimedLog
+from tests.delta.tables import alter
 from tests.seeds import seeds
 
 LOGS = {
@@ -69,26 +70,21 @@ def test_lines_of_changes_and_the_history_have_the_times_of_the_versions(name: s
     assert times == {version: time / 1000 for version, time in expected.items() if version}
 
 
+def enable_stamps(table: Path, **enablement: str) -> None:
+    """Other properties of the version that enables stamps."""
+    given = {f"delta.inCommitTimestampEnablement{name}": value for name, value in enablement.items()}
+    given["delta.enableInCommitTimestamps"] = "true"
+    alter(table, "metaData", lambda metadata: metadata.update(configuration=given), 2)
+
+
 @pytest.mark.parametrize(
-    ("properties", "match"),
-    [
-        ({"Version": "1"}, "expected two integers, found"),
-        ({"Timestamp": "5"}, "expected two integers, found"),
-        ({"Version": "1", "Timestamp": "x"}, "expected two integers, found"),
-    ],
+    "enablement", [{"Version": "1"}, {"Timestamp": "5"}, {"Version": "1", "Timestamp": "x"}], ids=str
 )
-def test_a_part_of_the_enablement_is_refused(properties: dict[str, str], match: str, tmp_path: Path) -> None:
+def test_a_part_of_the_enablement_is_refused(enablement: dict[str, str], tmp_path: Path) -> None:
     table = tmp_path / "t"
     LOGS["stamped later"].write(table)
-    path = table / commit_path(2)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    prefix = "delta.inCommitTimestampEnablement"
-    settings = {f"{prefix}{name}": value for name, value in properties.items()}
-    for line in lines:
-        if "metaData" in line:
-            line["metaData"]["configuration"] = {"delta.enableInCommitTimestamps": "true", **settings}
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    with pytest.raises(CorruptDataError, match=match):
+    enable_stamps(table, **enablement)
+    with pytest.raises(CorruptDataError, match="expected two integers, found"):
         delta.snapshot(table, as_of=BEGIN)
     assert delta.scan(table).count() == 4
 
@@ -111,11 +107,6 @@ def test_a_table_without_the_properties_of_the_enablement_has_the_times_of_its_c
     table = tmp_path / "t"
     log = LOGS["stamped later, then copied"]
     log.write(table)
-    path = table / commit_path(2)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        if "metaData" in line:
-            line["metaData"]["configuration"] = {"delta.enableInCommitTimestamps": "true"}
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    enable_stamps(table)
     for time in range(5, 15):
         assert delta.snapshot(table, as_of=BEGIN + time).version == log.newest_at(time, 0)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 import puffin_fast as pf
 from puffin_fast import delta, errors, iceberg
@@ -19,7 +18,10 @@ from puffin_fast.delta.log.protocol import Protocol, without_vectors
 from puffin_fast.delta.log.storage import TableStorage
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
-from tests.delta.tables import commit_of, files_of, row_ids, rows_of
+from tests.delta.tables import Golden, commit_of, stored_row_ids, unchanged
+from tests.kit.faults import failing
+from tests.kit.rows import agreed, by_us
+from tests.kit.tables import delta_table, files_of, sqlite_catalog
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -28,9 +30,7 @@ PROTECTED = "delta.requireCheckpointProtectionBeforeVersion"
 
 
 def made(table: Path, properties: dict[str, str] | None = None, *, deletes: bool = True) -> Path:
-    rows = pa.table({"id": range(10), "s": ["a", "b"] * 5})
-    delta.create_table(table, rows.schema, properties=properties)
-    delta.append(table, rows)
+    delta_table(table, pa.table({"id": range(10), "s": ["a", "b"] * 5}), properties=properties)
     if deletes:
         delta.delete(table, "id < 3")
     return table
@@ -45,19 +45,19 @@ def pandas_ids(table: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(TABLES))
+@pytest.mark.parametrize("name", TABLES)
 def test_every_version_keeps_its_rows_and_the_newest_has_no_vector(
-    name: str, golden: Callable[[str], Path], duckdb_delta: DuckDBPyConnection
+    name: str, golden: Golden, duckdb_delta: DuckDBPyConnection
 ) -> None:
-    deltalake: Any = require_module("deltalake")
     table = golden(name)
     before = delta.snapshot(table)
-    rows, kept = (
-        rows_of(table),
-        {version: rows_of(table, version=version) for version in range(before.version + 1)},
-    )
+    kept = {version: by_us(table, version=version) for version in range(before.version + 1)}
     tracked = "rowTracking" in before.protocol.writer_features
-    ids = row_ids(table) if tracked and before.configuration.get("delta.columnMapping.mode") != "id" else {}
+    ids = (
+        stored_row_ids(table)
+        if tracked and before.configuration.get("delta.columnMapping.mode") != "id"
+        else {}
+    )
     n_vectors = delta.vectors(table).num_rows
     done = delta.disable(table)
     after = delta.snapshot(table)
@@ -65,25 +65,14 @@ def test_every_version_keeps_its_rows_and_the_newest_has_no_vector(
     assert done.keeps_checkpoints == ("checkpointProtection" in after.protocol.writer_features)
     assert after.configuration.get(PROTECTED) == (str(after.version) if done.keeps_checkpoints else None)
     assert delta.vectors(table).num_rows == 0
-    names = after.protocol.reader_features | after.protocol.writer_features
-    assert names == (before.protocol.reader_features | before.protocol.writer_features) - {
-        "deletionVectors"
-    } | ({"checkpointProtection"} if done.keeps_checkpoints else set())
+    had, has = (one.protocol.reader_features | one.protocol.writer_features for one in (before, after))
+    assert has - {"checkpointProtection"} == had - {"deletionVectors", "checkpointProtection"}
     assert "delta.enableDeletionVectors" not in after.configuration
-    assert {version: rows_of(table, version=version) for version in kept} == kept
-    assert rows_of(table) == rows
-    if ids:
-        assert row_ids(table) == ids
-    assert delta.verify(table) == []
-    expected = [row["id"] for row in rows]
-    read = duckdb_delta.execute(f"SELECT id FROM delta_scan('{table}') ORDER BY id").fetchall()
-    assert [row[0] for row in read] == expected
-    reader = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(table)))
-    assert sorted(pa.table(reader.execute("SELECT id FROM t").read_all())["id"].to_pylist()) == expected
-    if "columnMapping" not in after.protocol.reader_features and after.protocol.reader_features <= {
-        "timestampNtz"
-    }:
-        assert pandas_ids(table) == expected
+    assert {version: by_us(table, version=version) for version in kept} == kept
+    assert agreed(table, duckdb_delta) == kept[before.version]
+    assert not ids or stored_row_ids(table) == ids
+    if after.protocol.reader_features <= {"timestampNtz"}:
+        assert pandas_ids(table) == [row["id"] for row in kept[before.version]]
     assert delta.disable(table) == delta.DisableResult(None)
 
 
@@ -128,13 +117,12 @@ def test_readers_without_vectors_start_after_all_versions_with_vectors(tmp_path:
 
 
 def test_a_table_that_never_had_a_vector_stays_writable_for_all(tmp_path: Path) -> None:
-    deltalake: Any = require_module("deltalake")
     table = made(tmp_path, deletes=False)
     done = delta.disable(table)
     assert (done.data_files, done.keeps_checkpoints, done.commits) == (0, False, 2)
     protocol = delta.snapshot(table).protocol
     assert (protocol.reader, protocol.writer) == (1, 2)
-    deltalake.write_deltalake(str(table), pa.table({"id": [77], "s": ["z"]}), mode="append")
+    delta_table(table, {"id": [77], "s": ["z"]}, by="deltalake")
     assert pandas_ids(table) == [*range(10), 77]
     first = table / "_delta_log" / f"{0:020d}.json"
     delta.enable(table)
@@ -144,36 +132,24 @@ def test_a_table_that_never_had_a_vector_stays_writable_for_all(tmp_path: Path) 
 
 def test_a_job_is_done_once_and_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     table = made(tmp_path)
-    before = files_of(table)
-    dry = delta.disable(table, dry_run=True)
+    with unchanged(table):
+        dry = delta.disable(table, dry_run=True)
     assert dry.dry_run
     assert (dry.version, dry.data_files, dry.rows, dry.rows_purged, dry.commits) == (None, 1, 7, 3, 0)
-    assert files_of(table) == before
     done = delta.disable(table, job_id="j", snapshot_properties={"why": "pandas"})
-    assert [commit_of(table, at)["commitInfo"][0]["why"] for at in range(3, done.version + 1)] == [
-        "pandas"
-    ] * 5
+    why = [commit_of(table, at)["commitInfo"][0]["why"] for at in range(3, done.version + 1)]
+    assert why == ["pandas"] * 5
     assert delta.disable(table, job_id="j") == delta.DisableResult(None, repeated=True)
     with pytest.raises(errors.InvalidInputError, match="expected a job of purge"):
         delta.purge(table, job_id="j")
 
 
-@pytest.mark.parametrize("failing", range(9))
-def test_what_failed_goes_on_where_it_is_called_again(
-    failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, put, calls = made(tmp_path), TableStorage.put, [0]
-
-    def fails_once(storage: TableStorage, path: str, data: bytes) -> bool:
-        calls[0] += 1
-        if calls[0] == failing + 1:
-            raise PermissionError(path)
-        return put(storage, path, data)
-
-    monkeypatch.setattr(TableStorage, "put", fails_once)
-    with pytest.raises((errors.PuffinFastError, OSError)):
+@pytest.mark.parametrize("call", range(1, 10))
+def test_what_failed_goes_on_where_it_is_called_again(call: int, tmp_path: Path) -> None:
+    table, put = made(tmp_path), "puffin_fast.delta.log.storage.TableStorage.put"
+    with failing(put, PermissionError, call=call), pytest.raises((errors.PuffinFastError, OSError)):
         delta.disable(table)
-    assert [row["id"] for row in rows_of(table)] == list(range(3, 10))
+    assert [row["id"] for row in by_us(table)] == list(range(3, 10))
     delta.disable(table)
     assert pandas_ids(table) == list(range(3, 10))
     assert delta.verify(table) == []
@@ -183,13 +159,11 @@ def test_what_failed_goes_on_where_it_is_called_again(
 def test_rows_that_others_append_meanwhile_stay(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, put, calls = made(tmp_path), TableStorage.put, [0]
+    table, put, calls = made(tmp_path), TableStorage.put, count()
 
     def late(storage: TableStorage, path: str, data: bytes) -> bool:
-        if path.endswith(".json"):
-            calls[0] += 1
-            if calls[0] == at + 1:
-                delta.append(table, pa.table({"id": [77], "s": ["z"]}))
+        if path.endswith(".json") and next(calls) == at:
+            delta.append(table, pa.table({"id": [77], "s": ["z"]}))
         return put(storage, path, data)
 
     monkeypatch.setattr(TableStorage, "put", late)
@@ -219,7 +193,6 @@ def test_the_protocol_is_the_lowest_that_has_the_other_features(
 
 
 def test_what_closes_a_table_for_readers_says_so(tmp_path: Path) -> None:
-    deltalake: Any = require_module("deltalake")
     rows = pa.table({"id": [1]})
     message = "to_pandas, to_pyarrow_table and to_pyarrow_dataset cannot read .*puffin_fast.delta.disable"
     with pytest.warns(pf.EngineSupportWarning, match=f"{tmp_path}/new: deltalake's {message}") as said:
@@ -227,13 +200,12 @@ def test_what_closes_a_table_for_readers_says_so(tmp_path: Path) -> None:
     assert said[0].filename == __file__
     with pytest.raises(Exception, match="deletionVectors"):
         pandas_ids(tmp_path / "new")
-    deltalake.write_deltalake(str(tmp_path / "theirs"), rows)
+    delta_table(tmp_path / "theirs", rows, by="deltalake")
     for dry_run in (True, False):
         with pytest.warns(pf.EngineSupportWarning, match=message) as said:
             delta.enable(tmp_path / "theirs", dry_run=dry_run)
         assert said[0].filename == __file__
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(tmp_path)
     table = iceberg.create_table(catalog, "n.t", rows.schema)
     with pytest.warns(pf.EngineSupportWarning, match=message) as said:
         delta.from_iceberg(table, tmp_path / "converted")
@@ -245,8 +217,7 @@ def test_a_table_without_vectors_is_made_without_a_warning(
     tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     properties = {"delta.enableDeletionVectors": "false"}
-    delta.create_table(tmp_path, pa.schema([("id", pa.int64())]), properties=properties)
-    delta.append(tmp_path, pa.table({"id": [1]}))
+    delta_table(tmp_path, pa.table({"id": [1]}), properties=properties)
     assert pandas_ids(tmp_path) == [1]
     assert delta.enable(tmp_path) is not None
     assert delta.enable(tmp_path) is None

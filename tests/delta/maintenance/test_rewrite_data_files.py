@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -19,8 +18,10 @@ from puffin_fast.delta.log import commit
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
-from tests.delta.tables import agreed, append, commit_of, files_of, row_ids, rows_of
+from tests.delta.tables import Golden, append, commit_of, stored_row_ids
 from tests.kit.faults import RacingStorage
+from tests.kit.rows import agreed, by_us
+from tests.kit.tables import delta_table, files_of, parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -31,20 +32,17 @@ ALL: dict[str, Any] = {"min_deleted": 0, "min_input_files": 2}
 
 def small_files(path: Path, n: int = 12) -> Path:
     """A table of `n` appends of ten rows each, in descending order of id."""
-    delta.create_table(path, pa.schema([("id", pa.int64()), ("v", pa.string())]))
-    for part in range(n):
-        ids = range(10 * (n - part), 10 * (n - part - 1), -1)
-        delta.append(path, pa.table({"id": ids, "v": [f"v{i % 7}" for i in ids]}))
-    return path
+    ids = range(10 * n, 0, -1)
+    return delta_table(path, parts(pa.table({"id": ids, "v": [f"v{i % 7}" for i in ids]}), n))
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_rewrite_changes_files_and_no_row(
-    name: str, golden: Callable[[str], Path], duckdb_delta: DuckDBPyConnection
+    name: str, golden: Golden, duckdb_delta: DuckDBPyConnection
 ) -> None:
     table = golden(name)
-    before = rows_of(table)
-    ids = row_ids(table) if name == "spark_many_features" else None
+    before = by_us(table)
+    ids = stored_row_ids(table) if name == "spark_many_features" else None
     version = delta.snapshot(table).version
     purged = sum(delta.vectors(table)["cardinality"].to_pylist())
     asked = delta.rewrite_data_files(table, **ALL, dry_run=True)
@@ -53,9 +51,9 @@ def test_a_rewrite_changes_files_and_no_row(
     assert done.version == version + 1
     assert delta.vectors(table).num_rows == 0
     assert agreed(table, duckdb_delta) == before
-    assert rows_of(table, version=version) == before
+    assert by_us(table, version=version) == before
     if ids is not None:
-        assert row_ids(table) == ids
+        assert stored_row_ids(table) == ids
     actions = commit_of(table, version + 1)
     assert not any(action["dataChange"] for action in [*actions["add"], *actions["remove"]])
     assert "cdc" not in actions
@@ -71,27 +69,22 @@ def test_a_rewrite_changes_files_and_no_row(
 
 def test_small_files_are_joined_to_files_of_the_target_size(tmp_path: Path) -> None:
     table = small_files(tmp_path / "t")
-    before = rows_of(table)
+    before = by_us(table)
     size = max(file.stat().st_size for file in table.glob("*.parquet"))
     done = delta.rewrite_data_files(table, target_file_size=4 * size, min_input_files=2)
     assert (done.data_files, done.data_files_written, done.rows, done.commits) == (12, 3, 120, 1)
-    assert rows_of(table) == before
+    assert by_us(table) == before
     delta.overwrite(table, pa.table({"id": [1], "v": ["x"]}), "id = 1")
     assert delta.rewrite_data_files(table, min_file_size=0).version is None, "no file has many deletes"
 
 
 def test_a_property_has_the_target_size(tmp_path: Path) -> None:
-    delta.create_table(
-        tmp_path / "t", pa.schema([("id", pa.int64())]), properties={"delta.targetFileSize": "1kb"}
-    )
-    for part in range(4):
-        delta.append(tmp_path / "t", pa.table({"id": range(100 * part, 100 * part + 100)}))
-    assert delta.rewrite_data_files(tmp_path / "t").version is None, "no file has less than 0.75 kB"
-    delta.create_table(
-        tmp_path / "u", pa.schema([("id", pa.int64())]), properties={"delta.targetFileSize": "big"}
-    )
+    small, wrong = {"delta.targetFileSize": "1kb"}, {"delta.targetFileSize": "big"}
+    table = delta_table(tmp_path / "t", parts(pa.table({"id": range(400)}), 4), properties=small)
+    assert delta.rewrite_data_files(table).version is None, "no file has less than 0.75 kB"
+    table = delta_table(tmp_path / "u", pa.schema([("id", pa.int64())]), properties=wrong)
     with pytest.raises(errors.CorruptDataError, match=r"delta\.targetFileSize: expected a size"):
-        delta.rewrite_data_files(tmp_path / "u")
+        delta.rewrite_data_files(table)
 
 
 @pytest.mark.parametrize("run_bytes", [1, 128 << 20])
@@ -99,7 +92,7 @@ def test_rows_are_sorted(run_bytes: int, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("puffin_fast.rows.rewrite.sorted_rows.RUN_BYTES", run_bytes)
     table = small_files(tmp_path / "t")
     delta.delete(table, "id in (5, 10, 15)")
-    before = rows_of(table)
+    before = by_us(table)
     delta.rewrite_data_files(table, sort_by=["v desc", "id"], **ALL)
     found = delta.scan(table).to_arrow().to_pylist()
     assert found == sorted(sorted(before, key=lambda row: row["id"]), key=lambda row: row["v"], reverse=True)
@@ -107,23 +100,22 @@ def test_rows_are_sorted(run_bytes: int, tmp_path: Path, monkeypatch: pytest.Mon
         delta.rewrite_data_files(table, sort_by=["w"])
 
 
-def test_a_filter_chooses_the_files(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    before = rows_of(table)
-    done = delta.rewrite_data_files(table, "part = 'p 1'", **ALL)
-    paths = {unquote(action["path"]) for action in commit_of(table, done.version or 0)["remove"]}
+def test_a_filter_chooses_the_files(partitioned: Path) -> None:
+    before = by_us(partitioned)
+    done = delta.rewrite_data_files(partitioned, "part = 'p 1'", **ALL)
+    paths = {unquote(action["path"]) for action in commit_of(partitioned, done.version or 0)["remove"]}
     assert paths
     assert all(path.startswith("part=p 1/") for path in paths)
-    assert rows_of(table) == before
+    assert by_us(partitioned) == before
 
 
 def test_several_commits(tmp_path: Path) -> None:
     table = small_files(tmp_path / "t")
     size = max(file.stat().st_size for file in table.glob("*.parquet"))
-    before, version = rows_of(table), delta.snapshot(table).version
+    before, version = by_us(table), delta.snapshot(table).version
     done = delta.rewrite_data_files(table, target_file_size=3 * size, min_input_files=2, max_commits=2)
     assert (done.commits, done.version, done.data_files, done.data_files_left_out) == (2, version + 2, 12, 0)
-    assert rows_of(table) == before
+    assert by_us(table) == before
     with pytest.raises(errors.InvalidInputError, match="max_commits 2: expected 1 with a job_id"):
         delta.rewrite_data_files(table, max_commits=2, job_id="j")
 
@@ -135,7 +127,7 @@ def test_an_interrupted_part_names_the_commits_of_earlier_parts(
 ) -> None:
     table = small_files(tmp_path / "t")
     size = max(file.stat().st_size for file in table.glob("*.parquet"))
-    before, version = rows_of(table), delta.snapshot(table).version
+    before, version = by_us(table), delta.snapshot(table).version
     write, n_parts = FileRewriter.write, count(1)
 
     def interrupt(*arguments: Any) -> None:
@@ -150,7 +142,7 @@ def test_an_interrupted_part_names_the_commits_of_earlier_parts(
     earlier = f"earlier parts are committed up to version {version + 1}"
     assert (earlier in said) is (interrupted == 2)
     assert delta.snapshot(table).version == version + interrupted - 1
-    assert rows_of(table) == before
+    assert by_us(table) == before
 
 
 def test_an_interrupt_while_the_table_is_loaded_says_that_nothing_was_committed(
@@ -173,64 +165,43 @@ def test_an_interrupt_while_the_table_is_loaded_says_that_nothing_was_committed(
         assert caught.value.__notes__ == ["nothing was committed, no file was written"]
 
 
-def test_a_job_is_done_once(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    assert delta.rewrite_data_files(table, **ALL, job_id="j").version == 4
-    before = files_of(table)
-    assert delta.rewrite_data_files(table, **ALL, job_id="j").repeated
-    with pytest.raises(errors.InvalidInputError, match="found that rewrite_data_files committed it"):
-        delta.purge(table, job_id="j")
-    assert files_of(table) == before
-
-
-def test_rows_that_others_delete_meanwhile_stay_deleted(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    row = rows_of(table)[0]["id"]
-    before = files_of(table)
+def test_rows_that_others_delete_meanwhile_stay_deleted(partitioned: Path) -> None:
+    row = by_us(partitioned)[0]["id"]
+    before = files_of(partitioned)
 
     def racing() -> RacingStorage:
-        return RacingStorage(table, lambda: delta.delete(table, f"id = {row}"))
+        return RacingStorage(partitioned, lambda: delta.delete(partitioned, f"id = {row}"))
 
     with pytest.raises(errors.ConflictError, match="changed the data file"):
         delta.rewrite_data_files(racing(), **ALL)
-    left = [path for path in files_of(table) if path not in before and path.suffix == ".parquet"]
+    left = [path for path in files_of(partitioned) if path not in before and path.suffix == ".parquet"]
     assert not left, "files of the refused rewrite"
-    rest = [found["id"] for found in rows_of(table)]
+    rest = [found["id"] for found in by_us(partitioned)]
     assert row not in rest
     row = rest[0]
     done = delta.rewrite_data_files(racing(), **ALL, on_conflict="merge")
     assert done.version == 6
-    assert [found["id"] for found in rows_of(table)] == rest[1:]
-    assert delta.orphan_files(table, older_than=timedelta(days=-1)).num_rows == 0
+    assert [found["id"] for found in by_us(partitioned)] == rest[1:]
+    assert delta.orphan_files(partitioned, older_than=timedelta(days=-1)).num_rows == 0
 
 
-def test_rows_that_others_append_meanwhile_stay(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    n_rows = len(rows_of(table))
-    done = delta.rewrite_data_files(RacingStorage(table, lambda: append(table, 4)), **ALL)
+def test_rows_that_others_append_meanwhile_stay(partitioned: Path) -> None:
+    n_rows = len(by_us(partitioned))
+    done = delta.rewrite_data_files(RacingStorage(partitioned, lambda: append(partitioned, 4)), **ALL)
     assert (done.version, done.attempts) == (5, 2)
-    assert len(rows_of(table)) == n_rows + 100
+    assert len(by_us(partitioned)) == n_rows + 100
 
 
 def test_the_change_data_feed_has_no_line(tmp_path: Path) -> None:
-    deltalake: Any = require_module("deltalake")
-    table = tmp_path / "t"
-    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
-    delta.create_table(table, schema, properties={"delta.enableChangeDataFeed": "true"})
-    for part in range(3):
-        delta.append(table, pa.table({"id": range(10 * part, 10 * part + 10), "v": ["x"] * 10}))
+    rows = pa.table({"id": range(30), "v": ["x"] * 30})
+    table = delta_table(tmp_path, parts(rows, 3), properties={"delta.enableChangeDataFeed": "true"})
     done = delta.rewrite_data_files(table, min_input_files=2)
-    feed = deltalake.DeltaTable(str(table)).load_cdf(starting_version=done.version)
-    assert pa.table(feed.read_all()).num_rows == 0
+    opened: Any = require_module("deltalake").DeltaTable(str(table))
+    assert pa.table(opened.load_cdf(starting_version=done.version).read_all()).num_rows == 0
 
 
 def test_columns_with_the_names_of_row_tracking(tmp_path: Path) -> None:
-    deltalake: Any = require_module("deltalake")
-    table = str(tmp_path / "t")
-    for part in range(3):
-        rows = pa.table({"id": [part], "_row_id": [f"r{9 - part}"], "_pos": [part]})
-        deltalake.write_deltalake(table, rows, mode="append")
-    before = rows_of(tmp_path / "t")
+    rows = pa.table({"id": [0, 1, 2], "_row_id": ["r9", "r8", "r7"], "_pos": [0, 1, 2]})
+    table = delta_table(tmp_path, parts(rows, 3), by="deltalake")
     delta.rewrite_data_files(table, sort_by=["_row_id"], **ALL)
-    assert rows_of(tmp_path / "t") == before
-    assert [row["id"] for row in delta.scan(table).to_arrow().to_pylist()] == [2, 1, 0]
+    assert delta.scan(table).to_arrow().to_pylist() == rows.to_pylist()[::-1]

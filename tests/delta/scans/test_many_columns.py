@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,8 @@ import pytest
 
 from puffin_fast import delta, errors
 from puffin_fast.parquet import footer
+from tests.delta.tables import alter
+from tests.kit.tables import delta_table
 from tests.steps import steps_of
 
 N = 120
@@ -54,10 +57,7 @@ VERBS: dict[str, Callable[[str, int], object]] = {
 def test_verbs_take_a_linear_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: dict[str, list[int]] = {verb: [] for verb in VERBS}
     for n in (10, N, 2 * N):  # the first fills caches
-        path = str(tmp_path / f"t{n}")
-        delta.create_table(path, rows_of(n).schema)
-        for first in (0, 50):
-            delta.append(path, rows_of(n, first))
+        path = str(delta_table(tmp_path / f"t{n}", [rows_of(n), rows_of(n, 50)]))
         for verb, run in VERBS.items():
             monkeypatch.setattr(footer, "_layouts", {})
             steps[verb].append(steps_of(partial(run, path, n)))
@@ -66,17 +66,14 @@ def test_verbs_take_a_linear_number_of_steps(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_scan_of_named_columns_does_not_need_the_types_of_the_others(tmp_path: Path) -> None:
-    path = str(tmp_path / "t")
-    delta.create_table(path, rows_of(3).schema)
-    delta.append(path, rows_of(3))
-    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in log.read_text().splitlines()]
-    for action in actions:
-        if "metaData" in action:
-            schema = json.loads(action["metaData"]["schemaString"])
-            schema["fields"][2]["type"] = "a type of the future"
-            action["metaData"]["schemaString"] = json.dumps(schema)
-    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    path = delta_table(tmp_path, rows_of(3))
+
+    def edit(metadata: dict[str, Any]) -> None:
+        schema = json.loads(metadata["schemaString"])
+        schema["fields"][2]["type"] = "a type of the future"
+        metadata["schemaString"] = json.dumps(schema)
+
+    alter(path, "metaData", edit)
     found = delta.scan(path, "id > 40 and c2 = 2.0", ("c0", "_pos")).to_arrow()
     assert found.to_pydict() == {"c0": [0.0] * 9, "_pos": [*range(41, 50)]}
     assert delta.scan(path, "id > 40", ("id",)).count() == 9
@@ -86,8 +83,7 @@ def test_a_scan_of_named_columns_does_not_need_the_types_of_the_others(tmp_path:
 
 
 def test_a_scan_that_names_an_unknown_column_says_which_columns_there_are(tmp_path: Path) -> None:
-    path = str(tmp_path / "t")
-    delta.create_table(path, rows_of(2).schema)
+    path = delta_table(tmp_path, rows_of(2).schema)
     for row_filter, names in (("gone > 40", ("id",)), ("id > 40", ("gone",))):
         with pytest.raises(errors.NotFoundError, match=r"gone.*id, c0, c1|gone.*c0, c1, id"):
             delta.scan(path, row_filter, names)
@@ -96,9 +92,7 @@ def test_a_scan_that_names_an_unknown_column_says_which_columns_there_are(tmp_pa
 def test_a_scan_of_few_columns_takes_a_few_steps_for_each_of_the_others(tmp_path: Path) -> None:
     steps = []
     for n in (N, 2 * N):
-        path = str(tmp_path / f"t{n}")
-        delta.create_table(path, rows_of(n).schema)
-        delta.append(path, rows_of(n))
+        path = str(delta_table(tmp_path / f"t{n}", rows_of(n)))
         run = partial(VERBS["scan of few columns"], path, n)
         run()
         steps.append(steps_of(run))

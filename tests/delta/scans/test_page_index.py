@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import deltalake
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 from puffin_fast import delta
 from puffin_fast.parquet import column_chunks
 from puffin_fast.rows.files.parquet import ParquetReader
+from tests.kit.rows import by_us
 
 N = 4_000
 FILTERS = (
@@ -30,23 +30,15 @@ FILTERS = (
 def made(folder: Path) -> str:
     rng = np.random.default_rng(2)
     numbers = np.arange(N)
+    place = pa.struct([("x", pa.float64()), ("y", pa.int32())])
     rows = pa.table(
         {
             "id": numbers,
             "price": pa.array([Decimal(int(at)).scaleb(-2) for at in numbers], pa.decimal128(12, 2)),
             "text": [f"{at:08}" for at in numbers],
             "code": pa.array(rng.integers(0, 40, N) * 2, mask=rng.random(N) < 0.1),
-            "place": [{"x": at / 2, "y": None} for at in range(N)],
-        },
-        schema=pa.schema(
-            [
-                ("id", pa.int64()),
-                ("price", pa.decimal128(12, 2)),
-                ("text", pa.string()),
-                ("code", pa.int64()),
-                ("place", pa.struct([("x", pa.float64()), ("y", pa.int32())])),
-            ]
-        ),
+            "place": pa.array([{"x": at / 2, "y": None} for at in range(N)], place),
+        }
     )
     properties = deltalake.WriterProperties(data_page_size_limit=1_000, write_batch_size=50)
     configuration = {"delta.enableDeletionVectors": "true"}
@@ -60,11 +52,6 @@ def use(patch: pytest.MonkeyPatch, *, indexes: bool) -> None:
         patch.setattr(ParquetReader, "has_dictionaries", False)
 
 
-def rows_of(table: str, *arguments: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = delta.scan(table, *arguments).to_arrow().sort_by("id").to_pylist()
-    return found
-
-
 def test_filters_find_the_rows_of_all_pages(tmp_path: Path) -> None:
     table, left_out = made(tmp_path / "t"), 0
     for text in FILTERS:
@@ -72,7 +59,7 @@ def test_filters_find_the_rows_of_all_pages(tmp_path: Path) -> None:
         for indexes in (True, False):
             with pytest.MonkeyPatch.context() as patch:
                 use(patch, indexes=indexes)
-                found.append(rows_of(table, text))
+                found.append(by_us(table, row_filter=text))
                 if indexes:
                     explained = delta.scan(table, text).explain()
                     left_out += any(explained[step].rows for step in ("page index", "dictionaries"))
@@ -92,6 +79,6 @@ def test_verbs_change_the_same_rows(tmp_path: Path) -> None:
             delta.delete(table, "code = 12 and id < 900")
             delta.update(table, "text = '00002222'", {"code": 1})
             delta.delete(table, "id between 100 and 140")
-        found.append(rows_of(table))
+        found.append(by_us(table))
     assert found[0] == found[1]
     assert N - 80 < len(found[0]) < N - 40

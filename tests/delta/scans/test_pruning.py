@@ -15,6 +15,7 @@ from puffin_fast import delta
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.statistics import UNKNOWN, Statistics
 from puffin_fast.rows.filters.filters import RowFilter
+from tests.delta.tables import write_lines
 
 STATISTICS: dict[str, dict[str, Any]] = {
     "low": {"minValues": {"i": 0, "t": "a"}, "maxValues": {"i": 9, "t": "c"}, "nullCount": {"i": 0, "t": 0}},
@@ -29,35 +30,28 @@ STATISTICS: dict[str, dict[str, Any]] = {
 }
 
 
+def metadata_of(**kinds: str) -> dict[str, Any]:
+    """The metadata of a table with some columns, partitioned by ``p``."""
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in kinds.items()]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    return {"id": "x", "schemaString": schema, "partitionColumns": ["p"], "configuration": {}}
+
+
+PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The log of a table whose files have statistics of all kinds; there are no files."""
     root = tmp_path_factory.mktemp("t")
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in (("i", "long"), ("t", "string"), ("p", "integer"))
-    ]
-    metadata = {
-        "id": "x",
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": ["p"],
-        "configuration": {},
-    }
-    lines: list[dict[str, Any]] = [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {"metaData": metadata},
-    ]
+    adds = []
     for name, stats in STATISTICS.items():
         for part in ("1", "2", None):
             add = {"path": f"{name} {part}".replace(" ", "-"), "size": 5, "modificationTime": 1}
-            values = {
-                "partitionValues": {"p": part},
-                "dataChange": True,
-                "stats": json.dumps({"numRecords": 10} | stats),
-            }
-            lines.append({"add": add | values})
+            add |= {"partitionValues": {"p": part}, "dataChange": True}
+            adds.append({"add": add | {"stats": json.dumps({"numRecords": 10} | stats)}})
     (root / "_delta_log").mkdir()
-    (root / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    write_lines(root, 0, [PROTOCOL, {"metaData": metadata_of(i="long", t="string", p="integer")}, *adds])
     return root
 
 
@@ -133,28 +127,17 @@ def test_bounds_of_texts_that_were_cut_off_hold_for_all_characters() -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_partition_values_are_read_wherever_a_commit_has_its_metadata(first: bool, tmp_path: Path) -> None:
     """Metadata is looked for in the first 64 KiB of a commit, then among its actions."""
-    fields = [{"name": name, "type": "integer", "nullable": True, "metadata": {}} for name in ("i", "p")]
-    metadata = {
-        "id": "x",
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": ["p"],
-        "configuration": {},
-    }
-    actions: list[dict[str, Any]] = [
-        {
-            "add": {
-                "path": f"{n:0200}",
-                "size": 5,
-                "partitionValues": {"p": str(n % 3)},
-                "stats": '{"numRecords":1}',
-            }
+    actions: list[dict[str, Any]] = []
+    for n in range(600):
+        add = {
+            "path": f"{n:0200}",
+            "size": 5,
+            "partitionValues": {"p": str(n % 3)},
+            "stats": '{"numRecords":1}',
         }
-        for n in range(600)
-    ]
-    actions.insert(0 if first else len(actions), {"metaData": metadata})
-    actions.append({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
+        actions.append({"add": add})
+    actions.insert(0 if first else len(actions), {"metaData": metadata_of(i="integer", p="integer")})
     (tmp_path / "_delta_log").mkdir()
-    log = tmp_path / "_delta_log" / f"{0:020d}.json"
-    log.write_text("\n".join(map(json.dumps, actions)) + "\n")
+    write_lines(tmp_path, 0, [*actions, PROTOCOL])
     found = [int(Path(task.data.file_path).name) for task in delta.scan(tmp_path, "p = 2").tasks()]
     assert found == list(range(2, 600, 3))

@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import arrow, delta, errors
 from tests.delta.conftest import ANSWERS, GOLDEN
-from tests.delta.tables import alter
+from tests.delta.tables import Golden, alter, ids
+from tests.kit.rows import by_us
 
 SPARK = ["spark_partitioned", "spark_v1_checkpoint", "spark_v2_checkpoint", "spark_many_features"]
 
 
-def live_rows(table: Path) -> list[dict[str, Any]]:
-    """The rows that the answers leave, out of the Parquet files; logical names by position."""
-    fields = [field["name"] for field in delta.snapshot(table).delta_schema["fields"]]
-    rows: list[dict[str, Any]] = []
+def live_ids(table: Path) -> list[int]:
+    """The ids that the answers leave, out of the Parquet files, in which they are the first column."""
+    found: list[int] = []
     for name, file in ANSWERS[table.name]["files"].items():
-        values = pq.ParquetFile(table / name).read().to_pylist()
-        gone = set(file["deleted"])
-        rows.extend(
-            dict(zip(fields, row.values(), strict=False)) for at, row in enumerate(values) if at not in gone
-        )
-    return sorted(rows, key=lambda row: row["id"])
+        values = pq.ParquetFile(table / name).read()[0].to_pylist()
+        found += [value for at, value in enumerate(values) if at not in file["deleted"]]
+    return sorted(found)
 
 
 def test_the_rows_of_each_golden_table_are_the_answers(table: Path) -> None:
-    found = delta.scan(table).to_arrow()
-    answer = ANSWERS[table.name]
-    assert found.num_rows == answer["live_rows"]
-    rows = sorted(found.to_pylist(), key=lambda row: row["id"])
-    assert [{"id": row["id"]} for row in rows] == [{"id": row["id"]} for row in live_rows(table)]
-    if "part" in found.schema.names:
-        assert [row["part"] for row in rows] == [f"p {row['id'] % 3}" for row in rows]
-        assert [row["v"] for row in rows] == [f"v{row['id'] % 7}" for row in rows]
+    rows, live = by_us(table), live_ids(table)
+    assert len(rows) == ANSWERS[table.name]["live_rows"]
+    part = {"v": lambda id: f"v{id % 7}", "part": lambda id: f"p {id % 3}"} if "part" in rows[0] else {}
+    assert rows == [{"id": id, **{name: value(id) for name, value in part.items()}} for id in live]
 
 
 def test_the_vectors_of_each_golden_table_are_the_answers(table: Path) -> None:
@@ -89,7 +80,7 @@ def test_actions_come_back_word_for_word(table: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SPARK)
-def test_each_version_has_its_own_rows(name: str, golden: Callable[[str], Path]) -> None:
+def test_each_version_has_its_own_rows(name: str, golden: Golden) -> None:
     table = golden(name)
     counts = [delta.scan(table, version=version).to_arrow().num_rows for version in range(4)]
     assert counts == [0, 300, 270, 257]
@@ -97,23 +88,24 @@ def test_each_version_has_its_own_rows(name: str, golden: Callable[[str], Path])
 
 def test_a_time_means_the_version_that_was_the_newest_then() -> None:
     table = GOLDEN / "spark_many_features"
-    assert delta.snapshot(table, as_of=1795322501426).version == 1
-    assert delta.snapshot(table, as_of=1795322503483).version == 1
-    assert delta.snapshot(table, as_of=datetime.fromtimestamp(1795322503.484, UTC)).version == 2
-    assert delta.snapshot(table, as_of=1 << 45).version == 3
-    assert delta.snapshot(table, as_of="2026-11-22T05:00:00+00:00").version == 3
-    with pytest.raises(errors.NotFoundError, match="no version at or before"):
-        delta.snapshot(table, as_of=5)
-    with pytest.raises(errors.InvalidInputError, match="time zone"):
-        delta.snapshot(table, as_of=datetime(2026, 1, 1))
-    with pytest.raises(errors.InvalidInputError, match="one of"):
-        delta.snapshot(table, version=1, as_of=5)
-
-
-@pytest.mark.parametrize("version", [4, 1 << 40])
-def test_a_version_that_is_not_there_is_refused(version: int) -> None:
-    with pytest.raises(errors.NotFoundError, match=f"no version {version}, the newest is 3"):
-        delta.snapshot(GOLDEN / "spark_partitioned", version=version)
+    for time, version in (
+        (1795322501426, 1),
+        (1795322503483, 1),
+        (datetime.fromtimestamp(1795322503.484, UTC), 2),
+        (1 << 45, 3),
+        ("2026-11-22T05:00:00+00:00", 3),
+    ):
+        assert delta.snapshot(table, as_of=time).version == version
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"as_of": 5}, errors.NotFoundError, "no version at or before"),
+        ({"as_of": datetime(2026, 1, 1)}, errors.InvalidInputError, "time zone"),
+        ({"as_of": 5, "version": 1}, errors.InvalidInputError, "one of"),
+        ({"version": 4}, errors.NotFoundError, "no version 4, the newest is 3"),
+        ({"version": 1 << 40}, errors.NotFoundError, f"no version {1 << 40}, the newest is 3"),
+    ]
+    for options, error, message in wrong:
+        with pytest.raises(error, match=message):
+            delta.snapshot(table, **options)
 
 
 # Filters and columns ---------------------------------------------------------------------------------------
@@ -137,11 +129,8 @@ def test_a_filter_gives_its_rows_and_leaves_out_files(
     name: str, row_filter: Any, n_files: int, keeps: Callable[[dict[str, Any]], bool]
 ) -> None:
     table = GOLDEN / name
-    every = delta.scan(table).to_arrow().to_pylist()
-    found = delta.scan(table, row_filter)
-    assert len(found.tasks()) <= n_files
-    key = lambda row: row["id"]  # noqa: E731
-    assert sorted(found.to_arrow().to_pylist(), key=key) == sorted(filter(keeps, every), key=key)
+    assert len(delta.scan(table, row_filter).tasks()) <= n_files
+    assert by_us(table, row_filter=row_filter) == list(filter(keeps, by_us(table)))
 
 
 def test_columns_are_chosen_with_positions_and_files() -> None:
@@ -170,223 +159,38 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
         delta.snapshot(5)
 
 
-def test_a_log_with_a_gap_is_refused(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    (table / "_delta_log" / f"{2:020d}.json").unlink()
-    with pytest.raises(errors.CorruptDataError, match=f"no {2:020d}.json"):
-        delta.snapshot(table)
-    assert delta.snapshot(table, version=1).version == 1
-    (table / "_delta_log" / f"{0:020d}.json").unlink()
-    with pytest.raises(errors.NotFoundError, match="the log begins at version 1"):
-        delta.snapshot(table)
-
-
-def test_a_checkpoint_stands_for_the_commits_before_it(golden: Callable[[str], Path]) -> None:
-    for name in ("spark_v1_checkpoint", "spark_v2_checkpoint"):
-        table = golden(name)
-        for version in (0, 1, 2):
-            (table / "_delta_log" / f"{version:020d}.json").unlink()
-        assert delta.scan(table).to_arrow().num_rows == 257
-        assert delta.snapshot(table, version=2).version == 2
-        (table / "_delta_log" / f"{3:020d}.json").unlink()
-        assert delta.scan(table).to_arrow().num_rows == 270
-        with pytest.raises(errors.NotFoundError, match="the log begins at version 2"):
-            delta.snapshot(table, version=1)
-
-
-def test_a_last_checkpoint_that_lies_does_no_harm(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_v1_checkpoint")
-    (table / "_delta_log" / "_last_checkpoint").write_text('{"version":99,"size":5,"parts":7}')
-    assert delta.scan(table).to_arrow().num_rows == 257
-
-
-def test_compacted_logs_and_checksums_are_passed_over(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    (table / "_delta_log" / f"{0:020d}.{2:020d}.compacted.json").write_text("{broken")
-    (table / "_delta_log" / f"{3:020d}.crc").write_text("{broken")
-    (table / "_delta_log" / f".{4:020d}.json.abc.tmp").write_text("{broken")
-    assert delta.scan(table).to_arrow().num_rows == 257
-
-
-def split_checkpoint(log: Path, parts: int) -> None:
-    """A classic checkpoint as one of several parts, the metadata in the last."""
-    whole = log / f"{2:020d}.checkpoint.parquet"
-    rows = pq.read_table(whole)
-    n = rows.num_rows
-    order = rows.take(pa.array(sorted(range(n), key=lambda at: rows["add"][at].as_py() is None)))
-    for part in range(parts):
-        start, stop = n * part // parts, n * (part + 1) // parts
-        name = f"{2:020d}.checkpoint.{part + 1:010d}.{parts:010d}.parquet"
-        pq.write_table(order.slice(start, stop - start), log / name)
-    whole.unlink()
-
-
-@pytest.mark.parametrize("parts", [2, 3, 5])
-def test_a_checkpoint_in_parts_is_the_same(parts: int, golden: Callable[[str], Path]) -> None:
-    table = golden("spark_v1_checkpoint")
-    before = sorted(delta.scan(table).to_arrow().to_pylist(), key=lambda row: row["id"])
-    split_checkpoint(table / "_delta_log", parts)
-    for version in (0, 1, 2):
-        (table / "_delta_log" / f"{version:020d}.json").unlink()
-    assert sorted(delta.scan(table).to_arrow().to_pylist(), key=lambda row: row["id"]) == before
-
-
-def test_a_checkpoint_that_lacks_a_part_is_none(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_v1_checkpoint")
-    log = table / "_delta_log"
-    split_checkpoint(log, 3)
-    (log / f"{2:020d}.checkpoint.{2:010d}.{3:010d}.parquet").unlink()
-    assert delta.scan(table).to_arrow().num_rows == 257
-    (log / f"{1:020d}.json").unlink()
-    with pytest.raises(errors.CorruptDataError, match=f"no {1:020d}.json"):
-        delta.snapshot(table)
-
-
-def test_a_torn_checkpoint_and_a_missing_sidecar_are_named(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_v1_checkpoint")
-    file = table / "_delta_log" / f"{2:020d}.checkpoint.parquet"
-    file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(errors.CorruptDataError, match="checkpoint"):
-        delta.snapshot(table)
-    table = golden("spark_v2_checkpoint")
-    shutil.rmtree(table / "_delta_log" / "_sidecars")
-    with pytest.raises(errors.NotFoundError, match="_sidecars"):
-        delta.snapshot(table)
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{broken", "line 4: expected a JSON object"),
-        ("5", "line 4: expected object, found int"),
-        ("null", "line 4: expected object, found null"),
-        (
-            '{"add":{"path":"a"},"remove":{"path":"b"}}',
-            "line 4: expected one action, found both add and remove",
-        ),
-        ('{"add":{"path":5}}', "add.path of line 4: expected str, found int"),
-        ('{"add":{"size":5,"partitionValues":{}}}', "expected a path|add of line 4: expected a field path"),
-        (
-            '{"add":{"path":"a","deletionVector":{"storageType":"u","offset":"x"}}}',
-            "deletionVector.offset of line 4",
-        ),
-    ],
-)
-def test_a_commit_that_is_no_commit_is_named(line: str, message: str, golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    file = table / "_delta_log" / f"{3:020d}.json"
-    file.write_text(file.read_text().rstrip("\n") + "\n" + line + "\n")
-    with pytest.raises(errors.CorruptDataError, match=message) as caught:
-        delta.snapshot(table)
-    assert str(file) in str(caught.value)
-
-
-def test_a_future_protocol_is_refused_by_name(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    alter(table, "protocol", lambda p: p["readerFeatures"].append("teleportation"), 0)
-    with pytest.raises(errors.UnsupportedError, match="teleportation"):
-        delta.snapshot(table)
-    alter(table, "protocol", lambda p: p.update(minReaderVersion=4), 0)
-    with pytest.raises(errors.UnsupportedError, match="reader version 4"):
-        delta.snapshot(table)
-
-
-def test_a_type_that_is_not_read_is_named(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
+def test_a_type_that_is_not_read_is_named(partitioned: Path) -> None:
     alter(
-        table, "metaData", lambda m: m.update(schemaString=m["schemaString"].replace("long", "interval")), 0
+        partitioned,
+        "metaData",
+        lambda m: m.update(schemaString=m["schemaString"].replace("long", "interval")),
+        0,
     )
     with pytest.raises(errors.UnsupportedError, match="column id is of type interval"):
-        delta.scan(table)
+        delta.scan(partitioned)
 
 
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (lambda d: d.update(pathOrInlineDv="!!!" + d["pathOrInlineDv"][:-1] + '"'), "Z85"),
-        (lambda d: d.update(pathOrInlineDv="abc"), "Z85"),
-        (lambda d: d.update(cardinality=22), "cardinality"),
-        (lambda d: d.update(sizeInBytes=77), "length of magic and vector|CRC|beyond the end"),
-        (lambda d: d.update(offset=2), "magic|length|beyond the end"),
-        (lambda d: d.update(offset=1 << 30), "beyond the end"),
-        (lambda d: d.update(storageType="x"), "found 'x'"),
-        (lambda d: d.pop("sizeInBytes"), "descriptor"),
-    ],
-)
-def test_a_descriptor_that_lies_is_refused(
-    edit: Callable[[dict[str, Any]], object], message: str, golden: Callable[[str], Path]
-) -> None:
-    table = golden("spark_partitioned")
-    alter(table, "add", lambda add: edit(add["deletionVector"]), 3)
-    with pytest.raises(errors.PuffinFastError, match=message):
-        delta.scan(table).to_arrow()
-
-
-def test_an_offset_that_misses_means_the_record(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    alter(table, "add", lambda add: add["deletionVector"].pop("offset"), 3)
-    assert delta.scan(table).to_arrow().num_rows == 257
-
-
-def test_torn_and_missing_vector_files_are_named(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    for file in table.glob("*.bin"):
-        data = file.read_bytes()
-        file.write_bytes(data[:40])
-        with pytest.raises(errors.CorruptDataError, match=file.name):
-            delta.scan(table).to_arrow()
-        file.unlink()
-        with pytest.raises(errors.NotFoundError, match=file.name):
-            delta.scan(table).to_arrow()
-        file.write_bytes(data)
-
-
-def test_a_position_past_the_end_is_refused(golden: Callable[[str], Path]) -> None:
-    from puffin_fast import dv
-    from puffin_fast.bitmap import PositionBitmap
-
-    table = golden("hand_inline")
-    text, size = dv.delta.encode_inline(PositionBitmap.from_positions([5, (1 << 32) + 3]))
-    alter(
-        table,
-        "add",
-        lambda add: add["deletionVector"].update(pathOrInlineDv=text, sizeInBytes=size, cardinality=2),
-        2,
-    )
-    with pytest.raises(errors.CorruptDataError, match=r"less than 1000 rows.*4294967299"):
-        delta.scan(table).to_arrow()
-    with pytest.raises(errors.CorruptDataError, match="less than 1000 rows"):
-        delta.vectors(table)
-
-
-def test_a_missing_data_file_is_named(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    (file,) = table.glob("part=p 1/*.parquet")
+def test_a_missing_data_file_is_named(partitioned: Path) -> None:
+    (file,) = partitioned.glob("part=p 1/*.parquet")
     file.unlink()
     with pytest.raises(errors.NotFoundError, match=file.name):
-        delta.scan(table).to_arrow()
+        delta.scan(partitioned).to_arrow()
 
 
-def test_files_without_statistics_are_read(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    for version in (1, 2, 3):
-        alter(table, "add", lambda add: add.pop("stats"), version)
-    assert delta.scan(table, "id < 100").to_arrow().num_rows == len(
-        [row for row in live_rows(table) if row["id"] < 100]
-    )
-    for version in (1, 2, 3):
-        alter(
-            table, "add", lambda add: add.update(stats='{"numRecords":100,"minValues":{"id":"x"}}'), version
-        )
-    assert delta.scan(table).to_arrow().num_rows == 257
-    assert delta.scan(table, "id < 100").to_arrow().num_rows == 86
-    alter(table, "add", lambda add: add.update(stats="{broken"), 3)
+def test_files_without_statistics_are_read(partitioned: Path) -> None:
+    few = [id for id in live_ids(partitioned) if id < 100]
+    alter(partitioned, "add", lambda add: add.pop("stats"), 1, 2, 3)
+    assert ids(partitioned, row_filter="id < 100") == few
+    wrong_type = '{"numRecords":100,"minValues":{"id":"x"}}'
+    alter(partitioned, "add", lambda add: add.update(stats=wrong_type), 1, 2, 3)
+    assert len(ids(partitioned)) == 257
+    assert ids(partitioned, row_filter="id < 100") == few
+    alter(partitioned, "add", lambda add: add.update(stats="{broken"), 3)
     with pytest.raises(errors.CorruptDataError, match="stats of a file"):
-        delta.scan(table).to_arrow()
+        delta.scan(partitioned).to_arrow()
 
 
-def test_a_wrong_number_of_records_is_refused(golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    alter(table, "add", lambda add: add.update(stats='{"numRecords":99}'), 3)
+def test_a_wrong_number_of_records_is_refused(partitioned: Path) -> None:
+    alter(partitioned, "add", lambda add: add.update(stats='{"numRecords":99}'), 3)
     with pytest.raises(errors.CorruptDataError, match="rows of a data file"):
-        delta.scan(table).to_arrow()
+        delta.scan(partitioned).to_arrow()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,10 @@ from puffin_fast import spark as on_spark
 from puffin_fast.spark.session.sessions import own_errors
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN, TABLES
-from tests.delta.tables import files_of, ids, ids_of_others
+from tests.delta.tables import Golden, ids, ids_of_others, refused
+from tests.kit.cases import each
+from tests.kit.rows import by_us, row_ids
+from tests.kit.tables import delta_table, parts
 from tests.spark.conftest import work_on_executors
 from tests.spark.faults.injection import wait
 
@@ -36,9 +37,7 @@ _NOTHING = timedelta(0)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_scan_on_executors_has_the_rows_of_one_here(
-    spark: SparkSession, name: str, golden: Callable[[str], Path]
-) -> None:
+def test_a_scan_on_executors_has_the_rows_of_one_here(spark: SparkSession, name: str, golden: Golden) -> None:
     table = golden(name)
     rows = on_spark.scan(spark, table).toArrow()
     here = delta.scan(table).to_arrow()
@@ -50,26 +49,20 @@ def test_a_scan_on_executors_has_the_rows_of_one_here(
     assert on_spark.scan(spark, table, "id % 7 = 0", ("id",)).count() == sum(i % 7 == 0 for i in ids(table))
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "hand_native"])
+@pytest.mark.parametrize("name", TABLES)
 def test_a_delete_on_executors_is_one_commit_that_others_read(
-    spark: SparkSession, name: str, golden: Callable[[str], Path], duckdb_delta: DuckDBPyConnection
+    spark: SparkSession, name: str, golden: Golden, duckdb_delta: DuckDBPyConnection
 ) -> None:
     table = golden(name)
     before = ids(table)
     version = delta.snapshot(table).version
-    properties = {"who": "me"}
-    done = on_spark.delete(spark, table, "id >= 100 and id < 150", snapshot_properties=properties, job_id="j")
+    done = on_spark.delete(spark, table, "id >= 100 and id < 150")
     kept = [i for i in before if not 100 <= i < 150]
     assert (done.version, done.rows_deleted) == (version + 1, len(before) - len(kept))
     assert done.vectors_written + done.data_files_dropped == done.data_files
     assert ids(table) == kept
-    assert ids_of_others(duckdb_delta, table) == [kept, kept]
+    assert name == "hand_native" or ids_of_others(duckdb_delta, table) == [kept, kept]
     assert delta.verify(table) == []
-    again = on_spark.delete(spark, table, "id >= 100 and id < 150", job_id="j")
-    assert again.repeated
-    assert again.version is None
-    info = json.loads((table / "_delta_log" / f"{version + 1:020d}.json").read_text().splitlines()[0])
-    assert info["commitInfo"]["who"] == "me"
     by_sql = on_spark.delete(spark, table, "id % 7 = 3")
     kept = [i for i in kept if i % 7 != 3]
     assert by_sql.version == version + 2
@@ -80,16 +73,9 @@ def test_a_delete_on_executors_is_one_commit_that_others_read(
     assert delta.orphan_files(table, older_than=_NOTHING).num_rows == 0
 
 
-def test_the_native_payload_is_taken_over(spark: SparkSession, golden: Callable[[str], Path]) -> None:
-    table = golden("hand_native")
-    before = ids(table)
-    assert on_spark.delete(spark, table, "id < 15").vectors_merged == 1
-    assert ids(table) == [i for i in before if i >= 15]
-
-
-def test_rows_go_by_keys_of_a_dataframe(spark: SparkSession, golden: Callable[[str], Path]) -> None:
-    for broadcast_keys in (1 << 20, 0):
-        table = golden("spark_partitioned") if broadcast_keys else golden("spark_many_features")
+def test_rows_go_by_keys_of_a_dataframe(spark: SparkSession, golden: Golden) -> None:
+    for name, broadcast_keys in (("spark_partitioned", 1 << 20), ("spark_many_features", 0)):
+        table = golden(name)
         before = ids(table)
         keys = spark.createDataFrame([(i,) for i in (2, 3, 8, 9, 5000)], "id long")
         done = on_spark.delete_keys(keys, table, "id", broadcast_keys=broadcast_keys)
@@ -98,74 +84,24 @@ def test_rows_go_by_keys_of_a_dataframe(spark: SparkSession, golden: Callable[[s
         assert delta.verify(table) == []
 
 
-def test_rows_go_by_file_and_position(spark: SparkSession, golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    rows = delta.scan(table, "id < 60", ("id", "_file", "_pos")).to_arrow()
+def test_rows_go_by_file_and_position(spark: SparkSession, partitioned: Path) -> None:
+    rows = delta.scan(partitioned, "id < 60", ("id", "_file", "_pos")).to_arrow()
     pairs = list(zip(rows["_file"].to_pylist(), rows["_pos"].to_pylist(), strict=True))
     deletes = spark.createDataFrame([*pairs, *pairs, ("/nowhere.parquet", 1)], "file_path string, pos int")
-    before, state = ids(table), files_of(table)
-    dry = on_spark.delete_positions(deletes, table, dry_run=True)
-    assert files_of(table) == state
-    done = on_spark.delete_positions(deletes, table)
-    assert dry.rows_deleted == done.rows_deleted == rows.num_rows
-    assert done.rows_dangling == 1
-    assert ids(table) == [i for i in before if i >= 60]
-    assert on_spark.delete_positions(deletes, table).version is None
-    state = files_of(table)
-    with pytest.raises(errors.NotFoundError, match="nowhere"):
-        on_spark.delete_positions(deletes, table, strict=True)
+    before = ids(partitioned)
+    done = on_spark.delete_positions(deletes, partitioned)
+    assert (done.rows_deleted, done.rows_dangling) == (rows.num_rows, 1)
+    assert ids(partitioned) == [i for i in before if i >= 60]
+    assert on_spark.delete_positions(deletes, partitioned).version is None
+    with refused(partitioned, errors.NotFoundError, "nowhere"):
+        on_spark.delete_positions(deletes, partitioned, strict=True)
     beyond = spark.createDataFrame([(pairs[0][0], 100)], "file_path string, pos int")
-    with pytest.raises(errors.InvalidInputError, match="100 rows"):
-        on_spark.delete_positions(beyond, table)
-    assert files_of(table) == state
+    with refused(partitioned, errors.InvalidInputError, "100 rows"):
+        on_spark.delete_positions(beyond, partitioned)
 
 
-def test_a_data_file_without_rows_left_is_removed(spark: SparkSession, golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    before = ids(table)
-    done = on_spark.delete(spark, table, "part = 'p 1' or id = 3")
-    assert (done.data_files_dropped, done.vectors_written) == (1, 1)
-    assert ids(table) == [i for i in before if i % 3 != 1 and i != 3]
-
-
-def test_a_dry_run_writes_nothing(spark: SparkSession, golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    before = files_of(table)
-    found = on_spark.delete(spark, table, "id < 50", dry_run=True)
-    assert (found.version, found.rows_deleted) == (None, sum(i < 50 for i in ids(table)))
-    assert on_spark.delete(spark, table, "id % 1000 = 999").version is None
-    assert files_of(table) == before
-
-
-def test_a_commit_between_is_seen(
-    spark: SparkSession, golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another delete from the same data files comes first: refused, with no file left; or planned again."""
-    from puffin_fast.spark.table.delta import DeltaPart
-
-    table = golden("spark_partitioned")
-    planned, rows = DeltaPart.planned, iter(["id = 52", "id = 82"])
-
-    def late(self: Any, outcomes: Any) -> Any:
-        found = planned(self, outcomes)
-        if row := next(rows, None):
-            delta.delete(table, row)
-        return found
-
-    monkeypatch.setattr(DeltaPart, "planned", late)
-    before = ids(table)
-    with pytest.raises(errors.ConflictError):
-        on_spark.delete(spark, table, "id < 100")
-    assert ids(table) == [i for i in before if i != 52]
-    assert not list(table.glob("delete-*/*"))
-    done = on_spark.delete(spark, table, "id < 100", on_conflict="merge")
-    assert done.attempts == 2
-    assert ids(table) == [i for i in before if i >= 100]
-    assert delta.verify(table) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
+@each(
+    "options, named",
     [
         ({"branch": "b"}, "branch"),
         ({"row_filter": "nothing = 1"}, "nothing"),
@@ -175,48 +111,37 @@ def test_a_commit_between_is_seen(
     ],
 )
 def test_what_cannot_be_is_refused_and_the_table_stays(
-    spark: SparkSession, golden: Callable[[str], Path], options: dict[str, Any], named: str
+    spark: SparkSession, partitioned: Path, options: dict[str, Any], named: str
 ) -> None:
-    table = golden("spark_partitioned")
-    before = files_of(table)
-    with pytest.raises(errors.PuffinFastError, match=named):
-        on_spark.delete(spark, table, **({"row_filter": "id = 2"} | options))
-    assert files_of(table) == before
+    with refused(partitioned, errors.PuffinFastError, named):
+        on_spark.delete(spark, partitioned, **({"row_filter": "id = 2"} | options))
 
 
 def test_tables_and_states_that_are_not_there_are_refused(
-    spark: SparkSession, golden: Callable[[str], Path], tmp_path: Path
+    spark: SparkSession, partitioned: Path, tmp_path: Path
 ) -> None:
-    table = golden("spark_partitioned")
     with pytest.raises(errors.NotFoundError, match="nothing"):
         on_spark.scan(spark, tmp_path / "nothing")
     with pytest.raises(errors.NotFoundError, match="99"):
-        on_spark.scan(spark, table, version=99)
+        on_spark.scan(spark, partitioned, version=99)
     with pytest.raises(errors.UnsupportedError, match="tag"):
-        on_spark.scan(spark, table, tag="t")
-    deltalake: Any = require_module("deltalake")
-    plain = tmp_path / "plain"
-    deltalake.write_deltalake(str(plain), pa.table({"id": [1, 2, 3]}))
-    before = files_of(plain)
-    with pytest.raises(errors.UnsupportedError, match="enable"):
+        on_spark.scan(spark, partitioned, tag="t")
+    plain = delta_table(tmp_path / "plain", {"id": [1, 2, 3]}, by="deltalake")
+    with refused(plain, errors.UnsupportedError, "enable"):
         on_spark.delete(spark, plain, "id = 1")
-    assert files_of(plain) == before
     delta.enable(plain)
+    deltalake: Any = require_module("deltalake")
     assert on_spark.delete(spark, deltalake.DeltaTable(str(plain)), "id = 1").rows_deleted == 1
     assert ids(plain) == [2, 3]
 
 
-def test_executors_that_fail_leave_no_file(spark: SparkSession, golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    before = files_of(table)
-    for path in before:
-        if path.suffix == ".bin":
-            path.write_bytes(path.read_bytes()[:30])
-    with pytest.raises(errors.CorruptDataError, match="deletion_vector"):
-        on_spark.delete(spark, table, "id < 100")
-    with pytest.raises(errors.CorruptDataError, match="deletion_vector"), own_errors():
-        on_spark.scan(spark, table).toArrow()
-    assert files_of(table) == before
+def test_executors_that_fail_leave_no_file(spark: SparkSession, partitioned: Path) -> None:
+    for path in partitioned.glob("*.bin"):
+        path.write_bytes(path.read_bytes()[:30])
+    with refused(partitioned, errors.CorruptDataError, "deletion_vector"):
+        on_spark.delete(spark, partitioned, "id < 100")
+    with refused(partitioned, errors.CorruptDataError, "deletion_vector"), own_errors():
+        on_spark.scan(spark, partitioned).toArrow()
 
 
 @pytest.mark.parametrize("form", ["delta", "paimon-v1", "lance"])
@@ -236,36 +161,38 @@ def test_deletes_of_a_dataframe_are_encoded_for_other_formats(spark: SparkSessio
 # Files of jobs -----------------------------------------------------------------------------------------------
 
 
-def test_the_files_of_a_job_are_found_and_those_in_use_stay(
-    spark: SparkSession, golden: Callable[[str], Path]
-) -> None:
-    table = golden("spark_partitioned")
-    on_spark.delete(spark, table, "id < 50", job_id="nightly")
-    (live,) = table.glob("nightly-*/*.bin")
-    assert list(map(Path, on_spark.job_files(table, "nightly"))) == [live]
-    run = table / "nightly-0123456789ab"
+def test_the_files_of_a_job_are_found_and_those_in_use_stay(spark: SparkSession, partitioned: Path) -> None:
+    on_spark.delete(spark, partitioned, "id < 50", job_id="nightly")
+    (live,) = partitioned.glob("nightly-*/*.bin")
+    assert list(map(Path, on_spark.job_files(partitioned, "nightly"))) == [live]
+    run = partitioned / "nightly-0123456789ab"
     run.mkdir()
     name = f"deletion_vector_{uuid.uuid4()}.bin"
     left = {run / name, run / f".{name}.0123456789abcdef.tmp", live.parent / name}
-    others = {run / "x.bin", table / name, table / "other-0123456789ab" / name, run / f"{name}.tmp"}
+    others = {
+        run / "x.bin",
+        partitioned / name,
+        partitioned / "other-0123456789ab" / name,
+        run / f"{name}.tmp",
+    }
     for path in left | others:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(live.read_bytes())
     deltalake: Any = require_module("deltalake")
-    assert {Path(path) for path in on_spark.job_files(deltalake.DeltaTable(str(table)), "nightly")} == {
+    assert {Path(path) for path in on_spark.job_files(deltalake.DeltaTable(str(partitioned)), "nightly")} == {
         live,
         *left,
     }
-    before = ids(table)
-    assert set(map(Path, on_spark.remove_job_files(table.as_uri(), "nightly"))) == left
+    before = ids(partitioned)
+    assert set(map(Path, on_spark.remove_job_files(partitioned.as_uri(), "nightly"))) == left
     assert all(path.exists() for path in others)
-    assert ids(table) == before
-    delta.delete(table, "id < 60")  # time travel still needs the file
-    assert on_spark.remove_job_files(table, "nightly") == []
-    assert ids(table, version=4) == before
-    (table / "_delta_log" / f"{4:020d}.json").unlink()
+    assert ids(partitioned) == before
+    delta.delete(partitioned, "id < 60")  # time travel still needs the file
+    assert on_spark.remove_job_files(partitioned, "nightly") == []
+    assert ids(partitioned, version=4) == before
+    (partitioned / "_delta_log" / f"{4:020d}.json").unlink()
     with pytest.raises(errors.CorruptDataError, match=f"no {4:020d}.json"):
-        on_spark.remove_job_files(table, "nightly")
+        on_spark.remove_job_files(partitioned, "nightly")
     assert live.exists()
 
 
@@ -350,10 +277,8 @@ def test_a_killed_driver_leaves_all_or_nothing(step: str, died: Path) -> None:
 def test_some_columns_are_read_and_no_others(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql import functions as f
 
-    table = tmp_path / "t"
-    rows = pa.table({"id": range(12), "customer": [i % 3 for i in range(12)], "price": range(100, 112)})
-    delta.create_table(table, rows.schema)
-    delta.append(table, rows)
+    rows = {"id": range(12), "customer": [i % 3 for i in range(12)], "price": range(100, 112)}
+    table = delta_table(tmp_path, rows)
     found = on_spark.scan(spark, table, "customer = 2", ["price"]).toArrow()
     assert sorted(found["price"].to_pylist()) == [102, 105, 108, 111]
     assert on_spark.delete(spark, table, f.sqrt("price") > f.sqrt(f.lit(109.5))).rows_deleted == 2
@@ -361,3 +286,104 @@ def test_some_columns_are_read_and_no_others(spark: SparkSession, tmp_path: Path
     left = delta.scan(table).to_arrow().sort_by("id")
     assert left["id"].to_pylist() == [*range(10)]
     assert left["price"].to_pylist() == [100 + i + (i % 3 == 1) for i in range(10)]
+
+
+# Rows --------------------------------------------------------------------------------------------------------
+
+DDL = "id bigint, g string, x double"
+ROWS = pa.table({"id": range(20), "g": ["a", "b"] * 10, "x": [0.0] * 20})
+COUNTS = [
+    "rows_updated",
+    "rows_inserted",
+    "rows_unchanged",
+    "rows_deleted",
+    "keys_deleted",
+    "rows_superseded",
+]
+
+
+def counts(result: Any) -> list[int]:
+    return [getattr(result, name) for name in COUNTS]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"properties": {"delta.enableRowTracking": "true"}},
+        {"properties": {"delta.enableChangeDataFeed": "true"}, "partition": ["g"]},
+    ],
+    ids=["row tracking", "feed and partitions"],
+)
+def test_updates_of_columns_deletes_and_order(spark: SparkSession, tmp_path: Path, options: Any) -> None:
+    table, twin = (delta_table(tmp_path / name, parts(ROWS, 2), **options) for name in ("t", "twin"))
+    is_tracked = "partition" not in options
+    first = [(id, "b", 1.0, id % 3 == 0, n) for id in (3, 4, 5, 15, 30, 33) for n in (1, 2)]
+    names = f"{DDL}, gone boolean, n int"
+    steps: list[tuple[Any, str, dict[str, Any]]] = [
+        (first, names, {"delete_column": "gone", "order_column": "n"}),
+        ([(id, 7.0) for id in (1, 2, 90)], "id bigint, x double", {"update_columns": ["x"]}),
+        ([(1, "c", 0.0), (91, "c", 0.0)], DDL, {"when_matched_update_all": False}),
+        ([(1, "d", 0.0), (4, "b", 1.0)], DDL, {"skip_unchanged": False}),
+    ]
+    for given, ddl, arguments in steps:
+        if "update_columns" in arguments:
+            arguments["when_not_matched_insert_all"] = False
+        frame = spark.createDataFrame(given, ddl)
+        if "order_column" in arguments:
+            frame = frame.repartition(3)
+        here = delta.upsert(twin, frame.toArrow(), "id", **arguments)
+        assert counts(on_spark.upsert(frame, table, "id", **arguments)) == counts(here)
+        assert by_us(table) == by_us(twin)
+        if is_tracked:
+            assert row_ids(table) == row_ids(twin)
+        assert delta.verify(table) == []
+    if not is_tracked:
+        changed = delta.changes(table, 3).to_arrow()
+        assert set(changed["_change_type"].to_pylist()) >= {"insert", "delete"}
+
+
+def test_what_is_refused_leaves_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    table = delta_table(tmp_path / "t", parts(ROWS, 2))
+    delta.append(table, ROWS.slice(0, 1))  # key 0 is there twice
+    given = spark.createDataFrame([(0, "z", 1.0), (77, "z", 1.0)], DDL)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "several rows|more than one row|rows of key"),
+        ({"branch": "b"}, "branch"),
+        ({"join_cols": None}, "join_cols"),
+        ({"changes": True}, "expected a column _change_type"),
+    ]
+    for arguments, message in wrong:
+        with refused(table, errors.PuffinFastError, message):
+            on_spark.upsert(given, table, **{"join_cols": "id", **arguments})
+    done = on_spark.upsert(given, table, "id", duplicate_keys="replace")
+    assert (done.rows_updated, done.rows_deleted, done.rows_inserted) == (1, 2, 1)
+    delta.delete(table, "id = 5", job_id="other")
+    with pytest.raises(errors.InvalidInputError, match="job_id 'other'"):
+        on_spark.upsert(given, table, "id", job_id="other")
+
+
+def test_values_of_partition_columns_are_written_as_on_one_machine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("s", pa.string()), ("x", pa.float64()), ("y", pa.float64())])
+    table = delta_table(tmp_path, schema, partition=["s", "x"])
+    given = [(1, "😀", -0.0, -0.0), (2, "😀", 0.0, 0.0), (3, "b", 0.0, -0.0)]
+    ddl = "id long, s string, x double, y double"
+    on_spark.append(spark.createDataFrame(given, ddl).coalesce(1), table)
+    base = delta.snapshot(table)
+    adds = base.adds(range(base.files.num_rows))
+    assert {tuple(add["partitionValues"].items()) for add in adds} == {
+        (("s", "😀"), ("x", "0")),
+        (("s", "b"), ("x", "0")),
+    }
+    assert all('"minValues":{"id":' in add["stats"] and '"y":-0.0}' in add["stats"] for add in adds)
+    assert all('"y":0.0}' in add["stats"] for add in adds)
+    empty = spark.createDataFrame([(4, "", 0.0, 0.0)], ddl)
+    for write in (
+        lambda: on_spark.append(empty, table),
+        lambda: on_spark.upsert(empty, table, "s"),
+        lambda: on_spark.overwrite(empty, table, "id = 1"),
+        lambda: on_spark.update(spark, table, "id = 1", {"s": ""}),
+    ):
+        with refused(table, errors.InvalidInputError, "column s: expected no empty text"):
+            write()
