@@ -11,17 +11,18 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from puffin_fast import iceberg
-from puffin_fast.cli import _files, _json_lines, main
+from puffin_fast.cli import _files, _json_lines
 from puffin_fast.errors import InvalidInputError, LimitExceededError
-from tests.cli.conftest import ROWS
+from tests.cli.conftest import Shell
 from tests.cli.round_trips import NESTED, VALUES
-from tests.cli.tables import count, open_table
+from tests.kit.cases import each
+from tests.kit.rows import by_pyiceberg
 
 Run = Callable[..., Result]
 Options = tuple[str, ...]
@@ -34,16 +35,6 @@ def read(text: str | bytes, types: dict[str, pa.DataType] | None = None) -> pa.T
     return _json_lines.read_json_lines(
         BytesIO(data), "rows.jsonl", NUMBERS if types is None else types, _files.bytes_of_text
     ).read_all()
-
-
-@pytest.fixture
-def pipe() -> Run:
-    """Runs ``puffin-fast`` with bytes as its standard input."""
-
-    def call(data: bytes, *arguments: object) -> Result:
-        return CliRunner().invoke(main, [str(part) for part in arguments], input=data, catch_exceptions=False)
-
-    return call
 
 
 @pytest.mark.parametrize("name", [*VALUES, *NESTED])
@@ -83,8 +74,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.struct([pa.field(f.name, getattr(f.type, "storage_type", f.type)) for f in kind])
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each(
+    "text, message",
     [
         ('{"id": 1}\n{"id": "1"}', "line 2: column id: expected int64, found a text of 1 characters"),
         ('{"id": 1}\n\n{"id": true}', "line 3: column id: expected int64, found true"),
@@ -151,7 +142,7 @@ def test_a_byte_order_mark_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "arrow", None])
-def test_keys_come_from_standard_input(pipe: Run, catalog_options: Options, form: str | None) -> None:
+def test_keys_come_from_standard_input(shell: Shell, form: str | None) -> None:
     keys, sink = pa.table({"id": [1, 5, 4000]}), BytesIO()
     if form == "parquet":
         pq.write_table(keys, sink)
@@ -163,31 +154,23 @@ def test_keys_come_from_standard_input(pipe: Run, catalog_options: Options, form
     else:
         sink.write(b'{"id": 1}\n{"id": 5}\n{"id": 4000}')
     chosen = () if form is None else ("--input-format", form)
-    result = pipe(sink.getvalue(), "delete-keys", "ns.t", "-", "--join-col", "id", *chosen, *catalog_options)
-    assert result.exit_code == 0, result.output
-    assert count(catalog_options) == 998
+    shell.says("delete-keys", "ns.t", "-", "--join-col", "id", *chosen, data=sink.getvalue())
+    assert shell.count() == 998
 
 
-def test_rows_are_appended_and_upserted_from_standard_input(pipe: Run, catalog_options: Options) -> None:
-    assert pipe(b'{"id": 5000, "word": "a"}\n', "append", "ns.t", "-", *catalog_options).exit_code == 0
+def test_rows_are_appended_and_upserted_from_standard_input(shell: Shell) -> None:
+    shell.says("append", "ns.t", "-", data=b'{"id": 5000, "word": "a"}\n')
     rows = b'{"word": null, "id": 5000}\n{"word": "b", "id": 5001}\n'
-    assert (
-        pipe(rows, "upsert", "ns.t", "-", "--join-col", "id", "--threads", 1, *catalog_options).exit_code == 0
-    )
-    found = open_table(catalog_options).scan(row_filter="id >= 5000").to_arrow().sort_by("id").to_pylist()
+    shell.says("upsert", "ns.t", "-", "--join-col", "id", "--threads", 1, data=rows)
+    found = by_pyiceberg(shell.table, row_filter="id >= 5000")
     assert found == [{"id": 5000, "word": None}, {"id": 5001, "word": "b"}]
 
 
-def test_an_upsert_without_a_column_of_the_table_changes_nothing(pipe: Run, catalog_options: Options) -> None:
-    result = pipe(b'{"id": 1}\n', "upsert", "ns.t", "-", "--join-col", "id", *catalog_options)
-    assert result.exit_code == 1
-    found = open_table(catalog_options).scan().to_arrow().sort_by("id")
-    assert found.to_pylist() == ROWS.sort_by("id").to_pylist()
+def test_an_upsert_without_a_column_of_the_table_changes_nothing(shell: Shell) -> None:
+    shell.refused("upsert", "ns.t", "-", "--join-col", "id", data=b'{"id": 1}\n')
 
 
-def test_errors_name_standard_input(pipe: Run, catalog_options: Options) -> None:
+def test_errors_name_standard_input(shell: Shell) -> None:
     for data, form in ((b"nothing", "jsonl"), (b"nothing", "parquet"), (b"a,b\n1\n", "csv")):
-        result = pipe(data, "append", "ns.t", "-", "--input-format", form, *catalog_options)
-        assert result.exit_code == 1
-        assert "standard input: " in result.stderr, result.stderr
-    assert count(catalog_options) == 1000
+        said = shell.refused("append", "ns.t", "-", "--input-format", form, data=data)
+        assert "standard input: " in said

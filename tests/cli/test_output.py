@@ -15,7 +15,7 @@ from click.testing import Result
 
 from puffin_fast import iceberg
 from puffin_fast._run.outcome import until_commit
-from tests.cli.tables import count
+from tests.cli.conftest import Shell
 
 Run = Callable[..., Result]
 Options = tuple[str, ...]
@@ -48,43 +48,41 @@ def puffin_fast(*arguments: object, **options: Any) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize(("opened", "reason"), [(full, errno.ENOSPC), (broken, errno.EPIPE)])
-def test_a_change_is_done_if_its_result_cannot_be_printed(
-    catalog_options: Options, opened: Any, reason: int
-) -> None:
+def test_a_change_is_done_if_its_result_cannot_be_printed(shell: Shell, opened: Any, reason: int) -> None:
     with opened() as stdout:
-        done = puffin_fast("delete", "ns.t", "--row-filter", "id = 1", *catalog_options, stdout=stdout)
+        done = puffin_fast("delete", "ns.t", "--row-filter", "id = 1", *shell.options, stdout=stdout)
     assert done.returncode == 0
     assert done.stderr == (
         "puffin-fast: the command is done; its result could not be printed: "
         f"standard output: {os.strerror(reason)}\n"
     )
-    assert count(catalog_options) == 999
+    assert shell.count() == 999
 
 
 def test_rows_that_cannot_be_printed_are_an_error_but_for_a_reader_that_has_ended(
-    catalog_options: Options,
+    shell: Shell,
 ) -> None:
     with full() as stdout:
-        done = puffin_fast("scan", "ns.t", "--count", *catalog_options, stdout=stdout)
+        done = puffin_fast("scan", "ns.t", "--count", *shell.options, stdout=stdout)
     assert done.returncode == 1
     assert done.stderr == f"puffin-fast: error: standard output: {os.strerror(errno.ENOSPC)}\n"
     with broken() as stdout:
-        done = puffin_fast("scan", "ns.t", "--count", *catalog_options, stdout=stdout)
+        done = puffin_fast("scan", "ns.t", "--count", *shell.options, stdout=stdout)
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_a_closed_standard_output_is_no_error(catalog_options: Options) -> None:
+def test_a_closed_standard_output_is_no_error(shell: Shell) -> None:
     command = 'exec "$0" -m puffin_fast "$@" >&-'
-    arguments = ("delete", "ns.t", "--row-filter", "id = 1", *catalog_options)
+    arguments = ("delete", "ns.t", "--row-filter", "id = 1", *shell.options)
     done = subprocess.run(
         ["sh", "-c", command, sys.executable, *arguments], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert count(catalog_options) == 999
+    assert shell.count() == 999
 
 
-def test_characters_that_standard_output_does_not_have_are_escaped(catalog_options: Options) -> None:
-    arguments = ("delete", "ns.t", "--row-filter", "word = 'ü☃'", "--dry-run", *catalog_options)
+def test_characters_that_standard_output_does_not_have_are_escaped(shell: Shell) -> None:
+    arguments = ("delete", "ns.t", "--row-filter", "word = 'ü☃'", "--dry-run", *shell.options)
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     command = [sys.executable, "-m", "puffin_fast", *arguments]
     done = subprocess.run(command, capture_output=True, env=environment, check=False)
@@ -98,11 +96,11 @@ def interrupted(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_an_interrupt_says_whether_a_change_may_have_happened(
-    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     monkeypatch.setattr(iceberg, "delete", interrupted)
     chosen = ("--dry-run",) if dry_run else ()
-    result = run("delete", "ns.t", "--row-filter", "id = 1", *chosen, *catalog_options)
+    result = shell.run("delete", "ns.t", "--row-filter", "id = 1", *chosen)
     assert result.exit_code == 130
     expected = "nothing was changed" if dry_run else "it is unknown whether the change happened"
     assert expected in result.stderr
@@ -116,26 +114,24 @@ def test_an_interrupt_says_whether_a_change_may_have_happened(
     ],
 )
 def test_an_interrupt_before_or_after_the_change_is_no_doubt(
-    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch, where: str, said: str
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, where: str, said: str
 ) -> None:
     monkeypatch.setattr(f"puffin_fast.cli.{where}", interrupted)
-    result = run("delete", "ns.t", "--row-filter", "id = 1", *catalog_options)
+    result = shell.run("delete", "ns.t", "--row-filter", "id = 1")
     assert (result.exit_code, result.stderr) == (130, f"main: interrupted: {said}\n")
     monkeypatch.undo()
-    assert count(catalog_options) == (1000 if said.startswith("nothing") else 999)
+    assert shell.count() == (1000 if said.startswith("nothing") else 999)
 
 
-def test_an_interrupt_names_the_jobs_that_are_done(
-    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_names_the_jobs_that_are_done(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("puffin_fast.iceberg.dml.attempt.open_table", until_commit()(interrupted))
-    result = run("delete", "ns.t", "--row-filter", "id = 1", *catalog_options)
+    result = shell.run("delete", "ns.t", "--row-filter", "id = 1")
     assert result.stderr == "main: interrupted: nothing was committed, no file was written\n"
     monkeypatch.setattr(iceberg, "convert_equality_deletes", until_commit()(interrupted))
-    result = run("convert", "ns.t", *catalog_options)
+    result = shell.run("convert", "ns.t")
     assert result.stderr.endswith("no file was written; the job before it is done\n")
     monkeypatch.setattr("puffin_fast.iceberg.maintenance.maintain.compact", until_commit()(interrupted))
-    result = run("maintain", "ns.t", *catalog_options)
+    result = shell.run("maintain", "ns.t")
     done = "steps that were done before: position deletes, equality deletes, data files"
     assert result.stderr == f"main: interrupted: nothing was committed, no file was written; {done}\n"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from click.testing import Result
 
 from puffin_fast import delta
-from tests.cli.conftest import ROWS
+from tests.cli.conftest import ROWS, Shell
+from tests.kit.cases import each
 
 Run = Callable[..., Result]
 
@@ -33,23 +33,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("name", "text", "message"), WRONG.values(), ids=WRONG)
-@pytest.mark.parametrize("command", ["append", "delete-keys"])
-def test_an_error_has_no_value(
-    run: Run,
-    catalog_options: tuple[str, ...],
-    tmp_path: Path,
-    command: str,
-    name: str,
-    text: str,
-    message: str,
-) -> None:
+@each("name, text, message", WRONG.values(), ids=WRONG)
+def test_an_error_has_no_value(shell: Shell, tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
-    key = ("--join-col", "id") if command == "delete-keys" else ()
-    done = run(command, "ns.t", tmp_path / name, *key, *catalog_options)
-    assert (done.exit_code, name in done.stderr, message in done.stderr) == (1, True, True), done.stderr
-    assert SECRET not in done.stderr
-    assert str(10**30) not in done.stderr
+    for command in (("append", "ns.t"), ("delete-keys", "ns.t", "--join-col", "id")):
+        said = shell.refused(*command, tmp_path / name)
+        assert (name in said, message in said) == (True, True), said
+        assert SECRET not in said
+        assert str(10**30) not in said
 
 
 def test_the_row_of_a_wrong_value_is_counted_over_the_blocks_of_a_file(run: Run, tmp_path: Path) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import Result
-from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -32,10 +29,9 @@ from pyiceberg.types import (
 from puffin_fast import iceberg
 from puffin_fast.cli import _files
 from puffin_fast.errors import InvalidInputError
+from tests.cli.conftest import Shell
 from tests.cli.round_trips import NESTED, VALUES
-
-Run = Callable[..., Result]
-Options = tuple[str, ...]
+from tests.kit.rows import by_us, in_order
 
 DEEP: dict[str, tuple[IcebergType, list[Any]]] = {
     "list of binary": (ListType(20, BinaryType(), element_required=False), [[b"\x00\xff", b"ab", None], []]),
@@ -63,14 +59,13 @@ def column(kind: pa.DataType, values: list[Any]) -> pa.Array:
     return pa.array(values, kind)
 
 
-def made(options: Options, values: dict[str, tuple[IcebergType, list[Any]]]) -> Table:
+def made(shell: Shell, values: dict[str, tuple[IcebergType, list[Any]]]) -> Table:
     """The table ``ns.k``: a key, and for each type its values and a null."""
-    catalog = load_catalog("c", uri=options[3], warehouse=options[5])
     fields = [
         NestedField(at, name, kind, required=False) for at, (name, (kind, _)) in enumerate(values.items(), 2)
     ]
     table = iceberg.create_table(
-        catalog, "ns.k", Schema(NestedField(1, "id", LongType(), required=False), *fields)
+        shell.table.catalog, "ns.k", Schema(NestedField(1, "id", LongType(), required=False), *fields)
     )
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     n_rows = max(len(some) for _, some in values.values()) + 1
@@ -78,45 +73,37 @@ def made(options: Options, values: dict[str, tuple[IcebergType, list[Any]]]) -> 
     for name, (_, some) in values.items():
         columns.append(column(schema.field(name).type, some + [None] * (n_rows - len(some))))
     iceberg.append(table, pa.Table.from_arrays(columns, schema=schema))
-    catalog.close()
     return table
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_each_value_of_each_type_comes_back(
-    run: Run, catalog_options: Options, tmp_path: Path, kind: str
-) -> None:
-    table = made(catalog_options, {kind: VALUES[kind]})
+def test_each_value_of_each_type_comes_back(shell: Shell, tmp_path: Path, kind: str) -> None:
+    table = made(shell, {kind: VALUES[kind]})
     held = iceberg.scan(table).to_arrow().to_pydict()
     for suffix in (".csv", ".jsonl", ".parquet", ".arrow", ".feather"):
         path = tmp_path / f"rows{suffix}"
-        run("scan", "ns.k", "--to", path, *catalog_options)
+        shell.says("scan", "ns.k", "--to", path)
         with _files.rows(path, table.schema()) as rows:
             assert rows.read_all().to_pydict().__repr__() == held.__repr__()
-        result = run("upsert", "ns.k", path, "--join-col", "id", "--output", "json", *catalog_options)
-        assert result.exit_code == 0, result.stderr
-        (done,) = json.loads(result.stdout)
+        done = shell.one("upsert", "ns.k", path, "--join-col", "id")
         counts = [done[name] for name in ("rows_updated", "rows_inserted", "rows_unchanged")]
         assert counts == [0, 0, len(VALUES[kind][1]) + 1], suffix
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".jsonl"])
-def test_nested_values_come_back(run: Run, catalog_options: Options, tmp_path: Path, suffix: str) -> None:
-    table, path = made(catalog_options, NESTED), tmp_path / f"rows{suffix}"
-    run("scan", "ns.k", "--to", path, *catalog_options)
+def test_nested_values_come_back(shell: Shell, tmp_path: Path, suffix: str) -> None:
+    table, path = made(shell, NESTED), tmp_path / f"rows{suffix}"
+    shell.says("scan", "ns.k", "--to", path)
     with _files.rows(path, table.schema()) as rows:
         assert rows.read_all().to_pylist() == iceberg.scan(table).to_arrow().to_pylist()
 
 
 @pytest.mark.parametrize("kind", NESTED)
-def test_csv_is_refused_for_nested_columns(
-    run: Run, catalog_options: Options, tmp_path: Path, kind: str
-) -> None:
-    made(catalog_options, {kind: NESTED[kind]})
-    result = run("scan", "ns.k", "--to", tmp_path / "rows.csv", *catalog_options)
-    assert result.exit_code == 1
-    assert f"column {kind}" in result.stderr
-    assert "cannot be written as CSV" in result.stderr
+def test_csv_is_refused_for_nested_columns(shell: Shell, tmp_path: Path, kind: str) -> None:
+    made(shell, {kind: NESTED[kind]})
+    said = shell.refused("scan", "ns.k", "--to", tmp_path / "rows.csv")
+    assert f"column {kind}" in said
+    assert "cannot be written as CSV" in said
     assert not list(tmp_path.glob("*rows*"))
 
 
@@ -134,11 +121,9 @@ def test_csv_is_refused_for_years_that_it_cannot_hold(tmp_path: Path, kind: pa.D
     assert [found.name for found in tmp_path.iterdir()] == ["rows.csv"]
 
 
-def test_a_column_of_one_csv_field_keeps_its_nulls(
-    run: Run, catalog_options: Options, tmp_path: Path
-) -> None:
-    table, path = made(catalog_options, {"string": VALUES["string"]}), tmp_path / "rows.csv"
-    run("scan", "ns.k", "--selected-fields", "string", "--to", path, *catalog_options)
+def test_a_column_of_one_csv_field_keeps_its_nulls(shell: Shell, tmp_path: Path) -> None:
+    table, path = made(shell, {"string": VALUES["string"]}), tmp_path / "rows.csv"
+    shell.says("scan", "ns.k", "--selected-fields", "string", "--to", path)
     with _files.rows(path, table.schema()) as rows:
         assert rows.read_all()["string"].to_pylist() == [*VALUES["string"][1], None]
 
@@ -153,38 +138,33 @@ def test_a_column_of_one_csv_field_keeps_its_nulls(
     ],
 )
 def test_text_that_is_no_value_of_its_column_is_refused(
-    run: Run, catalog_options: Options, tmp_path: Path, kind: str, text: str, expected: str
+    shell: Shell, tmp_path: Path, kind: str, text: str, expected: str
 ) -> None:
-    made(catalog_options, {kind: VALUES[kind]})
+    made(shell, {kind: VALUES[kind]})
     path = tmp_path / "rows.csv"
     path.write_text(f"id,{kind}\n1,{text}\n")
-    result = run("upsert", "ns.k", path, "--join-col", "id", *catalog_options)
-    assert result.exit_code == 1
-    assert expected in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    assert expected in shell.refused("upsert", "ns.k", path, "--join-col", "id")
 
 
 @pytest.mark.parametrize(
     "kind", ["float", "double", "time", "timestamp_ns", "binary", "uuid", "decimal", *DEEP]
 )
-def test_values_are_set_as_scan_prints_them(run: Run, catalog_options: Options, kind: str) -> None:
-    table = made(catalog_options, {kind: (VALUES | DEEP)[kind]})
-    before = iceberg.scan(table).to_arrow().sort_by("id").to_pylist()
-    scan = ("scan", "ns.k", "--output", "json", *catalog_options)
-    shown = sorted(json.loads(run(*scan).stdout), key=lambda row: row["id"])
+def test_values_are_set_as_scan_prints_them(shell: Shell, kind: str) -> None:
+    table = made(shell, {kind: (VALUES | DEEP)[kind]})
+    before = str(by_us(table))  # NaN is not NaN
+    shown = in_order(shell.ask("scan", "ns.k"))
     iceberg.update(table, "true", {kind: None})
     for row in shown:
         value = row[kind] if isinstance(row[kind], str) else json.dumps(row[kind])
         arguments = ("--row-filter", f"id = {row['id']}", "--set", f"{kind}={value}")
-        result = run("update", "ns.k", *arguments, *catalog_options)
-        assert result.exit_code == 0, result.stderr
-    assert sorted(json.loads(run(*scan).stdout), key=lambda row: row["id"]) == shown
+        shell.says("update", "ns.k", *arguments)
+    assert in_order(shell.ask("scan", "ns.k")) == shown
     table.refresh()
-    assert str(iceberg.scan(table).to_arrow().sort_by("id").to_pylist()) == str(before)  # NaN is not NaN
+    assert str(by_us(table)) == before
 
 
 @pytest.mark.parametrize("text", ['["0g"]', '["00", 1]', '{"a": 1}', "00", '[["00"]]', "[" * 100_000])
-def test_a_nested_value_of_another_type_is_refused(run: Run, catalog_options: Options, text: str) -> None:
-    made(catalog_options, {"c": DEEP["list of binary"]})
-    result = run("update", "ns.k", "--row-filter", "true", "--set", f"c={text}", *catalog_options)
-    assert (result.exit_code, "expected null or a value of type list<binary>" in result.stderr) == (1, True)
+def test_a_nested_value_of_another_type_is_refused(shell: Shell, text: str) -> None:
+    made(shell, {"c": DEEP["list of binary"]})
+    said = shell.refused("update", "ns.k", "--row-filter", "true", "--set", f"c={text}")
+    assert "expected null or a value of type list<binary>" in said

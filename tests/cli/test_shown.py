@@ -9,13 +9,10 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import Result
-from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import (
@@ -35,18 +32,17 @@ from pyiceberg.types import (
 import puffin_fast as pf
 from puffin_fast import iceberg
 from puffin_fast._text import printable
-from tests.cli.tables import open_table
+from tests.cli.conftest import Shell
+from tests.kit.cases import each
 
-Run = Callable[..., Result]
 Options = tuple[str, ...]
 
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07\x9b31mb\r\n\u202ec[red]:smile:"
 
 
 @pytest.fixture
-def kinds(catalog_options: Options) -> Table:
+def kinds(shell: Shell) -> Table:
     """The table ``ns.k``: one row of several types, and a row of nulls."""
-    catalog = load_catalog("c", uri=catalog_options[3], warehouse=catalog_options[5])
     types = {
         "year": IntegerType(),
         "rate": DoubleType(),
@@ -60,7 +56,7 @@ def kinds(catalog_options: Options) -> Table:
         "l": ListType(21, TimestampNanoType(), element_required=False),
     }
     fields = [NestedField(at, name, kind, required=False) for at, (name, kind) in enumerate(types.items(), 1)]
-    table = iceberg.create_table(catalog, "ns.k", Schema(*fields))
+    table = iceberg.create_table(shell.table.catalog, "ns.k", Schema(*fields))
     instant = 1_705_276_800_000_000
     columns = {
         "year": pa.array([2024, None], pa.int32()),
@@ -75,7 +71,6 @@ def kinds(catalog_options: Options) -> Table:
         "l": pa.array([[1, None], None], pa.large_list(pa.timestamp("ns"))),
     }
     iceberg.append(table, pa.table(columns))
-    catalog.close()
     return table
 
 
@@ -94,14 +89,13 @@ EXPECTED = {
 
 
 @pytest.mark.usefixtures("kinds")
-def test_json_holds_each_value(run: Run, catalog_options: Options) -> None:
-    result = run("scan", "ns.k", "--output", "json", *catalog_options)
-    assert json.loads(result.stdout) == [EXPECTED, dict.fromkeys(EXPECTED)]
+def test_json_holds_each_value(shell: Shell) -> None:
+    assert shell.ask("scan", "ns.k") == [EXPECTED, dict.fromkeys(EXPECTED)]
 
 
 @pytest.mark.usefixtures("kinds")
-def test_text_shows_each_value_as_it_is_typed(run: Run, catalog_options: Options) -> None:
-    output = run("scan", "ns.k", *catalog_options).stdout
+def test_text_shows_each_value_as_it_is_typed(shell: Shell) -> None:
+    output = shell.says("scan", "ns.k")
     for name, value in EXPECTED.items():
         text = value if isinstance(value, str) else json.dumps(value)
         assert printable(text) in output, name
@@ -110,86 +104,75 @@ def test_text_shows_each_value_as_it_is_typed(run: Run, catalog_options: Options
 
 @pytest.mark.parametrize("name", ["year", "rate", "f", "at", "u"])
 @pytest.mark.usefixtures("kinds")
-def test_a_value_that_is_shown_can_be_typed_back(run: Run, catalog_options: Options, name: str) -> None:
+def test_a_value_that_is_shown_can_be_typed_back(shell: Shell, name: str) -> None:
     value = EXPECTED[name]
     literal = f"'{value}'" if isinstance(value, str) else value
-    result = run("scan", "ns.k", "--row-filter", f"{name} = {literal}", "--count", *catalog_options)
-    assert re.search(r"│ +1 │", result.stdout)
+    said = shell.says("scan", "ns.k", "--row-filter", f"{name} = {literal}", "--count")
+    assert re.search(r"│ +1 │", said)
 
 
 @pytest.mark.usefixtures("kinds")
-def test_control_characters_do_not_reach_the_terminal(run: Run, catalog_options: Options) -> None:
-    result = run("scan", "ns.k", *catalog_options)
-    assert r"a\x1b[2J\x1b]0;owned\x07\x9b31mb\r\n\u202ec[red]:smile:" in result.stdout
-    wrong = run("delete", "ns.k", "--row-filter", f"'{HOSTILE}' = 1", *catalog_options)
-    assert wrong.exit_code == 1
-    for text in (result.stdout, wrong.stderr):
+def test_control_characters_do_not_reach_the_terminal(shell: Shell) -> None:
+    shown = shell.says("scan", "ns.k")
+    assert r"a\x1b[2J\x1b]0;owned\x07\x9b31mb\r\n\u202ec[red]:smile:" in shown
+    for text in (shown, shell.refused("delete", "ns.k", "--row-filter", f"'{HOSTILE}' = 1")):
         assert all(part.isprintable() for part in text.split("\n")), text
 
 
-def test_properties_of_a_puffin_file_do_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
+def test_properties_of_a_puffin_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "x.puffin"
     with pf.PuffinWriter(path, properties={"k" + HOSTILE: HOSTILE}) as writer:
         writer.add(b"x", type=HOSTILE, properties={HOSTILE: HOSTILE})
     for command in ("inspect", "verify"):
-        output = run(command, path).stdout
+        output = Shell().run(command, path).stdout
         assert r"\x1b[2J" in output
         assert all(line.isprintable() for line in output.split("\n"))
-        assert json.loads(run(command, path, "--output", "json").stdout)
+        assert json.loads(Shell().run(command, path, "--output", "json").stdout)
 
 
-def test_a_snapshot_id_can_be_pasted_back(run: Run, catalog_options: Options) -> None:
-    output = run("delete", "ns.t", "--row-filter", "id = 1", *catalog_options).stdout
-    snapshot_id = open_table(catalog_options).metadata.current_snapshot_id
+def test_a_snapshot_id_can_be_pasted_back(shell: Shell) -> None:
+    output = shell.says("delete", "ns.t", "--row-filter", "id = 1")
+    snapshot_id = shell.table.metadata.current_snapshot_id
     assert str(snapshot_id) in output
-    result = run("scan", "ns.t", "--snapshot-id", snapshot_id, "--count", *catalog_options)
-    assert "999" in result.stdout
+    assert "999" in shell.says("scan", "ns.t", "--snapshot-id", snapshot_id, "--count")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
+@each(
+    "arguments, sentence",
     [
-        (
-            ("verify", "ns.t"),
-            "ns.t: no errors found; not checked: values of the rows (--level rows decodes them)",
-        ),
-        (("orphan-files", "ns.t"), "ns.t: no orphan files older than 3 days"),
-        (("deletes", "ns.t"), "ns.t: no deletes"),
-        (("delete", "ns.t", "--row-filter", "id < 0"), "ns.t: nothing done: no rows to change"),
-        (("compact", "ns.t"), "ns.t: compact: nothing to do"),
-        (("repair", "ns.t"), "ns.t: repair: nothing to do"),
-        (("rewrite-manifests", "ns.t"), "ns.t: rewrite-manifests: nothing to do"),
-        (("convert", "ns.t", "--only", "position"), "ns.t: convert position deletes: nothing to do"),
-        (
-            ("convert", "ns.t", "--only", "position", "--dry-run"),
-            "ns.t: convert position deletes: nothing to do",
-        ),
-        (("upgrade", "ns.t"), "ns.t: nothing done: it already has format version 3"),
-        (("scan", "ns.t", "--row-filter", "id < 0"), "ns.t: no rows"),
+        ("verify", "no errors found; not checked: values of the rows (--level rows decodes them)"),
+        ("orphan-files", "no orphan files older than 3 days"),
+        ("deletes", "no deletes"),
+        (("delete", "--row-filter", "id < 0"), "nothing done: no rows to change"),
+        ("compact", "compact: nothing to do"),
+        ("repair", "repair: nothing to do"),
+        ("rewrite-manifests", "rewrite-manifests: nothing to do"),
+        (("convert", "--only", "position"), "convert position deletes: nothing to do"),
+        (("convert", "--only", "position", "--dry-run"), "convert position deletes: nothing to do"),
+        ("upgrade", "nothing done: it already has format version 3"),
+        (("scan", "--row-filter", "id < 0"), "no rows"),
     ],
 )
 def test_what_finds_or_changes_nothing_says_so_in_one_line(
-    run: Run, catalog_options: Options, arguments: tuple[str, ...], sentence: str
+    shell: Shell, arguments: str | tuple[str, ...], sentence: str
 ) -> None:
-    result = run(*arguments, *catalog_options)
-    assert (result.exit_code, result.stdout) == (0, sentence + "\n")
+    command, *options = [arguments] if isinstance(arguments, str) else arguments
+    assert shell.says(command, "ns.t", *options) == f"ns.t: {sentence}\n"
 
 
-def test_a_job_that_was_done_before_says_so_in_one_line(run: Run, catalog_options: Options) -> None:
-    arguments = ("delete", "ns.t", "--row-filter", "id = 1", "--job-id", "j", *catalog_options)
-    run(*arguments)
-    head = open_table(catalog_options).metadata.current_snapshot_id
-    assert run(*arguments).stdout == f"ns.t: nothing done: snapshot {head} has this job id\n"
+def test_a_job_that_was_done_before_says_so_in_one_line(shell: Shell) -> None:
+    delete = ("delete", "ns.t", "--row-filter", "id = 1", "--job-id", "j")
+    shell.says(*delete)
+    head = shell.table.metadata.current_snapshot_id
+    assert shell.says(*delete) == f"ns.t: nothing done: snapshot {head} has this job id\n"
 
 
-def test_a_dry_run_says_that_nothing_was_written(run: Run, catalog_options: Options) -> None:
-    output = run("delete", "ns.t", "--row-filter", "id = 1", "--dry-run", *catalog_options).stdout
+def test_a_dry_run_says_that_nothing_was_written(shell: Shell) -> None:
+    output = shell.says("delete", "ns.t", "--row-filter", "id = 1", "--dry-run")
     assert "dry run: nothing was written" in output
 
 
-def test_nothing_but_the_answer_is_on_standard_output(
-    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_but_the_answer_is_on_standard_output(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     delete = iceberg.delete
 
     def loud(*arguments: object, **options: object) -> object:
@@ -197,31 +180,29 @@ def test_nothing_but_the_answer_is_on_standard_output(
         return delete(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(iceberg, "delete", loud)
-    result = run("delete", "ns.t", "--row-filter", "id = 1", "--output", "json", *catalog_options)
+    result = shell.run("delete", "ns.t", "--row-filter", "id = 1", "--output", "json")
     assert json.loads(result.stdout)[0]["rows_deleted"] == 1
     assert "a table of differences" in result.stderr
 
 
 @pytest.mark.parametrize("uri", ["sqlite:///{folder}/mistyped.db", "sqlite+pysqlite:///{folder}/mistyped.db"])
-def test_a_mistyped_sqlite_path_creates_no_database(run: Run, tmp_path: Path, uri: str) -> None:
-    result = run("scan", "ns.t", "--uri", uri.format(folder=tmp_path))
-    assert result.exit_code == 1
-    assert "mistyped.db does not exist" in result.stderr
+def test_a_mistyped_sqlite_path_creates_no_database(tmp_path: Path, uri: str) -> None:
+    said = Shell().refused("scan", "ns.t", "--uri", uri.format(folder=tmp_path))
+    assert "mistyped.db does not exist" in said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_that_is_no_catalog_stays_as_it_is(run: Run, tmp_path: Path) -> None:
+def test_a_database_that_is_no_catalog_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     path.touch()
-    assert run("scan", "ns.t", "--uri", f"sqlite:///{path}").exit_code == 1
+    Shell().refused("scan", "ns.t", "--uri", f"sqlite:///{path}")
     assert path.stat().st_size == 0
 
 
-def test_a_table_that_another_catalog_has_is_found_by_its_name(run: Run, catalog_options: Options) -> None:
-    result = run("scan", "ns.t", *catalog_options[2:])
-    assert result.exit_code == 1
-    assert "not in catalog 'default'" in result.stderr
-    assert "use --catalog or --uri for another catalog" in result.stderr
+def test_a_table_that_another_catalog_has_is_found_by_its_name(shell: Shell) -> None:
+    said = Shell().refused("scan", "ns.t", *shell.options[2:])
+    assert "not in catalog 'default'" in said
+    assert "use --catalog or --uri for another catalog" in said
 
 
 @pytest.mark.slow
@@ -244,25 +225,23 @@ def test_the_package_runs_as_a_module() -> None:
     assert done.stdout.startswith("Usage: puffin-fast ")
 
 
-def test_logs_go_to_standard_error_when_they_are_asked_for(run: Run, catalog_options: Options) -> None:
+def test_logs_go_to_standard_error_when_they_are_asked_for(shell: Shell) -> None:
     delete = ("delete", "ns.t", "--row-filter")
-    quiet = run(*delete, "id = 1", *catalog_options)
+    quiet = shell.run(*delete, "id = 1")
     assert "committed" not in quiet.stderr
     for option in (["--verbose"], ["--log-level", "info"], ["--verbose", "--log-level", "debug"]):
-        loud = run(*option, *delete, f"id = {2 + len(option)}", "--output", "json", *catalog_options)
+        loud = shell.run(*option, *delete, f"id = {2 + len(option)}", "--output", "json")
         assert loud.exit_code == 0, loud.stderr
         assert "INFO puffin_fast.iceberg.commit.protocol: ns.t: delete: snapshot" in loud.stderr
         assert isinstance(json.loads(loud.stdout), list)
-    assert run(*delete, "id = 9", *catalog_options).stderr == ""
+    assert shell.run(*delete, "id = 9").stderr == ""
 
 
 @pytest.mark.usefixtures("kinds")
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
-def test_json_has_text_as_it_is_where_the_output_has_its_characters(
-    catalog_options: Options, encoding: str
-) -> None:
+def test_json_has_text_as_it_is_where_the_output_has_its_characters(shell: Shell, encoding: str) -> None:
     options = ("--row-filter", "word = 'ü☃\U0001f600'", "--count", "--output", "json")
-    command = [sys.executable, "-m", "puffin_fast", "scan", "ns.k", *options, *catalog_options]
+    command = [sys.executable, "-m", "puffin_fast", "scan", "ns.k", *options, *shell.options]
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run(command, capture_output=True, env=environment, check=True)
     (row,) = json.loads(done.stdout.decode(encoding))
