@@ -21,7 +21,7 @@ from puffin_fast.spark.session.executor_calls import unpack
 from puffin_fast.spark.session.sessions import pyspark_version
 from puffin_fast.spark.sources import commits
 from tests.conftest import require_module
-from tests.iceberg.changelog.states import lines_of
+from tests.kit.changes import lines_of
 from tests.spark.scans import COLUMNS, every_type
 from tests.spark.streams import begun
 from tests.verbs.applied_changes import Source, made, of

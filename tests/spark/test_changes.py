@@ -16,17 +16,15 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.spark.session.sessions import own_errors
 from puffin_fast.spark.table.changes import change_bins
-from tests.delta.changes_model import KINDS, History
-from tests.iceberg.changelog.states import frozen
 from tests.iceberg.conftest import local
-from tests.iceberg.dml.model import Machine
 from tests.iceberg.scans.row_groups import ROWS, table
+from tests.kit.changes import frozen
+from tests.kit.histories import history_in
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
 
 pytestmark = pytest.mark.spark
 __all__ = ["table"]
@@ -67,38 +65,31 @@ def check_iceberg(spark: SparkSession, table: Table, chance: random.Random) -> N
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_histories_have_the_lines_of_the_single_machine(
-    spark: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, seed: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr("puffin_fast.spark.table.changes.TASK_BYTES", 2000)
     monkeypatch.setattr("puffin_fast.spark.table.job.TASK_BYTES", 2 << 20)
     monkeypatch.setattr("puffin_fast.spark.table.changes.PAIRED_BYTES", 500 * (1 - seed) + 1)
-    machine = Machine(racing, 100 + seed)
-    try:
-        for _ in range(16):
-            machine.step()
-        check_iceberg(spark, machine.table, random.Random(seed))
-    except BaseException as error:
-        error.add_note("\n".join(machine.log))
-        raise
+    with history_in(tmp_path, "iceberg partitioned", seed, 16) as history:
+        check_iceberg(spark, history.target, random.Random(seed))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["delta plain", "delta feed", "delta tracked", "delta mapped"])
 def test_random_histories_of_delta_have_the_lines_of_the_single_machine(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
-    history = History(tmp_path / "t", kind, 7)
-    for _ in range(10):
-        history.step()
-    last = delta.snapshot(history.path).version
-    for given in (
-        {},
-        {"starting_version": last // 2, "net": True},
-        {"selected_fields": ["*", "_file", "_pos"], "updates": False},
-        {"row_filter": "g = 'a'", "ending_version": last - 1, "join_cols": ["id", "g"]},
-    ):
-        options: Any = given
-        expected = rows_of(delta.changes(history.path, **options).to_arrow())
-        assert collected(ps.changes(spark, history.path, **options)) == expected, given
+    with history_in(tmp_path, kind, 7, 10) as history:
+        path = history.target
+        last = delta.snapshot(path).version
+        for given in (
+            {},
+            {"starting_version": last // 2, "net": True},
+            {"selected_fields": ["*", "_file", "_pos"], "updates": False},
+            {"row_filter": "s = 'a'", "ending_version": last - 1, "join_cols": ["id", "s"]},
+        ):
+            options: Any = given
+            expected = rows_of(delta.changes(path, **options).to_arrow())
+            assert collected(ps.changes(spark, path, **options)) == expected, given
 
 
 def test_a_large_commit_without_updates_is_read_by_several_tasks(

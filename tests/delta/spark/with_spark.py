@@ -29,12 +29,11 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from tests import jars
 from tests.conftest import JVM
-from tests.delta.changes_model import KINDS
 from tests.delta.log.timed_logs import BEGIN, TimedLog
-from tests.delta.spark_histories import SparkHistory
 from tests.delta.tables import refused
-from tests.iceberg.changelog.states import SIGNS
+from tests.kit.changes import SIGNS
 from tests.kit.faults import RacingStorage
+from tests.kit.histories import KINDS, follow
 from tests.kit.rows import Rows, by_spark, by_us, in_order
 from tests.seeds import seeds
 
@@ -666,17 +665,10 @@ def changes(spark: SparkSession, table: Path) -> None:
 
 @case
 def histories(spark: SparkSession, table: Path) -> None:
-    """Changes of random histories are the difference of scans, and Spark's feed. `seeds` says how many."""
+    """Tables that Spark changes, too, are lists of rows with a history. `seeds` says how many."""
+    kinds = [kind for kind in KINDS if kind.startswith("delta") and kind.endswith("spark")]
     for seed in seeds(1):
-        kind = [*KINDS][-1 - seed % len(KINDS)]
-        history = SparkHistory(spark, table / f"{kind}{seed}", kind, seed)
-        try:
-            for _ in range(10):
-                history.step()
-            history.check()
-        except Exception as error:
-            error.add_note("\n".join([f"seed {seed}", *history.log]))
-            raise
+        follow(kinds[-1 - seed % len(kinds)], seed, 12, spark=spark)
 
 
 @case

@@ -19,9 +19,9 @@ from puffin_fast.rows.changes.lines import WORDS
 from puffin_fast.rows.files import reader
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import Split
-from tests.iceberg.changelog.states import lines_of
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.delete_files import delete_by_file
+from tests.kit.changes import lines_of
 from tests.rows.deletes.equality_deletes import FIELDS, delete_equal
 
 if TYPE_CHECKING:
