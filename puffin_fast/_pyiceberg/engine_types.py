@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from puffin_fast.errors import EngineSupportWarning
@@ -27,18 +28,22 @@ UNREADABLE: dict[str, tuple[str, ...]] = {
 column that is annotated as VARIANT, GEOMETRY or GEOGRAPHY."""
 
 
-def warn_of_types(schema: Schema, shown: str, *, stacklevel: int) -> None:
+def warn_of_types(
+    schema: Schema, shown: str, *, readers: Collection[str] | None = None, stacklevel: int
+) -> None:
     """Warns once of all columns of a new table that some engines cannot read.
 
     Args:
         shown: its name.
+        readers: the engines that read tables of its format; all by default.
         stacklevel: the stack level of the warning: 1 is the caller of this function.
     """
     found: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for field_id in sorted(schema.field_ids):
         name = str(schema.find_type(field_id)).partition("(")[0]
-        if name in UNREADABLE:
-            found[name, UNREADABLE[name]].append(str(schema.find_column_name(field_id)))
+        engines = tuple(one for one in UNREADABLE.get(name, ()) if readers is None or one in readers)
+        if engines:
+            found[name, engines].append(str(schema.find_column_name(field_id)))
     if found:
         said = "; ".join(
             f"{' and '.join(engines)} cannot read tables with a column of type {name} ({', '.join(columns)})"

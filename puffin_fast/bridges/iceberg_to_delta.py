@@ -23,6 +23,7 @@ from pyiceberg.types import (
 )
 
 from puffin_fast._io import split_location
+from puffin_fast._pyiceberg.v3_types import VariantType
 from puffin_fast._run.arguments import check_name
 from puffin_fast.delta.dml.changes import Written, write_vectors
 from puffin_fast.delta.dml.data_files import partition_text
@@ -167,8 +168,12 @@ def _check_schemas(table: Table, name: str) -> None:
         _check_names(metadata, name)
     known = {field_id: schema.find_type(field_id) for field_id in schema.field_ids}
     for field_id in schema.field_ids:
+        column = schema.find_column_name(field_id)
+        if isinstance(known[field_id], VariantType):
+            raise UnsupportedError(
+                f"{name}: column {column} is a variant, which data files may have shredded"
+            )
         if schema.find_field(field_id).initial_default is not None:
-            column = schema.find_column_name(field_id)
             raise UnsupportedError(
                 f"{name}: column {column} has an initial default, which Delta does not have"
             )

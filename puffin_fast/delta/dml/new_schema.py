@@ -31,9 +31,12 @@ _NAMES = {
     for name, kind in reversed(
         PRIMITIVES.items()
     )  # reversed: of several names of a type, the first one stays
-    if name not in ("void", "variant")
+    if name != "void"
 }
 """By the class of a type: its name in the log, for types that new tables have."""
+
+_TYPE_FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
+"""The features that types require."""
 
 
 def first_actions(
@@ -53,8 +56,8 @@ def first_actions(
         info: entries of `commitInfo`.
     """
     now = int(time.time() * 1000)
-    if any("timestamp_ntz" in types_inside(column["type"]) for column in columns):
-        features |= {"timestampNtz"}
+    types = {name for column in columns for name in types_inside(column["type"]) if isinstance(name, str)}
+    features |= {_TYPE_FEATURES[name] for name in types & _TYPE_FEATURES.keys()}
     yield {
         "commitInfo": {
             **({"inCommitTimestamp": now} if "inCommitTimestamp" in features else {}),

@@ -10,6 +10,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, MapType, NestedField, StructType
 
+from puffin_fast._pyiceberg.engine_types import warn_of_types
 from puffin_fast._run.arguments import check_flags, check_mapping, check_texts
 from puffin_fast._text import no_column
 from puffin_fast.delta.dml.file_statistics import CHOSEN, COLUMN_PATHS, INDEXED, Path, column_paths
@@ -101,8 +102,9 @@ def create_table(
         UnsupportedError: Delta does not have the type of a column, a partition column is nested or binary, or a
             property requires a feature that this package does not write.
         CommitUnknownError: the storage did not answer whether the table was created.
-        EngineSupportWarning: is a warning; the message names readers that cannot read tables with deletion vectors. The
-            property ``delta.enableDeletionVectors`` with the value ``false`` makes a table without them.
+        EngineSupportWarning: is a warning; the message names readers that cannot read tables with deletion vectors, or
+            with variants. The property ``delta.enableDeletionVectors`` with the value ``false`` makes a table without
+            deletion vectors.
 
     Examples:
         >>> schema = pa.schema([("id", pa.int64())])
@@ -140,8 +142,9 @@ def create_table(
     }
     info = {"operation": "CREATE TABLE", "operationParameters": parameters, "txnId": commit}
     lines = as_lines(first_actions(columns, partition, configuration, features, info))
+    # first: where warnings are errors, there is no table then
+    warn_of_types(made, storage.root, readers=("Polars",), stacklevel=3)
     if is_set(configuration, ENABLE_VECTORS):
-        # first: where warnings are errors, there is no table then
         warn_of_vectors(storage.root, stacklevel=3)
     if not put_first_version(storage, lines, f"txnId {commit}"):
         if if_not_exists:

@@ -8,12 +8,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThan
 
+import puffin_fast as pf
 from puffin_fast import delta, errors
 from tests.delta.tables import alter, refused, write_lines
 
@@ -171,6 +173,23 @@ VARIANTS: dict[str, Any] = {
     },
     "m": {"type": "map", "keyType": "string", "valueType": "variant", "valueContainsNull": True},
 }
+
+
+def test_new_tables_have_variants(tmp_path: Path) -> None:
+    stored = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
+    for vectors, others in (("true", {"deletionVectors"}), ("false", set())):
+        table = tmp_path / vectors
+        with pytest.warns(pf.EngineSupportWarning, match=r"Polars cannot read .* variant \(v\)") as said:
+            delta.create_table(
+                table, {"id": "long", "v": "variant"}, properties={"delta.enableDeletionVectors": vectors}
+            )
+        assert said[0].filename == __file__
+        protocol = delta.snapshot(table).protocol
+        assert protocol.reader_features == {"variantType", *others} <= protocol.writer_features
+        delta.append(table, pa.table({"id": range(3), "v": pa.array([VALUE, None, VALUE], stored)}))
+        assert delta.scan(table, "id > 0").to_arrow()["v"].to_pylist() == [None, VALUE]
+    found = deltalake.DeltaTable(table).to_pyarrow_table().sort_by("id")
+    assert found["v"].to_pylist() == [VALUE, None, VALUE]
 
 
 def test_variants_are_written_annotated_at_every_depth(tmp_path: Path) -> None:

@@ -403,6 +403,12 @@ def variants(spark: SparkSession, table: Path) -> None:
             )
             (row,) = spark.sql(f"SELECT {shown} FROM delta.`{path}`").collect()
             assert tuple(row) == (sum(range(4, 20)) + 6, 18, 18)
+    new = table / "new"
+    delta.create_table(new, {"id": "long", "value": "variant"})
+    delta.append(new, delta.scan(path, "id > 9", ["id", "value"]).to_arrow())
+    spark.sql(f"""INSERT INTO delta.`{new}` SELECT 7L, parse_json('{{"a":1}}')""")
+    (row,) = spark.sql(f"SELECT sum(variant_get(value, '$.a', 'int')) FROM delta.`{new}`").collect()
+    assert row[0] == sum(range(10, 20)) + 5 + 1
 
 
 @case
@@ -763,6 +769,13 @@ def disabled(spark: SparkSession, table: Path) -> None:
     delta.append(table, rows.slice(0, 1))
     assert [row["id"] for row in agreed(spark, table)] == [0, 5, 6, 7, 8, *range(10, 20), 90]
     assert delta.verify(table) == []
+    v2 = table.with_name("v2")
+    spark.sql(f"""CREATE TABLE delta.`{v2}` TBLPROPERTIES ('delta.enableDeletionVectors'='true', 'delta.checkpointPolicy'='v2')
+                  USING delta AS SELECT id FROM range(20)""")
+    delta.delete(v2, "id < 5")
+    delta.disable(v2)
+    spark.sql(f"DELETE FROM delta.`{v2}` WHERE id = 9")
+    assert [row["id"] for row in agreed(spark, v2)] == [*range(5, 9), *range(10, 20)]
 
 
 @case
