@@ -3,7 +3,9 @@
 Several vectors of a data file are united to one: each writer assumed that its vector was the only one.
 Positions that a vector supersedes without containing them, because its writer read only some of the
 position-delete files, are added to it. A vector that disagrees with its entry or with the footer of its file is
-written again if its bytes and checksum are valid. Wrong bounds of geometry and geography columns are removed.
+written again if its bytes and checksum are valid. So is one whose entry has another partition than its data file, such
+as DuckDB 1.5.5 writes for data files of an older partition spec. Wrong bounds of geometry and geography columns are
+removed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from puffin_fast.iceberg.maintenance.puffin_checks import check_frame
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.iceberg.manifest import DATA, Key, key_of, manifests_of, read_manifests
 from puffin_fast.iceberg.manifest.geo_bounds import fields_without_order, wrong_bounds
-from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.iceberg.plan.delete_index import FileTask, same_partition
 from puffin_fast.iceberg.plan.inventory import by_puffin_file
 from puffin_fast.puffin.vectors import read_vectors
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
@@ -59,6 +61,7 @@ def repair(
     Repaired are: several vectors of a data file; superseded position deletes that a vector does not contain;
     a wrong cardinality or range in the manifest, if the blob's checksum or the file's footer shows the right
     one; a vector whose file has no footer, or one with another range, data file or cardinality than the manifest;
+    a vector with another partition spec or partition than its data file, which Java refuses to read;
     vectors that reference no data file, or one that is not live. Entries of data files lose the bounds of geometry and
     geography columns that cannot be points, such as earlier releases of this package and PyIceberg write.
     Not repaired, and named in the result, are: files that cannot be read, and vectors with positions outside
@@ -159,7 +162,8 @@ def _repaired(
     badly_framed: Set[Key],
 ) -> NewDeletes | None:
     """Returns the new deletes of a data file; None if nothing has to be repaired."""
-    data, wrong = file.data, len(file.vectors) > 1
+    data = file.data
+    wrong = len(file.vectors) > 1 or not same_partition(file.vectors[0], data)
     parts = []
     for vector in file.vectors:
         bitmap, as_stated = _read(io, vectors, vector)

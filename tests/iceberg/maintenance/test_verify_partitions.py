@@ -1,4 +1,5 @@
-"""Delete files whose partition is not that of their data file: `verify` finds them, and scans apply them by path."""
+"""Delete files whose partition is not that of their data file: `verify` finds them, `repair` repairs vectors, and scans
+apply them by path."""
 
 from __future__ import annotations
 
@@ -65,3 +66,8 @@ def test_another_partition_or_spec_is_a_finding(
     assert "expected partition spec 1, partition ('a',)" in found.message
     assert f"partition {wrong['partition']}" in found.message
     assert iceberg.scan(table).count() == before
+    if version == 3:
+        assert iceberg.repair(table).rows_deleted == 0
+        assert iceberg.verify(table) == []
+        assert iceberg.scan(table).count() == before
+        assert iceberg.repair(table).snapshot_id is None
