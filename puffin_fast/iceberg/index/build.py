@@ -36,7 +36,7 @@ from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
 from puffin_fast.iceberg.compat.working_table import WorkingTable, with_history
 from puffin_fast.iceberg.index.blobs import parts_of, write_statistics
-from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns, named_indexes
+from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns, may_be_keys, named_indexes
 from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker, covered
 from puffin_fast.iceberg.index.stored import NAME_END, indexed, is_segment, opened
 from puffin_fast.iceberg.plan.files import metadata_of, plan_snapshot, resolve
@@ -230,7 +230,7 @@ def _extended(
     branch: str,
     notes: list[str],
 ) -> KeyIndexResult | None:
-    """Adds data files to one index; None if there is none, or if one of its columns was dropped."""
+    """Adds data files to one index; None if there is none, or if one of its columns was dropped or is no key."""
     working = WorkingTable.of(table)
     snapshot, schema = resolve(working, branch=branch)
     if snapshot is None:
@@ -523,8 +523,8 @@ class _Build:
         )
 
     def _is_kept(self, fields: Collection[int]) -> bool:
-        """Whether the segments of an index stay: of another key, whose columns were not dropped."""
-        return tuple(fields) != self._ids and self._table.schema().field_ids >= {*fields}
+        """Whether the segments of an index stay: of another key, whose columns were not dropped and may be keys."""
+        return tuple(fields) != self._ids and may_be_keys(self._table.schema(), fields)
 
     def _add_segments(self, writer: PuffinWriter) -> tuple[()]:
         """Adds the segments; the metadata does not name them."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from puffin_fast._pyiceberg.v3_types import unordered_fields
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.keys.key_columns import key_fields
 
@@ -25,7 +26,7 @@ def indexed_columns(
     """Returns the key columns of each index that the property `KEY_INDEXES` of a table names.
 
     A column that was renamed since the property was set is found by its field id. An index of a dropped column is left
-    out.
+    out, and one of a geometry or geography, which earlier releases took for a key.
 
     Args:
         properties: of the table.
@@ -36,7 +37,7 @@ def indexed_columns(
     Raises:
         NotFoundError, InvalidInputError: no schema has such a column, or it cannot be a key.
     """
-    found = []
+    found, unordered = [], unordered_fields(schema)
     for names in named_indexes(properties):
         fields = [_field_id(name, schema, earlier) for name in names]
         current = [
@@ -47,6 +48,13 @@ def indexed_columns(
             if notes is not None:
                 notes.append(f"{KEY_INDEXES}: {', '.join(names)}: column {', '.join(dropped)} was dropped")
             continue
+        if no_keys := [name for name, id in zip(names, fields, strict=True) if id in unordered]:
+            if notes is not None:
+                kind = schema.find_type(no_keys[0])
+                notes.append(
+                    f"{KEY_INDEXES}: {', '.join(names)}: {', '.join(no_keys)} is a {kind}, which is no key"
+                )
+            continue
         columns = [name for name in current if name is not None]
         try:
             key_fields(schema, columns)
@@ -54,6 +62,11 @@ def indexed_columns(
             raise type(error)(f"{KEY_INDEXES}: {error}") from error
         found.append(columns)
     return found
+
+
+def may_be_keys(schema: Schema, fields: Iterable[int]) -> bool:
+    """Whether no column of an index was dropped, and none is a geometry or geography."""
+    return not set(fields) - schema.field_ids.difference(unordered_fields(schema))
 
 
 def _field_id(name: str, schema: Schema, earlier: Sequence[Schema]) -> int | None:

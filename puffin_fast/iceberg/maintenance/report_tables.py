@@ -11,6 +11,7 @@ from puffin_fast.iceberg.commit.changes import stated_count
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
 from puffin_fast.iceberg.compat.snapshot_rows import table_of_snapshots
 from puffin_fast.iceberg.compat.working_table import with_history
+from puffin_fast.iceberg.index.properties import may_be_keys
 from puffin_fast.iceberg.index.stored import StoredSegment, indexed, opened
 from puffin_fast.iceberg.manifest import ManifestEntry, partition_type
 
@@ -102,7 +103,7 @@ def key_indexes(
     for known, statistics in indexed(metadata, snapshot):
         with opened(io, statistics, notes) as found:
             for fields, segments in found.items():
-                if fields not in rows and schema.field_ids >= {*fields}:  # none was dropped
+                if fields not in rows and may_be_keys(schema, fields):
                     counts = _counts(segments, live)
                     rows[fields] = {
                         "columns": ", ".join(str(schema.find_column_name(id)) for id in fields),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -15,6 +16,7 @@ from puffin_fast.iceberg.index import build, segment_maker
 from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns
 from puffin_fast.iceberg.maintenance import rewrite_job
 from puffin_fast.rows.files.reader import DataFiles
+from puffin_fast.rows.keys import key_columns
 from tests.iceberg.conftest import RacingCatalog, files_of
 from tests.iceberg.index.indexed_tables import (
     numbers,
@@ -182,6 +184,30 @@ def test_indexes_outlive_changes_of_their_columns(
         assert dropped in " ".join(found.notes)
         assert bool(found.notes) == bool(dropped)
     assert {*iceberg.report(table).key_indexes["columns"].to_pylist()} == {", ".join(names) for names in kept}
+    assert not iceberg.verify(table, level="rows")
+
+
+def test_an_index_of_a_geometry_is_left_out(racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier releases took geometries for keys."""
+    point = bytes([1, 1, *[0] * 19])
+    given = pa.table({"n": [1, 2], "g": [point, point]})
+    with pytest.warns(errors.EngineSupportWarning):
+        table = iceberg.create_table(
+            racing, "n.t", {"n": "long", "g": "geometry"}, properties={KEY_INDEXES: "g;n"}
+        )
+    iceberg.append(table, given)
+    with monkeypatch.context() as patched:
+        patched.setattr(key_columns, "UNORDERED", ())
+        iceberg.index_keys(table, "g")
+    iceberg.append(table, given)
+    assert not iceberg.report(table).advice
+    for done in (
+        iceberg.rewrite_data_files(table, min_input_files=2),
+        iceberg.maintain(table, iceberg.MaintenancePolicy(min_input_files=2)),
+    ):
+        assert "g is a geometry, which is no key" in " ".join(done.notes)
+        assert {index.columns for index in done.key_indexes} <= {("n",)}
+    assert iceberg.report(table).key_indexes["columns"].to_pylist() == ["n"]
     assert not iceberg.verify(table, level="rows")
 
 
