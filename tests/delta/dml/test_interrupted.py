@@ -12,13 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import deltalake
 import pyarrow as pa
 import pytest
 
 from puffin_fast import delta, iceberg
 from puffin_fast._run.interrupt import interruptible, is_from_outside
-from tests.kit.tables import sqlite_catalog
+from tests.kit.tables import delta_table, iceberg_table, sqlite_catalog
 
 N = 60
 POINTS = 16
@@ -91,20 +90,21 @@ class Tables:
     def __init__(self, folder: Path) -> None:
         self._catalog = sqlite_catalog(folder)
         rows = pa.table({"i": range(N), "s": ["a", "b", "c"] * (N // 3)})
-        made = iceberg.create_table(self._catalog, "n.t", rows.schema, partition_spec=["s"])
-        iceberg.append(made, rows)
-        self._delta = folder / "delta"
+        iceberg_table(self._catalog, rows, partition=["s"])
         # a commit that writes a checkpoint takes more steps than the others
         properties = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "1000"}
-        deltalake.write_deltalake(self._delta, rows, partition_by=["s"], configuration=properties)
+        self._delta = delta_table(
+            folder / "delta", rows, partition=["s"], properties=properties, by="deltalake"
+        )
+
+    def _table(self, engine: Any) -> Any:
+        return iceberg.load_table(self._catalog, "n.t") if engine is iceberg else self._delta
 
     def scan(self, engine: Any, row_filter: str | bool = "true") -> list[int]:
-        table = iceberg.load_table(self._catalog, "n.t") if engine is iceberg else self._delta
-        return sorted(engine.scan(table, row_filter).to_arrow()["i"].to_pylist())
+        return sorted(engine.scan(self._table(engine), row_filter).to_arrow()["i"].to_pylist())
 
     def delete(self, engine: Any, row_filter: str) -> int:
-        table = iceberg.load_table(self._catalog, "n.t") if engine is iceberg else self._delta
-        found: int = engine.delete(table, row_filter, threads=1).rows_deleted
+        found: int = engine.delete(self._table(engine), row_filter, threads=1).rows_deleted
         return found
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast import delta
+from tests.kit.tables import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,9 +99,8 @@ def by_spark(spark: SparkSession, table: Path) -> None:
         "st STRUCT<a: INT, b: STRING>, l ARRAY<INT>, none STRING, part STRING, year INT"
     )
     here = f"delta.`{table}`"
-    stated = ", ".join(
-        f"'{k}'='{v}'" for k, v in ({"delta.enableDeletionVectors": "true"} | kind.properties).items()
-    )
+    properties = {"delta.enableDeletionVectors": "true"} | kind.properties
+    stated = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
     spark.sql(f"CREATE TABLE {here} ({columns}) USING delta TBLPROPERTIES ({stated})")
 
     def frame(first: int, last: int) -> Any:
@@ -130,8 +130,7 @@ def by_spark(spark: SparkSession, table: Path) -> None:
 
 
 def by_us(table: Path, kind: Kind) -> None:
-    schema = kind.rows(0, 0).schema
-    delta.create_table(table, schema, partition_columns=kind.partitions, properties=kind.properties)
+    delta_table(table, kind.rows(0, 0).schema, partition=kind.partitions, properties=kind.properties)
     for step in kind.steps:
         match step:
             case "append", int(first), int(last):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -16,6 +15,8 @@ from puffin_fast import delta
 from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
 from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import storage_of
+from tests.delta.tables import lines_of, write_lines
+from tests.kit.tables import delta_table
 
 BEGIN = 1_700_000_000_000
 """The first time, in milliseconds since 1970."""
@@ -57,13 +58,12 @@ class TimedLog:
         return log
 
     def write(self, table: Path) -> None:
-        delta.create_table(table, pa.schema([("id", pa.int64())]))
+        delta_table(table, pa.schema([("id", pa.int64())]))
         for version in range(1, len(self.modified)):
             delta.append(table, pa.table({"id": [version]}))
         enabled = min(self.stamps, default=None)
         for version in range(len(self.modified)):
-            path = table / commit_path(version)
-            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            lines = lines_of(table, version)
             for line in lines:
                 if "commitInfo" in line and version in self.stamps:
                     stamp = BEGIN + self.stamps[version]
@@ -79,7 +79,7 @@ class TimedLog:
                     settings[f"{_PREFIX}Version"] = str(version)
                     settings[f"{_PREFIX}Timestamp"] = str(BEGIN + self.stamps[version])
                     lines.append(metadata)
-            path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+            write_lines(table, version, lines)
         if self.checkpoint is not None:
             assert write_checkpoint(storage_of(table), self.checkpoint)
         for version, time in enumerate(self.modified):
@@ -105,12 +105,8 @@ class TimedLog:
     def newest_at(self, time: int, first: int) -> int | None:
         """The newest version at a time, of those from one on."""
         stamped = bool(self.stamps) and (self.enabled == 0 or time >= self.stamps[self.enabled])
-        known = [
-            version
-            for version, own in self.times(first).items()
-            if own <= time and (version >= self.enabled) == stamped
-        ]
-        return max(known, default=None)
+        known = (version for version, own in self.times(first).items() if own <= time)
+        return max((version for version in known if (version >= self.enabled) == stamped), default=None)
 
     @property
     def loadable(self) -> int:

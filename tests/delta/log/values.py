@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast import delta, errors
+from tests.kit.rows import Rows, by_us
+from tests.kit.tables import files_of
 
 VALUES: dict[str, Any] = {
     "null": None,
@@ -62,13 +64,9 @@ def put(value: Any, place: Place, new: Any) -> Any:
     return copy
 
 
-def json_files(log: Path) -> list[Path]:
-    return sorted(log.glob("*.json"))
-
-
 def cases(table: Path) -> Iterator[tuple[Path, int, Place]]:
     """File, line and place of all values in the JSON files of a log."""
-    for file in json_files(table / "_delta_log"):
+    for file in sorted((table / "_delta_log").glob("*.json")):
         for number, line in enumerate(file.read_text().splitlines()):
             for place in places(json.loads(line)):
                 yield file.relative_to(table), number, place
@@ -111,11 +109,10 @@ def mutate_column(file: Path, place: Place, value: Any) -> None:
 # Verbs ---------------------------------------------------------------------------------------------------------
 
 
-def rows_of(table: Path) -> list[dict[str, Any]]:
-    scan = delta.scan(table)
-    rows = scan.to_arrow()
-    assert scan.count() == rows.num_rows
-    return sorted(rows.to_pylist(maps_as_pydicts="strict"), key=repr)
+def rows_of(table: Path) -> Rows:
+    rows = by_us(table)
+    assert delta.scan(table).count() == len(rows)
+    return rows
 
 
 def _reads(table: Path) -> None:
@@ -132,10 +129,10 @@ def _deletes(table: Path) -> None:
 
 
 def _updates(table: Path) -> None:
-    before = {row["id"] for row in rows_of(table)}
+    before = [row["id"] for row in rows_of(table)]
     delta.update(table, "id < 30", {"v": "new"})
     found = rows_of(table)
-    assert {row["id"] for row in found} == before
+    assert [row["id"] for row in found] == before
     assert all(row["v"] == "new" for row in found if row["id"] is not None and row["id"] < 30)
 
 
@@ -149,11 +146,6 @@ def _purges(table: Path) -> None:
     assert rows_of(table) == before
 
 
-def _enables(table: Path) -> None:
-    delta.enable(table)
-    rows_of(table)
-
-
 VERBS: dict[str, Callable[[Path], Any]] = {
     "verify": delta.verify,
     "reads": _reads,
@@ -163,7 +155,7 @@ VERBS: dict[str, Callable[[Path], Any]] = {
     "updates": _updates,
     "upserts": _upserts,
     "purges": _purges,
-    "enables": _enables,
+    "enables": lambda table: (delta.enable(table), rows_of(table)),
 }
 
 
@@ -173,15 +165,13 @@ def wrong(table: Path, scratch: Path, verbs: dict[str, Callable[[Path], Any]] = 
     for name, verb in verbs.items():
         copy = scratch / table.name
         shutil.copytree(table, copy, symlinks=True)
-        before = {path for path in copy.rglob("*") if path.is_file()}
+        before = files_of(copy)
         try:
             verb(copy)
         except errors.PuffinFastError:
-            after = {path for path in copy.rglob("*") if path.is_file()}
-            if left := [str(path) for path in after - before if not path.match("_delta_log/*.json")]:
-                commits = {path for path in after - before if path.match("_delta_log/*.json")}
-                if not commits:
-                    found.append(f"{name}: left {left}")
+            new = files_of(copy) - before
+            if new and not any(path.match("_delta_log/*.json") for path in new):
+                found.append(f"{name}: left {new}")
         except BaseException as error:
             found.append(f"{name}: {type(error).__name__}: {error}")
         shutil.rmtree(copy)

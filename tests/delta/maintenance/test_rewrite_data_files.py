@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -14,14 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import delta, errors
-from puffin_fast.delta.log import commit
-from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
-from tests.delta.tables import Golden, append, commit_of, stored_row_ids
-from tests.kit.faults import RacingStorage
+from tests.delta.tables import Golden, commit_of, stored_row_ids
+from tests.kit.faults import failing
 from tests.kit.rows import agreed, by_us
-from tests.kit.tables import delta_table, files_of, parts
+from tests.kit.tables import delta_table, parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -56,7 +52,6 @@ def test_a_rewrite_changes_files_and_no_row(
         assert stored_row_ids(table) == ids
     actions = commit_of(table, version + 1)
     assert not any(action["dataChange"] for action in [*actions["add"], *actions["remove"]])
-    assert "cdc" not in actions
     sizes = {add["path"]: add["size"] for add in actions["add"]}
     assert sum(sizes.values()) == done.n_bytes
     for add in actions["add"]:
@@ -121,75 +116,36 @@ def test_several_commits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, errors.JobInterruptedError])
-@pytest.mark.parametrize("interrupted", [1, 2])
+@pytest.mark.parametrize("part", [1, 2])
 def test_an_interrupted_part_names_the_commits_of_earlier_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: int, kind: type[BaseException]
+    tmp_path: Path, part: int, kind: type[BaseException]
 ) -> None:
     table = small_files(tmp_path / "t")
     size = max(file.stat().st_size for file in table.glob("*.parquet"))
     before, version = by_us(table), delta.snapshot(table).version
-    write, n_parts = FileRewriter.write, count(1)
-
-    def interrupt(*arguments: Any) -> None:
-        if next(n_parts) == interrupted:
-            raise kind("cancelled")
-        write(*arguments)
-
-    monkeypatch.setattr(FileRewriter, "write", interrupt)
-    with pytest.raises(kind) as caught:
+    write = "puffin_fast.delta.maintenance.rewritten_files.FileRewriter.write"
+    with failing(write, kind("cancelled"), call=part), pytest.raises(kind) as caught:
         delta.rewrite_data_files(table, target_file_size=3 * size, min_input_files=2, max_commits=2)
     said = "; ".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
-    earlier = f"earlier parts are committed up to version {version + 1}"
-    assert (earlier in said) is (interrupted == 2)
-    assert delta.snapshot(table).version == version + interrupted - 1
+    assert (f"earlier parts are committed up to version {version + 1}" in said) is (part == 2)
+    assert delta.snapshot(table).version == version + part - 1
     assert by_us(table) == before
 
 
-def test_an_interrupt_while_the_table_is_loaded_says_that_nothing_was_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_the_table_is_loaded_says_that_nothing_was_committed(tmp_path: Path) -> None:
     table = small_files(tmp_path / "t", 2)
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(commit, "load_snapshot", interrupted)
     for verb in (
         lambda: delta.delete(table, "id = 1"),
         lambda: delta.append(table, pa.table({"id": [1], "v": ["a"]})),
         lambda: delta.rewrite_data_files(table, **ALL),
         lambda: delta.rewrite_data_files(table, **ALL, max_commits=2),
     ):
-        with pytest.raises(KeyboardInterrupt) as caught:
+        with (
+            failing("puffin_fast.delta.log.commit.load_snapshot"),
+            pytest.raises(KeyboardInterrupt) as caught,
+        ):
             verb()
         assert caught.value.__notes__ == ["nothing was committed, no file was written"]
-
-
-def test_rows_that_others_delete_meanwhile_stay_deleted(partitioned: Path) -> None:
-    row = by_us(partitioned)[0]["id"]
-    before = files_of(partitioned)
-
-    def racing() -> RacingStorage:
-        return RacingStorage(partitioned, lambda: delta.delete(partitioned, f"id = {row}"))
-
-    with pytest.raises(errors.ConflictError, match="changed the data file"):
-        delta.rewrite_data_files(racing(), **ALL)
-    left = [path for path in files_of(partitioned) if path not in before and path.suffix == ".parquet"]
-    assert not left, "files of the refused rewrite"
-    rest = [found["id"] for found in by_us(partitioned)]
-    assert row not in rest
-    row = rest[0]
-    done = delta.rewrite_data_files(racing(), **ALL, on_conflict="merge")
-    assert done.version == 6
-    assert [found["id"] for found in by_us(partitioned)] == rest[1:]
-    assert delta.orphan_files(partitioned, older_than=timedelta(days=-1)).num_rows == 0
-
-
-def test_rows_that_others_append_meanwhile_stay(partitioned: Path) -> None:
-    n_rows = len(by_us(partitioned))
-    done = delta.rewrite_data_files(RacingStorage(partitioned, lambda: append(partitioned, 4)), **ALL)
-    assert (done.version, done.attempts) == (5, 2)
-    assert len(by_us(partitioned)) == n_rows + 100
 
 
 def test_the_change_data_feed_has_no_line(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN, TABLES
 from tests.delta.tables import Golden, ids, ids_of_others, refused
 from tests.kit.cases import each
-from tests.kit.rows import by_us, row_ids
+from tests.kit.rows import by_us, in_order, row_ids
 from tests.kit.tables import delta_table, parts
 from tests.spark.conftest import work_on_executors
 from tests.spark.faults.injection import wait
@@ -40,10 +40,8 @@ _NOTHING = timedelta(0)
 def test_a_scan_on_executors_has_the_rows_of_one_here(spark: SparkSession, name: str, golden: Golden) -> None:
     table = golden(name)
     rows = on_spark.scan(spark, table).toArrow()
-    here = delta.scan(table).to_arrow()
-    assert rows.schema.names == here.schema.names
-    order = [("id", "ascending")]
-    assert rows.sort_by(order).to_pylist() == here.sort_by(order).to_pylist()
+    assert rows.schema.names == delta.scan(table).schema.names
+    assert in_order(rows) == by_us(table)
     found = on_spark.scan(spark, table, "id < 50", ("id", "_pos"), version=0).toArrow()
     assert sorted(found["id"].to_pylist()) == ids(table, row_filter="id < 50", version=0)
     assert on_spark.scan(spark, table, "id % 7 = 0", ("id",)).count() == sum(i % 7 == 0 for i in ids(table))
@@ -239,9 +237,7 @@ def died(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("died")
     tables = {step: shutil.copytree(GOLDEN / "spark_partitioned", folder / step) for step in STEPS}
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    with (folder / "log").open(
-        "wb"
-    ) as log:  # a file: processes that outlive the driver would keep a pipe open
+    with (folder / "log").open("wb") as log:  # processes that outlive the driver would keep a pipe open
         command = [sys.executable, "-c", KILLED, *(str(part) for pair in tables.items() for part in pair)]
         done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False, timeout=900)
     assert done.returncode == -signal.SIGKILL, (folder / "log").read_text()[-3000:]
