@@ -56,7 +56,7 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/delta/spark/test_spark.py",
         "tests/iceberg/scans/test_accelerate_spark.py[1:]",
         "tests/iceberg/scans/test_scan_spark.py[1:]",
-        "tests/laws/test_spark.py",
+        "tests/laws/test_spark.py[%8]",
         "tests/spark/faults",
         "tests/spark/test_catalogs.py::test_the_session_sees_each_commit_to_a_table_that_it_keeps",
         "tests/spark/test_change_streams.py::test_each_change_comes_once_through_restarts_and_failures",

@@ -14,6 +14,7 @@ and transaction:
 
 - the rows after a verb are those of a list, for this package and for another reader; the counts of the result are
   those of the list and of the data files;
+- a verb with nothing to do commits nothing and writes no file;
 - a dry run changes nothing, and counts what the verb and what threads count;
 - a job id is done once, and refused for another verb;
 - the properties of a commit are in the history of the table;

@@ -66,6 +66,7 @@ class Verb(NamedTuple):
         counts: of rows and keys in its result.
         options: of the function.
         merges: words of the kinds on which it never conflicts with `RIVAL`.
+        nothing: arguments with which it changes nothing; None if it has nothing to do after it ran.
     """
 
     function: str
@@ -74,6 +75,7 @@ class Verb(NamedTuple):
     counts: Mapping[str, int]
     options: Mapping[str, Any] = {}
     merges: str = ""
+    nothing: tuple[Any, ...] | None = None
 
 
 def given(*arguments: Any) -> Callable[[Subject], tuple[Any, ...]]:
@@ -94,6 +96,8 @@ def places(table: Subject) -> tuple[pa.Table]:
 
 
 NEW = [row(20), row(21, "a")]
+NO_ROWS = SCHEMA.empty_table()
+NO_PLACES = pa.schema([("file_path", pa.string()), ("pos", pa.int64())]).empty_table()
 UPSERTED = [row(2, "b/ %", 7.5), LIVE[4], row(20, "ü")]
 FEED = [
     {**row(2), "at": 2, "gone": True},
@@ -109,24 +113,43 @@ def updated(rows: Rows) -> Rows:
 
 
 VERBS = {
-    "append": Verb("append", given(of(NEW)), without((), NEW), {"rows_appended": 2}, merges="iceberg delta"),
-    "delete": Verb("delete", given("id >= 2 and id < 6"), without((2, 4, 5)), {"rows_deleted": 3}),
-    "delete of files": Verb("delete", given("id < 6"), without(range(6)), {"rows_deleted": 5}),
-    "delete_positions": Verb("delete_positions", places, without((2, 7)), {"rows_deleted": 2}),
+    "append": Verb(
+        "append",
+        given(of(NEW)),
+        without((), NEW),
+        {"rows_appended": 2},
+        merges="iceberg delta",
+        nothing=(NO_ROWS,),
+    ),
+    "delete": Verb(
+        "delete", given("id >= 2 and id < 6"), without((2, 4, 5)), {"rows_deleted": 3}, nothing=("id = 99",)
+    ),
+    "delete of files": Verb(
+        "delete", given("id < 6"), without(range(6)), {"rows_deleted": 5}, nothing=("g = 'a' and g = 'b/ %'",)
+    ),
+    "delete_positions": Verb(
+        "delete_positions", places, without((2, 7)), {"rows_deleted": 2}, nothing=(NO_PLACES,)
+    ),
     "delete_keys": Verb(
-        "delete_keys", given(pa.table({"id": [2, 4, 99]}), "id"), without((2, 4)), {"rows_deleted": 2}
+        "delete_keys",
+        given(pa.table({"id": [2, 4, 99]}), "id"),
+        without((2, 4)),
+        {"rows_deleted": 2},
+        nothing=(pa.table({"id": [3, 99]}), "id"),
     ),
     "update": Verb(
         "update",
         given("id >= 4 and id < 9", {"x": pc.field("x") + 1, "g": "ü"}),
         updated,
         {"rows_updated": 4},
+        nothing=("id = 3", {"x": 1.5}),
     ),
     "upsert": Verb(
         "upsert",
         given(of(UPSERTED), "id"),
         without((), UPSERTED),
         {"rows_updated": 1, "rows_inserted": 1, "rows_unchanged": 1},
+        nothing=(of([LIVE[4]]), "id"),
     ),
     "upsert of a feed": Verb(
         "upsert",
@@ -134,15 +157,21 @@ VERBS = {
         without((2,), [row(5, "ü"), row(20)]),
         {"keys_deleted": 1, "rows_superseded": 1, "rows_updated": 1, "rows_inserted": 1},
         {"delete_column": "gone", "order_column": "at"},
+        nothing=(pa.Table.from_pylist([row(3) | {"at": 2, "gone": True}], FEED_SCHEMA), "id"),
     ),
     "overwrite": Verb(
-        "overwrite", given(of(NEW), "id < 4"), without(range(4), NEW), {"rows_deleted": 3, "rows_appended": 2}
+        "overwrite",
+        given(of(NEW), "id < 4"),
+        without(range(4), NEW),
+        {"rows_deleted": 3, "rows_appended": 2},
+        nothing=(NO_ROWS, "id = 99"),
     ),
     "dynamic_partition_overwrite": Verb(
         "dynamic_partition_overwrite",
         given(of([row(20), row(30)])),
         without((2, 5, 11), [row(20), row(30)]),
         {"rows_deleted": 3, "rows_appended": 2},
+        nothing=(NO_ROWS,),
     ),
     "rewrite_data_files": Verb(
         "rewrite_data_files",
@@ -158,6 +187,7 @@ VERBS = {
         given("append", "upsert", "update", "delete_keys"),
         lambda rows: without((2, 4))(updated(without((), [*NEW, *UPSERTED])(rows))),
         {"rows_updated": 6, "rows_deleted": 4},
+        nothing=(),
     ),
 }
 """The arguments of a transaction are the names of its verbs."""
@@ -322,10 +352,10 @@ NO_OPTION, NO_VERB = "unexpected keyword argument", "has no attribute"
 CANNOT = (
     # functions, kinds, workers, option, error, message
     Refusal("compact", "delta", "threads executor", "", AttributeError, NO_VERB),
-    Refusal("compact", "delta", "spark", "", UnsupportedError, "Delta"),
+    Refusal("compact", "delta", "spark", "", InvalidInputError, "it is a table of Delta"),
     Refusal("dynamic_partition_overwrite transaction", "", "spark", "", AttributeError, NO_VERB),
     Refusal("", "delta", "threads executor", "branch", TypeError, f"{NO_OPTION} 'branch'"),
-    Refusal("", "delta", "spark", "branch", InvalidInputError, "branch"),
+    Refusal("", "delta", "spark", "branch", UnsupportedError, "a table of Delta has no branch"),
     Refusal("append compact", "", "", "on_conflict", TypeError, f"{NO_OPTION} 'on_conflict'"),
     Refusal("rewrite_data_files", "iceberg", "", "on_conflict", TypeError, f"{NO_OPTION} 'on_conflict'"),
     Refusal("rewrite_data_files", "delta", "spark", "on_conflict", TypeError, f"{NO_OPTION} 'on_conflict'"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ __all__ = [
     "test_a_conflict_is_refused_and_leaves_the_other_commit_alone",
     "test_a_dry_run_changes_nothing_and_counts_what_the_verb_and_threads_count",
     "test_a_job_is_done_once_and_its_id_is_of_one_verb",
+    "test_a_verb_with_nothing_to_do_commits_nothing",
     "test_a_verb_leaves_the_rows_of_a_list_and_counts_them",
     "test_an_explanation_has_all_data_files_and_rows_of_the_table",
     "test_an_interrupt_before_the_commit_leaves_no_file",
@@ -95,6 +96,21 @@ def test_a_verb_leaves_the_rows_of_a_list_and_counts_them(table: Subject, verb: 
         assert done.counts["data_files_dropped"] == len(before.keys() - after.keys())
     if "data_files" in done.counts:
         assert done.counts["data_files"] == sum(after.get(path) != ids for path, ids in before.items())
+
+
+def test_a_verb_with_nothing_to_do_commits_nothing(table: Subject, verb: Verb) -> None:
+    if refused(table, verb):
+        return
+    if verb.nothing is None:
+        table.run(verb)
+    else:
+        nothing = verb.nothing
+        verb = verb._replace(arguments=lambda table: nothing)
+    files, state = table.table.files(), table.table.state()
+    done = table.run(verb)
+    assert (done.commit, done.repeated) == (None, False)
+    assert (table.table.files(), table.table.state()) == (files, state)
+    assert table.rows() == LIVE
 
 
 def test_a_dry_run_changes_nothing_and_counts_what_the_verb_and_threads_count(
@@ -176,13 +192,18 @@ def test_merging_searches_the_rows_of_the_other_commit(table: Subject, verb: Ver
     if refused(table, verb, on_conflict="merge"):
         return
 
+    expected: Mapping[str, int] = {}
+
     def rival(go_on: Callable[[], Any]) -> Any:
+        nonlocal expected
         table.other().run(RIVAL)
+        expected = table.other().run(verb, dry_run=True).counts
         return go_on()
 
     with at(table.table.send, rival):
         done = table.run(verb, on_conflict="merge")
     assert done.attempts == 2
+    assert {name: done.counts[name] for name in verb.counts} == {name: expected[name] for name in verb.counts}
     assert table.rows() == verb.after(RIVAL.after(LIVE))
 
 

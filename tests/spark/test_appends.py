@@ -140,26 +140,6 @@ def test_columns_that_are_missing_are_null(spark: SparkSession, racing: RacingCa
         ]
 
 
-def test_a_job_is_done_once_and_a_dry_run_writes_nothing(spark: SparkSession, racing: RacingCatalog) -> None:
-    table = iceberg.create_table(racing, "n.t", SCHEMA)
-    before = files_of(table)
-    data = frame(spark, rows(0, 5))
-    assert ps.append(data, table, dry_run=True) is None
-    assert ps.append(data.limit(0), table) is None
-    assert files_of(table) == before
-    assert table.refresh().metadata.current_snapshot_id is None
-    first = ps.append(data, table, job_id="a", snapshot_properties={"who": "me"})
-    again = ps.append(data, table, job_id="a")
-    assert first is not None
-    assert again is not None
-    assert (first.repeated, again.repeated, again.snapshot_id) == (False, True, first.snapshot_id)
-    done = ps.overwrite(data, table, "id < 3", job_id="b")
-    repeated = ps.overwrite(data, table, "id < 3", job_id="b")
-    assert (done.rows_deleted, done.rows_appended) == (3, 5)
-    assert (repeated.rows_deleted, repeated.rows_appended, repeated.repeated) == (0, 0, True)
-    assert [row["id"] for row in stored(table)] == [0, 1, 2, 3, 3, 4, 4]
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

@@ -78,17 +78,6 @@ def test_dangling_vectors_are_dropped_without_a_task(spark: SparkSession, racing
     assert (result.vectors_removed, result.vectors_written) == (1, 0)
 
 
-def test_a_delete_during_compaction_is_kept(spark: SparkSession, racing: RacingCatalog) -> None:
-    table = spoiled(racing, 3)
-    other, before = racing.load_table("n.t"), ids(table)
-    racing.before = [lambda: iceberg.delete(other, "id = 7 or id = 107")]
-    result = ps.compact(spark, table, job_id="weekly")
-    assert result.attempts == 2
-    assert ids(table) == before - {7, 107}
-    assert iceberg.verify(table) == []
-    assert ps.compact(spark, table, job_id="weekly").repeated
-
-
 def test_bad_arguments_are_refused_at_once(spark: SparkSession, racing: RacingCatalog) -> None:
     table = made(racing, 0)
     with pytest.raises(InvalidInputError, match="target_file_size"):

@@ -10,8 +10,7 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.worker.keys import up_to
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
@@ -117,34 +116,6 @@ def test_files_between_which_no_key_lies_are_not_opened(spark: SparkSession, rac
     for way in (JOINED, SENT):
         planned = ps.delete_keys(keys, table, ["id"], broadcast_keys=way, dry_run=True)
         assert (planned.rows_deleted, planned.data_files) == (50, 1)
-
-
-def test_a_lost_race_is_refused_or_run_again(spark: SparkSession, racing: RacingCatalog) -> None:
-    table = made(racing, "n")
-    other = racing.load_table("n.t")
-    keys = frame(spark, pa.table({"id": range(10)}))
-    racing.before.append(lambda: iceberg.delete(other, "id = 3"))
-    files = files_of(table)
-    with pytest.raises(ConflictError):
-        ps.delete_keys(keys, table, ["id"], broadcast_keys=SENT)
-    left = {path for path in files_of(table) - files if path.suffix == ".puffin"}
-    assert len(left) == 1, "only the other's file stays"
-    racing.before.append(lambda: iceberg.delete(other.refresh(), "id = 4"))
-    result = ps.delete_keys(keys, table, ["id"], on_conflict="merge", job_id="nightly", broadcast_keys=JOINED)
-    assert (result.attempts, result.rows_deleted) == (2, 8)
-    assert rows_of(table)["id"].to_pylist() == list(range(10, ROWS.num_rows))
-    again = ps.delete_keys(keys, table, ["id"], job_id="nightly")
-    assert (again.repeated, again.snapshot_id) == (True, result.snapshot_id)
-
-
-def test_a_branch_is_changed_and_main_is_not(spark: SparkSession, racing: RacingCatalog) -> None:
-    table = made(racing, "n")
-    with v3_metadata(racing):
-        table.manage_snapshots().create_branch(table.metadata.current_snapshot_id or 0, "side").commit()
-    keys = frame(spark, pa.table({"id": [1, 2]}))
-    assert ps.delete_keys(keys, table, ["id"], branch="side", broadcast_keys=JOINED).rows_deleted == 2
-    assert iceberg.scan(table).to_arrow().num_rows == ROWS.num_rows
-    assert iceberg.scan(table, branch="side").to_arrow().num_rows == ROWS.num_rows - 2
 
 
 def test_bad_keys_are_refused_and_change_nothing(spark: SparkSession, racing: RacingCatalog) -> None:

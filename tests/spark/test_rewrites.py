@@ -100,17 +100,6 @@ def test_row_ids_that_are_assigned_meanwhile(spark: SparkSession, racing: Racing
     assert iceberg.verify(table) == []
 
 
-def test_deletes_that_race_in_are_moved(spark: SparkSession, racing: RacingCatalog) -> None:
-    table = made(racing)
-    before, other = rows(table), racing.load_table("n.t")
-    racing.before = [lambda: iceberg.delete(other, "id = 3 or id = 1160")]
-    done = ps.rewrite_data_files(spark, table, **ALL, job_id="weekly")
-    assert (done.attempts, done.deletes_moved) == (2, 2)
-    assert rows(table) == [row for row in before if row["id"] not in (3, 1160)]
-    assert iceberg.verify(table) == []
-    assert ps.rewrite_data_files(spark, table, **ALL, job_id="weekly").repeated
-
-
 def test_target_size_and_filter(spark: SparkSession, racing: RacingCatalog) -> None:
     table = made(racing)
     before = rows(table)

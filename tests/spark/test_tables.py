@@ -13,7 +13,7 @@ from pyiceberg.expressions import EqualTo
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.spark.laws import frame
@@ -104,18 +104,6 @@ def positions_of_rest(table: Table, n_rows: int) -> list[tuple[str, int]]:
     raise AssertionError("no such file")
 
 
-def test_nothing_to_delete_commits_nothing_and_leaves_no_file(
-    spark: SparkSession, racing: RacingCatalog
-) -> None:
-    table = made(racing, "n")
-    before, files = table.metadata_location, files_of(table)
-    # the metrics leave this filter open, so executors look
-    assert ps.delete(spark, table, "word = 'w1' and word = 'w2'").snapshot_id is None
-    assert ps.delete(spark, table, "id > 99999").snapshot_id is None
-    assert ps.delete_positions(frame(spark, [("a", 1)]).where("pos > 1"), table).snapshot_id is None
-    assert (table.refresh().metadata_location, files_of(table)) == (before, files)
-
-
 def test_rows_of_unknown_files_are_counted_or_refused(
     spark: SparkSession, racing: RacingCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,32 +152,6 @@ def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing
     old = racing.create_table("n.v1", ROWS.schema, properties={"format-version": "1"})
     with pytest.raises(UnsupportedError, match="version 1"):
         ps.delete(spark, old, "id = 1")
-
-
-def test_a_job_that_history_holds_is_not_done_again(spark: SparkSession, racing: RacingCatalog) -> None:
-    table = made(racing, "n")
-    first = ps.delete(spark, table, "id < 10", job_id="nightly")
-    files = files_of(table)
-    second = ps.delete(spark, table, "id < 20", job_id="nightly")
-    assert second.repeated
-    assert second.snapshot_id == first.snapshot_id
-    assert files_of(table) == files
-    assert all("nightly-" in path.name for path in puffin_files(table))
-
-
-def test_a_lost_race_is_refused_or_run_again(spark: SparkSession, racing: RacingCatalog) -> None:
-    table = made(racing, "n")
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: iceberg.delete(other, "id = 3"))
-    files = files_of(table)
-    with pytest.raises(ConflictError):
-        ps.delete(spark, table, "id < 10")
-    assert {path.suffix for path in files_of(table) - files} <= {".puffin", ".avro", ".json"}
-    assert puffin_files(table) == referenced(other)
-    racing.before.append(lambda: iceberg.delete(other.refresh(), "id = 4"))
-    result = ps.delete(spark, table, "id < 10", on_conflict="merge")
-    assert (result.attempts, result.rows_deleted) == (2, 8)
-    assert rows_of(table)["id"].to_pylist() == list(range(10, N))
 
 
 @pytest.mark.parametrize(("level", "n_more"), [("serializable", 1), ("snapshot", 0)])

@@ -10,10 +10,10 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import files_of, rows_of
-from tests.iceberg.dml.example_rows import SCHEMA, START, check, made
+from tests.iceberg.dml.example_rows import SCHEMA, check, made
 from tests.spark.delete_files import copy_of
 from tests.spark.updates import counts, lineage
 
@@ -122,32 +122,6 @@ def test_the_rows_and_lineage_of_sparks_update(
         iceberg_spark.sql(f"UPDATE {name} SET x = 0 WHERE id >= 5 AND id < 15")
         iceberg_spark.sql(f"DELETE FROM {name} WHERE id IN (7, 50)")
     agree()
-
-
-def test_races_are_refused_or_merged_and_a_job_is_done_once(
-    spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection
-) -> None:
-    from pyspark.sql import functions as f
-
-    table = made(racing, "n")
-    other = racing.load_table("n.t")
-    rows = {row["id"]: row for row in START}
-    values: tuple[dict[str, Any], ...] = ({"x": 7.5}, {"x": f.lit(8.5)})
-    for at, value in enumerate(values):
-        files = files_of(table)
-        racing.before = [lambda at=at: iceberg.delete(other, f"id = {at}")]  # type: ignore[misc]
-        with pytest.raises(ConflictError):
-            ps.update(spark, table, "id < 10", value)
-        del rows[at]
-        assert {path for path in files_of(table) - files if "update-" in path.name} == set()
-        racing.before = [lambda at=at: iceberg.delete(other, f"id = {at + 5}")]  # type: ignore[misc]
-        done = ps.update(spark, table, "id < 10", value, on_conflict="merge", job_id=f"job{at}")
-        del rows[at + 5]
-        rows |= {id: {**row, "x": 7.5 + at} for id, row in rows.items() if id < 10}
-        assert (done.attempts, done.rows_updated) == (2, 8 - 2 * at)
-        check(table, duckdb_iceberg, list(rows.values()))
-        assert ps.update(spark, table, "id < 10", value, job_id=f"job{at}").repeated
-    assert iceberg.verify(table) == []
 
 
 def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing: RacingCatalog) -> None:

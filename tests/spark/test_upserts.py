@@ -10,7 +10,7 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
+from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
@@ -227,25 +227,6 @@ def test_the_rows_and_lineage_of_sparks_merge(
         for name in names.values():  # Spark goes on in both
             iceberg_spark.sql(f"DELETE FROM {name} WHERE id IN (7, 50)")
         agree()
-
-
-@pytest.mark.usefixtures("way")
-def test_races_are_refused_or_merged_and_a_job_is_done_once(
-    spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection
-) -> None:
-    table = made(racing, "n")
-    other = racing.load_table("n.t")
-    given, files = frame(spark, NEW), files_of(table)
-    racing.before = [lambda: iceberg.delete(other, "id = 3")]
-    with pytest.raises(ConflictError):
-        ps.upsert(given, table, "id")
-    assert {path for path in files_of(table) - files if "upsert-" in path.name} == set()
-    racing.before = [lambda: iceberg.append(other, of([row(100, "first")]))]
-    done = ps.upsert(given, table, "id", on_conflict="merge", job_id="nightly")
-    assert (done.attempts, done.rows_inserted, done.rows_updated) == (2, 2, 4)
-    check(table, duckdb_iceberg, list({r["id"]: r for r in [*START, *NEW]}.values()))
-    assert ps.upsert(given, table, "id", job_id="nightly").repeated
-    assert iceberg.verify(table) == []
 
 
 @pytest.mark.usefixtures("way")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -18,18 +17,8 @@ from puffin_fast import delta, iceberg
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError, UnsupportedError
 from tests.delta.tables import commit_of
 from tests.iceberg.conftest import processes
+from tests.kit.kinds import TRACKED
 from tests.rows.deletes.equality_deletes import delete_equal
-from tests.verbs.random_verbs import (
-    OPERATIONS_OF,
-    TRACKED,
-    AnyTable,
-    DeltaTable,
-    IcebergTable,
-    Model,
-    Single,
-    agree,
-    append,
-)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -57,24 +46,6 @@ def files(table: Table) -> set[Path]:
     return {
         path for path in Path(table.location().removeprefix("file://")).rglob("*.*") if path.suffix != ".crc"
     }
-
-
-@pytest.mark.parametrize("kind", ["iceberg partitioned", "delta tracked"])
-def test_verbs_leave_the_rows_of_a_list(
-    kind: str, pool: ProcessPoolExecutor, tmp_path: Path, shared_catalog: SqlCatalog, namespace: str
-) -> None:
-    made: AnyTable
-    if kind.startswith("iceberg"):
-        made = IcebergTable(shared_catalog, namespace, ["g"])
-    else:
-        made = DeltaTable(tmp_path / "t", ["g"], TRACKED)
-    chance, model = random.Random(7), Model()
-    for number in range(len(OPERATIONS_OF) + 2):
-        operation = append if number < 2 else OPERATIONS_OF[number % len(OPERATIONS_OF)]
-        operation(made, Single(made, pool), model, chance)
-        agree(made, model)
-    for rows in made.others():
-        assert sorted(rows, key=lambda one: one["id"]) == sorted(model.values(), key=lambda one: one["id"])
 
 
 @pytest.mark.parametrize("selected", [("*",), ("s",), ("_file", "_pos", "id"), ()])
