@@ -9,13 +9,13 @@ What cannot be done is a row of `CANNOT`: the law then checks that it is refused
 nothing changed.
 
 What the laws cover, so that no other test says it once more, for the verbs append, delete, delete_positions,
-delete_keys, update, upsert (plain, and of a feed), overwrite, dynamic_partition_overwrite, rewrite_data_files, compact
-and transaction:
+delete_keys, update, upsert (plain, of a feed, of changes), overwrite, dynamic_partition_overwrite, rewrite_data_files,
+compact and transaction:
 
 - the rows after a verb are those of a list, for this package and for another reader; the counts of the result are
   those of the list and of the data files;
 - a verb with nothing to do commits nothing and writes no file;
-- a dry run changes nothing, and counts what the verb and what threads count;
+- a dry run changes nothing, and counts and explains what the verb and what threads do;
 - a job id is done once, and refused for another verb;
 - the properties of a commit are in the history of the table;
 - a verb on a branch changes only the branch; Delta refuses `branch`;

@@ -105,6 +105,17 @@ FEED = [
     {**row(5, "ü"), "at": 1, "gone": False},
     {**row(20), "at": 1, "gone": False},
 ]
+CHANGES = [
+    {**row(1, "b/ %"), "_change_type": "update_preimage", "_change_ordinal": 0},
+    {**row(1, "ü"), "_change_type": "update_postimage", "_change_ordinal": 0},
+    {**row(2), "_change_type": "DELETE", "_change_ordinal": 1},
+    {**row(20), "_change_type": "insert", "_change_ordinal": 1},
+    {**row(20), "_change_type": "delete", "_change_ordinal": 2},
+    {**row(21, "a"), "_change_type": "Insert", "_change_ordinal": 2},
+]
+CHANGES_SCHEMA = SCHEMA.append(pa.field("_change_type", pa.string())).append(
+    pa.field("_change_ordinal", pa.int32())
+)
 FEED_SCHEMA = SCHEMA.append(pa.field("at", pa.int64())).append(pa.field("gone", pa.bool_()))
 
 
@@ -158,6 +169,14 @@ VERBS = {
         {"keys_deleted": 1, "rows_superseded": 1, "rows_updated": 1, "rows_inserted": 1},
         {"delete_column": "gone", "order_column": "at"},
         nothing=(pa.Table.from_pylist([row(3) | {"at": 2, "gone": True}], FEED_SCHEMA), "id"),
+    ),
+    "upsert of changes": Verb(
+        "upsert",
+        given(pa.Table.from_pylist(CHANGES, CHANGES_SCHEMA), "id"),
+        without((2,), [row(1, "ü"), row(21, "a")]),
+        {"rows_updated": 1, "rows_inserted": 1, "keys_deleted": 1, "rows_superseded": 2},
+        {"changes": True},
+        nothing=(pa.Table.from_pylist(CHANGES[3:5], CHANGES_SCHEMA), "id"),
     ),
     "overwrite": Verb(
         "overwrite",
@@ -352,13 +371,13 @@ NO_OPTION, NO_VERB = "unexpected keyword argument", "has no attribute"
 CANNOT = (
     # functions, kinds, workers, option, error, message
     Refusal("compact", "delta", "threads executor", "", AttributeError, NO_VERB),
-    Refusal("compact", "delta", "spark", "", InvalidInputError, "it is a table of Delta"),
     Refusal("dynamic_partition_overwrite transaction", "", "spark", "", AttributeError, NO_VERB),
     Refusal("", "delta", "threads executor", "branch", TypeError, f"{NO_OPTION} 'branch'"),
     Refusal("", "delta", "spark", "branch", UnsupportedError, "a table of Delta has no branch"),
     Refusal("append compact", "", "", "on_conflict", TypeError, f"{NO_OPTION} 'on_conflict'"),
     Refusal("rewrite_data_files", "iceberg", "", "on_conflict", TypeError, f"{NO_OPTION} 'on_conflict'"),
     Refusal("rewrite_data_files", "delta", "spark", "on_conflict", TypeError, f"{NO_OPTION} 'on_conflict'"),
+    Refusal("compact", "delta", "spark", "", InvalidInputError, "it is a table of Delta"),
     Refusal("append delete_positions dynamic_partition_overwrite compact", "", "executor", "",
             TypeError, f"{NO_OPTION} 'workers'"),
     Refusal("compact", "2", "", "", UnsupportedError, "format version 2, expected 3 or later"),

@@ -21,6 +21,9 @@ MOST = "puffin_fast.spark.table.saved_rows.MOST_BYTES"
 
 NONE = -1
 
+JOINED, SENT = 0, 1 << 20
+"""Values of `broadcast_keys` with which keys are joined by Spark, or broadcast."""
+
 
 @pytest.fixture(autouse=True)
 def work_on_executors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
 from tests.iceberg.maintenance.delete_files import kinds, rows
+from tests.spark.results import facts
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -16,22 +16,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+WRITTEN = "puffin_files_written"
+"""A count that depends on the number of tasks."""
+
+
 def copy_of(catalog: SqlCatalog, table: Table, name: str = "n.copy") -> Table:
     """Registers another table with the same snapshots and files."""
     return catalog.register_table(name, table.metadata_location)
-
-
-def facts(result: RewriteResult) -> dict[str, Any]:
-    """Returns the fields of a result that do not depend on the distribution of the work."""
-    hidden = ("snapshot_id", "seconds", "n_bytes", "puffin_files_written")
-    return {name: value for name, value in asdict(result).items() if name not in hidden}
 
 
 def agree(spark: SparkSession, table: Table, single: Table, job: str) -> RewriteResult:
     """Runs a job on Spark and on one machine, and checks that rows, kinds of deletes and results are equal."""
     before = rows(table)
     done, expected = getattr(ps, job)(spark, table), getattr(iceberg, job)(single)
-    assert facts(done) == facts(expected)
+    assert facts(done, WRITTEN) == facts(expected, WRITTEN)
     assert (done.snapshot_id is None) == (expected.snapshot_id is None)
     assert rows(table) == rows(single) == before
     assert kinds(table) == kinds(single)

@@ -49,32 +49,6 @@ def test_a_replica_is_equal_after_each_batch(
         done = end
 
 
-def test_the_counts_of_the_single_machine(
-    spark: SparkSession, shared_catalog: SqlCatalog, namespace: str
-) -> None:
-    rows = [
-        (1, "b", 0.0, "update_preimage", 0),
-        (1, "c", 0.0, "update_postimage", 0),
-        (2, "a", 0.0, "DELETE", 1),
-        (9, "n", 0.0, "insert", 1),
-        (9, "n", 0.0, "delete", 2),
-        (8, "n", 0.0, "Insert", 2),
-    ]
-    given = spark.createDataFrame(rows, f"{DDL}, _change_type string, _change_ordinal int").repartition(3)
-    results = []
-    for name, upsert in (("here", None), ("there", ps.upsert)):
-        table = iceberg.create_table(shared_catalog, f"{namespace}.{name}", of([]).schema)
-        iceberg.append(table, of([{"id": id, "g": "a", "x": 0.0} for id in (1, 2, 3)]))
-        if upsert is None:
-            result = iceberg.upsert(table, given.toArrow(), "id", changes=True)
-        else:
-            result = upsert(given, table, "id", changes=True)
-        counts = (result.rows_updated, result.rows_inserted, result.keys_deleted, result.rows_superseded)
-        results.append((counts, read(iceberg, table)))
-    assert results[0] == results[1]
-    assert [row["id"] for row in results[0][1]] == [1, 3, 8]
-
-
 def test_kinds_without_an_order_take_each_key_once(
     spark: SparkSession, shared_catalog: SqlCatalog, namespace: str
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
-from tests.iceberg.scans.explained import EACH, FILTERS, KEYS, N, read_by, rows, table
+from tests.iceberg.scans.explained import EACH, FILTERS, KEYS, N, rows, table
 from tests.spark.conftest import HERE, MOST, NONE
 
 if TYPE_CHECKING:
@@ -70,11 +70,6 @@ def test_executors_count_what_one_machine_counts(spark: SparkSession, table: Tab
     check(spark, table, iceberg, VERBS[verb])
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if not verb.startswith("delete s in")])
-def test_executors_count_the_reads_of_delta_tables(spark: SparkSession, delta_table: Path, verb: str) -> None:
-    check(spark, str(delta_table), delta, VERBS[verb])
-
-
 def test_the_driver_counts_what_it_reads_itself(
     spark: SparkSession, table: Table, delta_table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,20 +77,6 @@ def test_the_driver_counts_what_it_reads_itself(
     for verb in ("delete id < 170", "delete_keys of ids", "update", "upsert"):
         check(spark, table, iceberg, VERBS[verb])
         check(spark, str(delta_table), delta, VERBS[verb])
-
-
-def test_counts_are_those_of_the_commit(
-    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[Any] = []
-    expected = iceberg.delete(table, "id < 170", dry_run=True).explanation
-    assert not read_by(
-        lambda: done.append(ps.delete(spark, table, "id < 170")), monkeypatch
-    )  # executors read
-    assert done[0].explanation == expected
-    assert expected is not None
-    assert expected.read.rows
-    assert done[0].rows_deleted == 20
 
 
 def test_what_spark_searches_is_not_explained(

@@ -27,10 +27,10 @@ from puffin_fast.spark.worker import indexed_keys as indexed_worker
 from tests.iceberg.conftest import RacingCatalog, files_of, local
 from tests.iceberg.index.indexed_tables import EACH, N, make, numbers, rows
 from tests.rows.deletes.equality_deletes import delete_equal
-from tests.spark.conftest import MOST, NONE
+from tests.spark.conftest import JOINED, MOST, NONE, SENT
 from tests.spark.delete_files import copy_of
 from tests.spark.faults.flaky import FlakyIndexIO
-from tests.spark.key_deletes import JOINED, SENT, facts
+from tests.spark.results import facts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,10 +14,9 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import files_of, rows_of_duckdb
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.delete_files import copy_of
+from tests.spark.results import facts, lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
@@ -51,18 +49,6 @@ def made(catalog: SqlCatalog, name: str = "n.t", version: int = 3, spec: tuple[s
     return table
 
 
-def rows(table: Table) -> list[dict[str, Any]]:
-    lineage = ("_row_id", "_last_updated_sequence_number") if table.metadata.format_version > 2 else ()
-    found: list[dict[str, Any]] = iceberg.scan(table, selected_fields=("*", *lineage)).to_arrow().to_pylist()
-    return sorted(found, key=lambda row: row["id"])
-
-
-def counts(result: iceberg.RewriteDataFilesResult) -> Mapping[str, Any]:
-    return {
-        k: v for k, v in asdict(result).items() if k not in ("snapshot_id", "seconds", "n_bytes", "attempts")
-    }
-
-
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
 def test_the_files_of_the_single_machine(
@@ -75,13 +61,13 @@ def test_the_files_of_the_single_machine(
     table = made(racing, version=version, spec=spec)
     if not spec:
         delete_equal(table, [1], [(705,), (1199,)])
-    single, before, files = copy_of(racing, table), rows(table), files_of(table)
+    single, before, files = copy_of(racing, table), lineage(table), files_of(table)
     planned = ps.rewrite_data_files(spark, table, **ALL, dry_run=True)
     assert files_of(table) == files
     found, expected = ps.rewrite_data_files(spark, table, **ALL), iceberg.rewrite_data_files(single, **ALL)
     assert planned.data_files == found.data_files
-    assert counts(found) == counts(expected)
-    assert rows(table) == rows(single) == before
+    assert facts(found, "attempts") == facts(expected, "attempts")
+    assert lineage(table) == lineage(single) == before
     assert iceberg.verify(table) == []
     assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == [row["id"] for row in before]
     new = {path for path in files_of(table) - files if path.suffix == ".parquet"}
@@ -96,24 +82,24 @@ def test_row_ids_that_are_assigned_meanwhile(spark: SparkSession, racing: Racing
     other = racing.load_table("n.t")
     racing.before = [lambda: iceberg.append(other, ROWS.slice(0, 1).set_column(0, "id", pa.array([2000])))]
     assert ps.rewrite_data_files(spark, table, **ALL).attempts == 2
-    assert rows(table) == rows(other)  # as the append left them
+    assert lineage(table) == lineage(other)  # as the append left them
     assert iceberg.verify(table) == []
 
 
 def test_target_size_and_filter(spark: SparkSession, racing: RacingCatalog) -> None:
     table = made(racing)
-    before = rows(table)
+    before = lineage(table)
     done = ps.rewrite_data_files(spark, table, "id >= 1000", min_deleted=0.5, min_file_size=0)
     assert (done.data_files, done.rows) == (1, 50)
     size = iceberg.plan_files(table).tasks[0].data.file_size_in_bytes
     done = ps.rewrite_data_files(spark, table, **ALL, target_file_size=size, min_file_size=10 * size)
     assert done.data_files_written > 1
-    assert rows(table) == before
+    assert lineage(table) == before
 
 
 def test_a_rewrite_that_fails_leaves_nothing(spark: SparkSession, racing: RacingCatalog) -> None:
     table = made(racing)
-    before, files, state = rows(table), files_of(table), table.metadata_location
+    before, files, state = lineage(table), files_of(table), table.metadata_location
     with pytest.raises(InvalidInputError, match="min_input_files"):
         ps.rewrite_data_files(spark, table, min_input_files=1)
     with pytest.raises(NotFoundError, match="twig"):
@@ -132,5 +118,5 @@ def test_a_rewrite_that_fails_leaves_nothing(spark: SparkSession, racing: Racing
     racing.before = [lambda: iceberg.rewrite_data_files(racing.load_table("n.t"), **ALL)]
     with pytest.raises(ConflictError, match="all 6 data files"):
         ps.rewrite_data_files(spark, table, **ALL)
-    assert rows(table) == before
+    assert lineage(table) == before
     assert iceberg.verify(table.refresh()) == []
