@@ -181,7 +181,7 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/rows/match/test_key_parts.py::test_parts_of_a_feed_change_what_a_dictionary_changes[%5]",
         "tests/rows/match/test_key_parts.py::test_parts_of_keys_delete_what_one_part_deletes[%7]",
         "tests/laws/test_executor.py[%9]",
-        "tests/laws/test_threads.py[%4]",
+        "tests/laws/test_threads.py[%3]",
         "tests/verbs/test_applied_changes.py::test_a_replica_is_equal_after_each_batch[%4]",
         "tests/verbs/test_laws.py::test_verbs_and_transactions_leave_the_rows_of_a_list[%2]",
     ),
