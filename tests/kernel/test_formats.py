@@ -374,7 +374,11 @@ def test_a_native_record_becomes_a_portable_one() -> None:
         (1 << 32, dv.lance.encode, "4294967295"),
         (2_097_152, dv.mumbling.encode, "2097151"),
         *(
-            (POSITIONS[-1], lambda bitmap, to=to: dv.convert(dv.iceberg.encode(bitmap), "iceberg", to), "found 4294967299")
+            (
+                POSITIONS[-1],
+                lambda bitmap, to=to: dv.convert(dv.iceberg.encode(bitmap), "iceberg", to),
+                "found 4294967299",
+            )
             for to in ("paimon-v1", "lance", "mumbling")
         ),
     ],
