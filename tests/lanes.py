@@ -172,7 +172,6 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/rows/files/test_joined_files.py::test_rows_are_those_of_files_one_by_one[1:]",
         "tests/rows/files/test_reader.py::test_filters_find_the_rows_of_all_pages[%5]",
         "tests/rows/files/test_row_group_bounds.py::test_bounds_of_all_row_groups_are_those_of_each[%3]",
-        "tests/rows/filters/test_conditions.py::test_conditions_in_turn_select_what_pyiceberg_selects_row_by_row[%3]",
         "tests/rows/filters/test_filters.py::test_literals_between_two_values_and_beyond_all_are_compared_as_they_stand[%5]",
         "tests/rows/filters/test_filters_page.py::test_examples_select_some_rows_and_deletes_remove_the_same[%3]",
         "tests/rows/filters/test_grammar.py::test_like_has_the_meaning_of_sql_in_scans_and_deletes[%3]",
