@@ -177,7 +177,7 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/rows/filters/test_grammar.py::test_like_has_the_meaning_of_sql_in_scans_and_deletes[%3]",
         "tests/rows/filters/test_hostile_settings.py::test_a_filter_means_the_same_rows_under_each_setting[%3]",
         "tests/rows/match/test_given_rows.py::test_every_layout_of_a_column_can_be_appended_deleted_from_and_upserted[%11]",
-        "tests/rows/match/test_key_parts.py::test_parts_of_a_feed_change_what_a_dictionary_changes[%5]",
+        "tests/rows/match/test_key_parts.py::test_a_feed_changes_what_a_dictionary_changes_in_parts_or_as_a_whole[%3]",
         "tests/rows/match/test_key_parts.py::test_parts_of_keys_delete_what_one_part_deletes[%7]",
         "tests/laws/test_executor.py[%9]",
         "tests/laws/test_threads.py[%3]",

@@ -44,62 +44,6 @@ def lineage(table: Table) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
-def test_a_feed_inserts_updates_and_deletes_in_one_commit(
-    shared_catalog: SqlCatalog,
-    namespace: str,
-    duckdb_iceberg: DuckDBPyConnection,
-    version: int,
-    spec: tuple[str, ...],
-) -> None:
-    table = made(shared_catalog, namespace, version=version, spec=spec)
-    before, had = len(table.metadata.snapshots), lineage(table)
-    given = feed(
-        {**row(3, "g1", 0.5), "at": 2},
-        {**row(3, "old"), "at": 1},
-        {"id": 4, "gone": True},
-        {**row(5), "at": 1},
-        {"id": 5, "gone": True, "at": 2},
-        {"id": 6, "gone": True, "at": 1},
-        {**row(6, "back"), "at": 2},
-        {"id": 900, "gone": True},
-        {**row(901), "at": 7},
-        {**row(902), "at": 1},
-        {"id": 902, "gone": True, "at": 2},
-        {**START[8], "at": 3},
-    )
-    done = iceberg.upsert(table, given, "id", delete_column="gone", order_column="at")
-    counts = (
-        done.rows_updated,
-        done.rows_inserted,
-        done.rows_unchanged,
-        done.keys_deleted,
-        done.rows_superseded,
-    )
-    assert counts == (2, 1, 1, 2, 4)
-    assert done.rows_deleted == 4
-    expected = {found["id"]: found for found in START} | {
-        3: row(3, "g1", 0.5),
-        6: row(6, "back"),
-        901: row(901),
-    }
-    del expected[4], expected[5]
-    check(table, duckdb_iceberg, list(expected.values()))
-    assert len(table.metadata.snapshots) == before + 1
-    assert iceberg.verify(table) == []
-    if version == 3:
-        has = lineage(table)
-        assert all(has[id][0] == had[id][0] for id in has if id != 901)
-        assert {id for id, (_, number) in has.items() if number == table.metadata.last_sequence_number} == {
-            3,
-            6,
-            901,
-        }
-    again = iceberg.upsert(table, given, "id", delete_column="gone", order_column="at")
-    assert (again.snapshot_id, again.keys_deleted, again.rows_unchanged) == (None, 0, 4)
-
-
-@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("insert", [False, True])
 def test_only_some_columns_are_set(
     shared_catalog: SqlCatalog,
