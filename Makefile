@@ -111,7 +111,7 @@ aarch64: build  ## the kernels for aarch64, cross-compiled, and their tests in a
 	$(PY) -m tests.aarch64 $(args)
 
 deep: build  ## the kernels' properties with hypothesis' deep profile (5,000 examples each, 500 of the costly)
-	HYPOTHESIS_PROFILE=deep $(PYTEST) tests/kernel -m "not jar and not spark" -n auto $(args)
+	HYPOTHESIS_PROFILE=deep $(PYTEST) tests/kernel tests/dv tests/theta tests/key_index -m "not jar and not spark" -n auto $(args)
 
 lint: $(VENV)/.installed  ## ruff: rules and formatting
 	$(PY) -m ruff check .

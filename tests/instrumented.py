@@ -110,7 +110,10 @@ def sanitize(arguments: list[str]) -> int:
                 *(
                     arguments
                     or [
+                        "tests/dv",
                         "tests/kernel",
+                        "tests/key_index",
+                        "tests/theta",
                         "tests/avro/test_records.py",
                         "tests/hostile/test_arrow.py",
                         "tests/rows/files/test_avro_rows.py",

@@ -26,6 +26,9 @@ LANES = {"check": "quick", "test": "fast", "deep": "ci"}
 CHECK = (
     "tests/architecture",
     "tests/kernel",
+    "tests/dv",
+    "tests/theta",
+    "tests/key_index",
     "tests/puffin",
     "tests/kit",
     "tests/iceberg/plan",

@@ -248,7 +248,7 @@ def test_threads_with_a_builder_each_unite_to_the_same_bytes() -> None:
 LEVELS = """
 import hashlib, numpy as np, pyarrow as pa
 from puffin_fast.theta import ThetaSketch
-from tests.kernel.test_theta import VALUES, repeated, spread
+from tests.theta.test_sketch import VALUES, repeated, spread
 found = hashlib.sha256()
 for name in VALUES:
     found.update(ThetaSketch.from_arrow(repeated(name), name).to_bytes())
