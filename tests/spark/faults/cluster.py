@@ -35,8 +35,8 @@ from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.faults import injection
 from tests.spark.faults.killing_file_io import KillingFileIO
 from tests.spark.laws import expected, frame, some_deletes
-from tests.spark.tables import ROWS, N, made, positions_of, puffin_files, referenced
-from tests.spark.updates import lineage
+from tests.spark.results import lineage
+from tests.spark.table.tables import ROWS, N, made, positions_of, puffin_files, referenced
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -28,7 +28,7 @@ from tests.conftest import JVM, QUICK
 from tests.spark.connect import connect_session
 from tests.spark.faults import injection
 from tests.spark.faults.cluster import _catalog, _strays
-from tests.spark.tables import ROWS, N, made
+from tests.spark.table.tables import ROWS, N, made
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -15,8 +15,8 @@ from puffin_fast.spark.table import convert
 from tests.iceberg.conftest import files_of, local, rows_of_duckdb
 from tests.iceberg.maintenance.delete_files import delete_by_file, kinds, random_table, rows, three_files
 from tests.iceberg.maintenance.maintained import add_vector
-from tests.spark.delete_files import WRITTEN, agree, copy_of
 from tests.spark.results import facts
+from tests.spark.table.delete_files import WRITTEN, agree, copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

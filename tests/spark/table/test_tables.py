@@ -17,7 +17,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.spark.laws import frame
-from tests.spark.tables import FILES, ROWS, N, made, positions_of, puffin_files, referenced
+from tests.spark.table.tables import FILES, ROWS, N, made, positions_of, puffin_files, referenced
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -14,7 +14,7 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.spark.table import saved_rows
 from puffin_fast.spark.table.start import start
-from tests.spark.tables import N, made
+from tests.spark.table.tables import N, made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

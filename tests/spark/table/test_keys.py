@@ -17,8 +17,8 @@ from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.iceberg.dml.key_tables import KEYS, ROWS, left_after, made
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.conftest import JOINED, SENT
-from tests.spark.delete_files import copy_of
 from tests.spark.results import facts
+from tests.spark.table.delete_files import copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

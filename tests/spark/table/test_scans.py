@@ -19,7 +19,7 @@ from puffin_fast.spark.session.sessions import own_errors
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.delete_files import random_table
 from tests.iceberg.scans.row_groups import ROWS, table
-from tests.spark.scans import COLUMNS, every_type
+from tests.spark.table.scans import COLUMNS, every_type
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -13,8 +13,8 @@ from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputErro
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import files_of, rows_of_duckdb
 from tests.rows.deletes.equality_deletes import delete_equal
-from tests.spark.delete_files import copy_of
 from tests.spark.results import facts, lineage
+from tests.spark.table.delete_files import copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

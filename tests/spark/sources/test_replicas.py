@@ -23,7 +23,7 @@ from puffin_fast import spark as ps
 from puffin_fast.iceberg.commit.request import JOB_ID
 from tests.spark.faults.injection import die
 from tests.spark.faults.killing_file_io import KillingFileIO
-from tests.spark.streams import begun
+from tests.spark.sources.streams import begun
 from tests.verbs.applied_changes import DELTA_PROPERTIES, Source, made, of, read
 
 if TYPE_CHECKING:

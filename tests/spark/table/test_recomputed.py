@@ -12,7 +12,7 @@ from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
 from tests.conftest import require_module
 from tests.iceberg.conftest import files_of
-from tests.spark.tables import FILES, ROWS, N, made
+from tests.spark.table.tables import FILES, ROWS, N, made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Replicas that follow a stream of changes for hundreds of micro-batches, while its processes are killed at random.
 
-    python -m tests.spark.soak_streams --batches 200 --pairs ii id di
-    python -m tests.spark.soak_streams --batches 40 --pairs ii --master local-cluster[2,1,1024]
+    python -m tests.spark.sources.soak_streams --batches 200 --pairs ii id di
+    python -m tests.spark.sources.soak_streams --batches 40 --pairs ii --master local-cluster[2,1,1024]
 
 This process makes random commits in source tables by several engines. Another one, the driver, runs a query of
 ``puffin_changes`` for each pair of formats, and applies its batches by ``foreachBatch``; after each batch it compares
@@ -45,7 +45,7 @@ from tests.verbs.applied_changes import DELTA_PROPERTIES, made, of, read
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STARTS = Lock()
 """Queries start one after the other, because each starts Python for its plans."""
 
@@ -386,7 +386,7 @@ class Driver:
         command = [
             sys.executable,
             "-m",
-            "tests.spark.soak_streams",
+            "tests.spark.sources.soak_streams",
             "--follow",
             str(folder),
             "--master",

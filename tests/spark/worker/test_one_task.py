@@ -11,7 +11,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.spark.conftest import MOST, NONE
-from tests.spark.delete_files import agree, copy_of
+from tests.spark.table.delete_files import agree, copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

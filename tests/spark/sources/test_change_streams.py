@@ -22,8 +22,8 @@ from puffin_fast.spark.session.sessions import pyspark_version
 from puffin_fast.spark.sources import commits
 from tests.conftest import require_module
 from tests.kit.changes import lines_of
-from tests.spark.scans import COLUMNS, every_type
-from tests.spark.streams import begun
+from tests.spark.sources.streams import begun
+from tests.spark.table.scans import COLUMNS, every_type
 from tests.verbs.applied_changes import Source, made, of
 
 if TYPE_CHECKING:

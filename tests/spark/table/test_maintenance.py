@@ -13,8 +13,8 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import UnsupportedError
 from tests.iceberg.conftest import rows_of
-from tests.spark.delete_files import copy_of
-from tests.spark.tables import made
+from tests.spark.table.delete_files import copy_of
+from tests.spark.table.tables import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable

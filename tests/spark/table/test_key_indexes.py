@@ -28,9 +28,9 @@ from tests.iceberg.conftest import RacingCatalog, files_of, local
 from tests.iceberg.index.indexed_tables import EACH, N, make, numbers, rows
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.conftest import JOINED, MOST, NONE, SENT
-from tests.spark.delete_files import copy_of
 from tests.spark.faults.flaky import FlakyIndexIO
 from tests.spark.results import facts
+from tests.spark.table.delete_files import copy_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -14,8 +14,8 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, check, made
-from tests.spark.delete_files import copy_of
 from tests.spark.results import facts, lineage
+from tests.spark.table.delete_files import copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -13,7 +13,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from tests.iceberg.conftest import files_of, rows_of_duckdb
 from tests.iceberg.maintenance.maintained import N, ids, made, puffins, tasks
-from tests.spark.delete_files import agree, copy_of
+from tests.spark.table.delete_files import agree, copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -12,7 +12,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import JobInterruptedError
 from tests.iceberg.conftest import files_of
 from tests.spark.faults.injection import wait
-from tests.spark.tables import ROWS, made
+from tests.spark.table.tables import ROWS, made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,9 +16,9 @@ from puffin_fast.errors import ConflictError, InvalidInputError
 from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import RacingCatalog, files_of, local
 from tests.iceberg.delete_files.position_files import GRANULARITY, check, made, position_files
-from tests.spark.delete_files import copy_of
 from tests.spark.faults.flaky import FlakyFileIO
 from tests.spark.results import facts
+from tests.spark.table.delete_files import copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
