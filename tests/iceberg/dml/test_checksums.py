@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
-import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +21,8 @@ from puffin_fast.cli._files import rows as rows_of_file
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from tests import thrift
 from tests.conftest import require_module
-from tests.delta.conftest import GOLDEN
-from tests.iceberg.conftest import files_of
+from tests.iceberg.conftest import files_of, local, unchanged
+from tests.kit.tables import delta_table, golden_table, iceberg_table
 from tests.rows.deletes.equality_deletes import delete_equal
 
 N_ROWS = 90
@@ -56,15 +54,9 @@ def check_parquet(files: Any) -> int:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_each_verb_writes_checksums(shared_catalog: SqlCatalog, namespace: str, version: int) -> None:
-    name = f"{namespace}.t"
-    if version == 2:
-        shared_catalog.create_table(name, ROWS.schema)
-        table = shared_catalog.load_table(name)
-        table.append(ROWS)  # PyIceberg's writer
-        before = {path for path in files_of(table) if path.suffix == ".parquet"}
-    else:
-        table, before = iceberg.create_table(shared_catalog, name, ROWS.schema), set[Path]()
-        iceberg.append(table, ROWS)
+    writer = "pyiceberg" if version == 2 else "us"
+    table = iceberg_table(shared_catalog, ROWS, name=f"{namespace}.t", version=version, by=writer)
+    before = files_of(table) if version == 2 else set[Path]()
     verbs: dict[str, Callable[[], object]] = {
         "delete": lambda: iceberg.delete(table, "id < 3"),
         "update": lambda: iceberg.update(table, "id < 20", {"part": 7}),
@@ -85,9 +77,7 @@ def test_each_verb_writes_checksums(shared_catalog: SqlCatalog, namespace: str, 
 
 
 def test_the_writers_of_delta_tables_write_checksums(tmp_path: Path) -> None:
-    deltalake = require_module("deltalake")
-    path = tmp_path / "t"
-    deltalake.write_deltalake(str(path), ROWS.drop_columns(["items"]), partition_by=["part"])
+    path = delta_table(tmp_path / "t", ROWS.drop_columns(["items"]), partition=["part"], by="deltalake")
     delta.enable(path)
     before = set(path.rglob("*.parquet"))
     delta.update(path, "id = 4", {"id": 1000})
@@ -96,32 +86,34 @@ def test_the_writers_of_delta_tables_write_checksums(tmp_path: Path) -> None:
     assert check_parquet(set(path.rglob("*.parquet")) - before) >= 3
 
 
-def damaged(path: Path, column: str) -> str:
-    """Changes a bit in a page of a column; returns the expected message."""
-    data = bytearray(path.read_bytes())
+def damage_is_named(file: Path, column: str, *runs: Callable[[], object], path: str = "") -> None:
+    """Changes a bit in a page of a column, and checks that each function says in which file, page and column."""
+    before = file.read_bytes()
+    data = bytearray(before)
     page = next(page for page in thrift.pages_of(data) if page.column == column)
     data[page.stop - 1] ^= 1
-    path.write_bytes(data)
+    file.write_bytes(data)
     expected, found = thrift.get(page.header, 4) & 0xFFFFFFFF, zlib.crc32(data[page.body : page.stop])
-    return (
+    message = (
         f"offset {page.at}: CRC-32 of a page of column {column}: expected {expected:08x}, found {found:08x}"
     )
+    for run in runs:
+        with pytest.raises(CorruptDataError) as caught:
+            run()
+        assert str(caught.value).endswith(f"{path or file}: {message}")
+    file.write_bytes(before)
 
 
 def data_file(table: Table) -> Path:
     (path,) = table.inspect.data_files()["file_path"].to_pylist()
-    return Path(path.removeprefix("file://"))
+    return local(path)
 
 
 @pytest.mark.parametrize(("leaf", "column"), [("id", "id"), ("items.list.element", "items")])
 def test_each_verb_compares_the_pages_that_it_reads(
     shared_catalog: SqlCatalog, namespace: str, leaf: str, column: str
 ) -> None:
-    table = iceberg.create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
-    iceberg.append(table, ROWS)
-    path = data_file(table)
-    message = damaged(path, leaf)
-    before = table.metadata_location
+    table = iceberg_table(shared_catalog, ROWS, name=f"{namespace}.t")
     verbs: list[Callable[[], object]] = [
         lambda: iceberg.scan(table).to_arrow(),
         lambda: iceberg.update(table, "part = 1", {"part": 7}),
@@ -134,61 +126,41 @@ def test_each_verb_compares_the_pages_that_it_reads(
             lambda: iceberg.upsert(table, ROWS.slice(3), join_cols=["id"]),
             lambda: iceberg.collect_ndv(table),
         ]
-    for run in verbs:
-        with pytest.raises(CorruptDataError) as caught:
-            run()
-        assert str(caught.value).endswith(f"{path}: {message}")
-    table.refresh()
-    assert table.metadata_location == before
+    with unchanged(table):
+        damage_is_named(data_file(table), leaf, *verbs)
 
 
 def test_position_deletes_are_compared(shared_catalog: SqlCatalog, namespace: str) -> None:
-    shared_catalog.create_table(f"{namespace}.t", ROWS.schema)
-    table = shared_catalog.load_table(f"{namespace}.t")
-    table.append(ROWS)
+    table = iceberg_table(shared_catalog, ROWS, name=f"{namespace}.t", version=2)
     iceberg.delete(table, "id < 30")
     (path,) = table.inspect.delete_files()["file_path"].to_pylist()
     for column in ("pos", "file_path"):
-        message = damaged(Path(path.removeprefix("file://")), column)
-        with pytest.raises(CorruptDataError) as caught:
-            iceberg.scan(table).to_arrow()
-        assert str(caught.value) == f"{path}: {message}"
+        damage_is_named(local(path), column, lambda: iceberg.scan(table).to_arrow(), path=path)
+
+
+def with_checksums(file: Path) -> Path:
+    """A file with the checksums that its writer left out."""
+    file.write_bytes(thrift.with_checksums(file.read_bytes()))
+    return file
 
 
 def test_checkpoints_and_data_files_of_delta_tables_are_compared(tmp_path: Path) -> None:
-    deltalake = require_module("deltalake")
-    path = tmp_path / "t"
-    deltalake.write_deltalake(str(path), ROWS.drop_columns(["items"]))
-    deltalake.DeltaTable(str(path)).create_checkpoint()
-    (data,) = path.glob("*.parquet")
-    data.write_bytes(thrift.with_checksums(data.read_bytes()))
-    adds = json.loads(next((path / "_delta_log").glob("*.json")).read_text().splitlines()[-1])
-    assert adds  # the log is not read beside its checkpoint
-    message = damaged(data, "id")
-    with pytest.raises(CorruptDataError) as caught:
-        delta.scan(path).to_arrow()
-    assert str(caught.value) == f"{data}: {message}"
-    (checkpoint,) = (path / "_delta_log").glob("*.parquet")
-    checkpoint.write_bytes(thrift.with_checksums(checkpoint.read_bytes()))
+    path = delta_table(tmp_path / "t", ROWS.drop_columns(["items"]), by="deltalake")
+    require_module("deltalake").DeltaTable(str(path)).create_checkpoint()
+    (data,), (checkpoint,) = path.glob("*.parquet"), (path / "_delta_log").glob("*.parquet")
+    damage_is_named(with_checksums(data), "id", lambda: delta.scan(path).to_arrow())
+    damage_is_named(with_checksums(checkpoint), "add.path", lambda: delta.scan(path))
     assert delta.snapshot(path).version == 0
-    message = damaged(checkpoint, "add.path")
-    with pytest.raises(CorruptDataError) as caught:
-        delta.scan(path)
-    assert str(caught.value) == f"{checkpoint}: {message}"
 
 
 def test_equality_deletes_are_compared(shared_catalog: SqlCatalog, namespace: str) -> None:
     rows = pa.table({"id": pa.array(range(30), pa.int64())})
-    table = shared_catalog.create_table(f"{namespace}.t", rows.schema)
-    table.append(rows)
+    table = iceberg_table(shared_catalog, rows, name=f"{namespace}.t", version=2, by="pyiceberg")
     delete_equal(table, [1], [(3,), (4,)])
     iceberg.upgrade(table)
-    table.refresh()
     (path,) = table.inspect.delete_files()["file_path"].to_pylist()
-    file = Path(path.removeprefix("file://"))
-    file.write_bytes(thrift.with_checksums(file.read_bytes()))
+    file = with_checksums(local(path))
     assert iceberg.scan(table).count() == 28
-    message, before = damaged(file, "id"), table.metadata_location
     verbs: list[Callable[[], object]] = [
         lambda: iceberg.scan(table).to_arrow(),
         lambda: iceberg.scan(table).count(),
@@ -196,40 +168,26 @@ def test_equality_deletes_are_compared(shared_catalog: SqlCatalog, namespace: st
         lambda: iceberg.rewrite_data_files(table, sort_by=["id"]),
         lambda: iceberg.update(table, "id > 7", {"id": 7}),
     ]
-    for run in verbs:
-        with pytest.raises(CorruptDataError) as caught:
-            run()
-        assert str(caught.value) == f"{path}: {message}"
-    table.refresh()
-    assert table.metadata_location == before
+    with unchanged(table):
+        damage_is_named(file, "id", *verbs, path=path)
 
 
 def test_change_data_files_are_compared(tmp_path: Path) -> None:
-    path, rows = tmp_path / "t", ROWS.drop_columns(["items"])
-    delta.create_table(path, rows.schema, properties={"delta.enableChangeDataFeed": "true"})
-    delta.append(path, rows)
+    properties = {"delta.enableChangeDataFeed": "true"}
+    path = delta_table(tmp_path / "t", ROWS.drop_columns(["items"]), properties=properties)
     delta.update(path, "id < 20", {"part": 7})
     file, *others = path.glob("_change_data/*.parquet")
     assert check_parquet([file, *others]) == 1 + len(others)
     assert delta.changes(path, 2).count() == 40
     for column in ("id", "_change_type"):
-        data, message = file.read_bytes(), damaged(file, column)
-        with pytest.raises(CorruptDataError) as caught:
-            delta.changes(path, 2).to_arrow()
-        assert str(caught.value) == f"{file}: {message}"
-        file.write_bytes(data)
+        damage_is_named(file, column, lambda: delta.changes(path, 2).to_arrow())
 
 
 def test_sidecars_are_compared(tmp_path: Path) -> None:
-    table = tmp_path / "t"
-    shutil.copytree(GOLDEN / "spark_v2_checkpoint", table)
-    file = sorted((table / "_delta_log" / "_sidecars").glob("*.parquet"))[0]
-    file.write_bytes(thrift.with_checksums(file.read_bytes()))
+    table = golden_table("delta/spark_v2_checkpoint", tmp_path)
+    file = with_checksums(min((table / "_delta_log" / "_sidecars").glob("*.parquet")))
     assert delta.scan(table).count() > 0
-    message = damaged(file, "add.path")
-    with pytest.raises(CorruptDataError) as caught:
-        delta.scan(table)
-    assert str(caught.value) == f"{file}: {message}"
+    damage_is_named(file, "add.path", lambda: delta.scan(table))
 
 
 def is_given(call: ast.Call, argument: str) -> bool:
@@ -254,8 +212,7 @@ def test_no_module_reads_or_writes_parquet_without_checksums() -> None:
 
 
 def test_a_changed_bit_in_any_page_of_sparks_files_is_named_or_not_read(tmp_path: Path) -> None:
-    table = tmp_path / "t"
-    shutil.copytree(GOLDEN / "spark_v1_checkpoint", table)
+    table = golden_table("delta/spark_v1_checkpoint", tmp_path)
     rows = delta.scan(table).to_arrow().sort_by("id")
     n_named = 0
     for path in (next(table.glob("part=*/*.parquet")), next(table.glob("_delta_log/*.parquet"))):
@@ -320,12 +277,9 @@ def test_encrypted_files_are_unsupported(
 ) -> None:
     file = encrypted(plaintext)
     rows = pa.table({"a": np.arange(100), "b": np.arange(100)})
-    table = iceberg.create_table(shared_catalog, f"{namespace}.t", rows.schema)
-    iceberg.append(table, rows)
+    table = iceberg_table(shared_catalog, rows, name=f"{namespace}.t")
     data_file(table).write_bytes(file.read_bytes())
-    deltalake = require_module("deltalake")
-    folder = tmp_path / "t"
-    deltalake.write_deltalake(str(folder), rows)
+    folder = delta_table(tmp_path / "t", rows, by="deltalake")
     (data,) = folder.glob("*.parquet")
     data.write_bytes(file.read_bytes())
     delta.enable(folder)

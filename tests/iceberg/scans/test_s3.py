@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
@@ -29,6 +24,8 @@ from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.puffin import vectors as files
 from puffin_fast.rows.files import parquet
 from tests.iceberg.conftest import current_snapshot
+from tests.iceberg.verbs import REWRITES, ROWS, WRITES
+from tests.kit.tables import iceberg_table, parts
 from tests.object_store import Store, catalog, store
 
 if TYPE_CHECKING:
@@ -37,20 +34,18 @@ if TYPE_CHECKING:
 __all__ = ["catalog", "store"]
 
 
+IDS = pa.table({"id": range(3000)})
+UNCOMPRESSED = {"write.parquet.compression-codec": "uncompressed"}
 GROUP_ROWS, N_GROUPS = 20_000, 6
 FOOTER = 64 << 10
 """Bytes at a file's end that a Parquet reader asks for before it knows anything."""
 
 
 def test_a_table_on_s3_is_written_and_read(catalog: SqlCatalog) -> None:
-    schema = pa.schema([("id", pa.int64()), ("w", pa.string())])
-    table = iceberg.create_table(catalog, "n.t", schema)
-    for first in (0, 100, 200):
-        rows = {"id": range(first, first + 100), "w": ["old"] * 100}
-        iceberg.append(table, pa.table(rows, schema))
+    table = iceberg_table(catalog, parts(pa.table({"id": range(300), "w": ["old"] * 300}), 3))
     iceberg.delete(table, "id >= 90 and id < 110")
     iceberg.delete_keys(table, pa.table({"id": [5, 205]}), ["id"])
-    iceberg.upsert(table, pa.table({"id": [6, 300], "w": ["new", "new"]}, schema), ["id"])
+    iceberg.upsert(table, pa.table({"id": [6, 300], "w": ["new", "new"]}), ["id"])
     expected = {id: "old" for id in (*range(90), *range(110, 300)) if id not in (5, 205)}
     expected |= {6: "new", 300: "new"}
 
@@ -76,8 +71,7 @@ def test_a_table_on_s3_is_written_and_read(catalog: SqlCatalog) -> None:
 
 
 def test_a_vector_beyond_the_end_of_its_file_is_an_error(catalog: SqlCatalog) -> None:
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    iceberg.append(table, pa.table({"id": range(100)}))
+    table = iceberg_table(catalog, IDS.slice(0, 100))
     iceberg.delete(table, "id < 50 and id <> 7")
     (task,) = iceberg.plan_files(table).tasks
     assert task.vector is not None
@@ -93,9 +87,7 @@ def test_a_vector_beyond_the_end_of_its_file_is_an_error(catalog: SqlCatalog) ->
 
 
 def test_position_deletes_become_vectors_on_s3(catalog: SqlCatalog) -> None:
-    schema = pa.schema([("id", pa.int64())])
-    table = catalog.create_table("n.t", schema, properties={"format-version": "2"})
-    iceberg.append(table, pa.table({"id": range(100)}))
+    table = iceberg_table(catalog, IDS.slice(0, 100), version=2)
     iceberg.delete(table, "id < 10")
     iceberg.upgrade(table)
     assert iceberg.convert_position_deletes(table).vectors_written == 1
@@ -103,25 +95,15 @@ def test_position_deletes_become_vectors_on_s3(catalog: SqlCatalog) -> None:
 
 
 def test_a_warehouse_that_is_read_only(catalog: SqlCatalog, store: Store) -> None:
-    schema = pa.schema([("id", pa.int64()), ("w", pa.string())])
-    table = iceberg.create_table(catalog, "n.t", schema)
-    for first in (0, 100):
-        iceberg.append(table, pa.table({"id": range(first, first + 100), "w": ["old"] * 100}, schema))
-        iceberg.delete(table, f"id = {first}")
+    table = iceberg_table(catalog, parts(ROWS, 2))
+    for id in (20, 70):
+        iceberg.delete(table, f"id = {id}")
     head, rows = table.metadata.current_snapshot_id, iceberg.scan(table).to_arrow()
-    row = pa.table({"id": [5], "w": ["new"]}, schema)
-    jobs: list[Callable[[], object]] = [
-        lambda: iceberg.append(table, row),
-        lambda: iceberg.delete(table, "id = 7"),
-        lambda: iceberg.delete_keys(table, row, ["id"]),
-        lambda: iceberg.upsert(table, row, ["id"]),
-        lambda: iceberg.compact(table),
-    ]
     store.denied.update({"PUT", "POST", "DELETE"})
     try:
-        for job in jobs:
+        for job in (*WRITES.values(), REWRITES["compact"]):
             with pytest.raises(PuffinFastError):
-                job()
+                job(table)
     finally:
         store.denied.clear()
     table.refresh()
@@ -131,15 +113,12 @@ def test_a_warehouse_that_is_read_only(catalog: SqlCatalog, store: Store) -> Non
 
 
 def test_one_vector_costs_one_request_for_its_own_bytes(catalog: SqlCatalog, store: Store) -> None:
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    for first in range(0, 5000, 1000):
-        iceberg.append(table, pa.table({"id": range(first, first + 1000)}))
+    table = iceberg_table(catalog, parts(pa.table({"id": range(5000)}), 5))
     some = [1000 * number + at for number in range(5) for at in range(0, 1000, number + 3)]
     iceberg.delete_keys(table, pa.table({"id": some}), ["id"])
-    vectors = [task.vector for task in iceberg.plan_files(table).tasks]
-    assert len({vector.file_path for vector in vectors if vector is not None}) == 1
+    vectors = [task.vector for task in iceberg.plan_files(table).tasks if task.vector is not None]
+    assert (len(vectors), len({vector.file_path for vector in vectors})) == (5, 1)
     for vector in vectors:
-        assert vector is not None
         offset, length = vector.content_offset, vector.content_size_in_bytes
         assert offset is not None
         assert length is not None
@@ -151,9 +130,7 @@ def test_one_vector_costs_one_request_for_its_own_bytes(catalog: SqlCatalog, sto
 
 
 def test_a_scan_reads_the_vectors_of_its_data_files_only(catalog: SqlCatalog, store: Store) -> None:
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    for first in range(0, 3000, 1000):
-        iceberg.append(table, pa.table({"id": range(first, first + 1000)}))
+    table = iceberg_table(catalog, parts(IDS, 3))
     iceberg.delete(table, "id in (5, 1005, 1007, 2005)")
     first, second, third = sorted(iceberg.plan_files(table).tasks, key=lambda t: t.data.sequence_number or 0)
     store.requests.clear()
@@ -169,9 +146,7 @@ def test_a_scan_reads_the_vectors_of_its_data_files_only(catalog: SqlCatalog, st
 def test_manifests_of_data_and_delete_files_are_requested_together(
     catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    for first in range(0, 3000, 1000):
-        iceberg.append(table, pa.table({"id": range(first, first + 1000)}))
+    table = iceberg_table(catalog, parts(IDS, 3))
     iceberg.delete(table, "id in (5, 1005, 1007, 2005)")
     all_wait, read = threading.Barrier(4, timeout=60), manifest_reader.read_together
 
@@ -187,9 +162,7 @@ def test_manifests_of_data_and_delete_files_are_requested_together(
 
 @pytest.mark.parametrize("row_filter", ["id < 1000", "id >= 9000"], ids=["some", "none"])
 def test_a_plan_leaves_no_threads(catalog: SqlCatalog, row_filter: str) -> None:
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    for first in range(0, 3000, 1000):
-        iceberg.append(table, pa.table({"id": range(first, first + 1000)}))
+    table = iceberg_table(catalog, parts(IDS, 3))
     iceberg.delete(table, "id in (5, 1005, 2005)")
     before = {*threading.enumerate()}
     gc.disable()
@@ -204,8 +177,7 @@ def test_a_plan_leaves_no_threads(catalog: SqlCatalog, row_filter: str) -> None:
 def test_a_manifest_of_deletes_that_cannot_be_read_is_no_error_until_it_is_wanted(
     catalog: SqlCatalog,
 ) -> None:
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    iceberg.append(table, pa.table({"id": range(1000)}))
+    table = iceberg_table(catalog, IDS)
     iceberg.delete(table, "id in (5, 7)")
     snapshot = current_snapshot(table)
     every = manifests_of(table.io, snapshot)
@@ -224,10 +196,8 @@ def test_a_manifest_of_deletes_that_cannot_be_read_is_no_error_until_it_is_wante
 
 
 def test_vectors_of_small_data_files_are_read_together(catalog: SqlCatalog, store: Store) -> None:
-    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", LongType()))
-    table = iceberg.create_table(catalog, "n.t", schema, partition_spec=spec)
-    iceberg.append(table, pa.table({"id": range(160), "p": [i % 32 for i in range(160)]}))
+    rows = pa.table({"id": range(160), "p": [i % 32 for i in range(160)]})
+    table = iceberg_table(catalog, rows, partition=("p",))
     iceberg.delete(table, "id < 32")
     (path,) = {task.vector.file_path for task in iceberg.plan_files(table).tasks if task.vector is not None}
     store.requests.clear()
@@ -238,15 +208,11 @@ def test_vectors_of_small_data_files_are_read_together(catalog: SqlCatalog, stor
 def test_a_scan_costs_few_requests_for_the_bytes_that_it_needs(
     catalog: SqlCatalog, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema = pa.schema([("id", pa.int64()), ("x", pa.int64()), ("y", pa.int64())])
-    table = iceberg.create_table(
-        catalog, "n.t", schema, properties={"write.parquet.compression-codec": "uncompressed"}
-    )
     n_files, n_rows = 5, 30_000
-    for first in range(0, n_files * n_rows, n_rows):
-        ids = np.arange(first, first + n_rows)
-        iceberg.append(table, pa.table([ids, ids * 7919, ids * 104_729], schema=schema))
-    iceberg.delete_keys(table, pa.table({"id": np.arange(0, n_files * n_rows, 3)}), ["id"])
+    ids = np.arange(n_files * n_rows)
+    rows = pa.table({"id": ids, "x": ids * 7919, "y": ids * 104_729})
+    table = iceberg_table(catalog, parts(rows, n_files), properties=UNCOMPRESSED)
+    iceberg.delete_keys(table, pa.table({"id": ids[::3]}), ["id"])
     n_manifests = len(manifests(table))
     footers = []
     for task in iceberg.plan_files(table).tasks:
@@ -268,16 +234,14 @@ def test_a_scan_costs_few_requests_for_the_bytes_that_it_needs(
             assert len(heads) <= 1 + n_manifests + 1 + n_files, case
         else:
             assert len(heads) <= 1, case
-        chunks = [footer.row_group(0).column(at) for footer in footers for at in range(len(schema))]
+        chunks = [footer.row_group(0).column(at) for footer in footers for at in range(rows.num_columns)]
         needed = sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in fields)
         data = sum(request.stop - request.start for request in gets if request.path.endswith(".parquet"))
         assert data <= needed + n_files * FOOTER, case
 
 
 def test_a_data_file_of_another_size_than_stated_is_read(catalog: SqlCatalog, store: Store) -> None:
-    schema = pa.schema([("id", pa.int64())])
-    table = iceberg.create_table(catalog, "n.t", schema)
-    iceberg.append(table, pa.table({"id": range(300_000)}))
+    table = iceberg_table(catalog, pa.table({"id": range(300_000)}))
     (task,) = iceberg.plan_files(table).tasks
     size = task.data.file_size_in_bytes
     assert size > FOOTER
@@ -301,14 +265,9 @@ def manifests(table: Table) -> list[Any]:
 @pytest.fixture
 def wide(catalog: SqlCatalog) -> tuple[Table, str, pq.FileMetaData]:
     """A table of one data file with six row groups of two columns, 160 KB each; its path and footer."""
-    schema = pa.schema([("id", pa.int64()), ("x", pa.int64())])
-    properties = {
-        "write.parquet.row-group-limit": str(GROUP_ROWS),
-        "write.parquet.compression-codec": "uncompressed",
-    }
-    table = iceberg.create_table(catalog, "n.t", schema, properties=properties)
+    properties = {"write.parquet.row-group-limit": str(GROUP_ROWS), **UNCOMPRESSED}
     ids = np.arange(GROUP_ROWS * N_GROUPS)
-    iceberg.append(table, pa.table({"id": ids, "x": ids * 7919}, schema))
+    table = iceberg_table(catalog, pa.table({"id": ids, "x": ids * 7919}), properties=properties)
     path = iceberg.plan_files(table).tasks[0].data.file_path
     with table.io.new_input(path).open() as stream:
         footer = pq.read_metadata(stream)
