@@ -96,9 +96,7 @@ DEEP: dict[str, tuple[str, ...]] = {
     ),
     "engines": (
         "tests/iceberg/delete_files/test_position_files.py::test_spark_and_we_delete_in_turn_then_the_table_is_upgraded[1:]",
-        "tests/iceberg/dml/test_delete.py::test_spark_and_we_delete_in_turn[1:]",
-        "tests/iceberg/dml/test_tables.py::test_spark_and_duckdb_read_and_continue_what_we_append[1:]",
-        "tests/iceberg/dml/test_update.py::test_spark_reads_and_continues_what_we_update[1:]",
+        "tests/iceberg/dml/test_update.py::test_spark_reads_and_continues_what_we_update_and_upsert[1:]",
         "tests/iceberg/maintenance/test_convert.py::test_equality_deletes_that_java_wrote_are_converted_as_spark_reads_them[1:]",
         "tests/iceberg/maintenance/test_java_failures.py",
         "tests/iceberg/maintenance/test_rewrite_data_files.py::test_spark_reads_the_same_rows_and_lineage[1:]",

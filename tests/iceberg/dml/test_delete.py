@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyiceberg.expressions import GreaterThan, In, IsNull, NotEqualTo, Or
+from pyiceberg.expressions import In, IsNull, NotEqualTo, Or
 from pyiceberg.types import IntegerType, LongType, StringType
 
 from puffin_fast.errors import (
@@ -17,7 +17,6 @@ from puffin_fast.errors import (
     NotFoundError,
     PuffinFastError,
 )
-from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table
@@ -35,10 +34,8 @@ from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
 
 N = 300
 ROWS = pa.table(
@@ -313,119 +310,3 @@ def test_positions_that_name_no_row_are_refused(shared_catalog: SqlCatalog, name
     delete(table, "id < 100")
     with pytest.raises(NotFoundError, match="expected a data file of branch 'main'"):
         delete_positions(table, good)
-
-
-# Foreign engines before and after -------------------------------------------------------------------------
-
-
-@pytest.mark.jar
-@pytest.mark.spark
-@pytest.mark.parametrize("spec", [(), ("word", "bucket[3](id)")], ids=["flat", "partitioned"])
-def test_spark_and_we_delete_in_turn(
-    shared_catalog: SqlCatalog,
-    namespace: str,
-    iceberg_spark: SparkSession,
-    duckdb_iceberg: DuckDBPyConnection,
-    spec: tuple[str, ...],
-) -> None:
-    table = made(
-        shared_catalog,
-        namespace,
-        spec=spec,
-        **{f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")},
-    )
-    name = f"{shared_catalog.name}.{namespace}.t"
-    left = set(range(N))
-
-    def check() -> None:
-        table.refresh()
-        theirs = iceberg_spark.sql(f"SELECT id FROM {name} ORDER BY id").toArrow()["id"].to_pylist()
-        assert theirs == sorted(left)
-        assert ids(table) == sorted(left)
-        assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == sorted(left)
-
-    row_ids = dict(
-        zip(*iceberg_spark.sql(f"SELECT id, _row_id FROM {name}").toArrow().to_pydict().values(), strict=True)
-    )
-    delete(table, "id < 30")
-    left -= set(range(30))
-    check()
-    iceberg_spark.sql(f"DELETE FROM {name} WHERE id % 5 = 0")
-    left -= set(range(0, N, 5))
-    check()
-    delete(table, pc.bit_wise_and(pc.field("id"), 3) == 1)
-    left -= set(range(1, N, 4))
-    check()
-    iceberg_spark.sql(f"UPDATE {name} SET id = id + 1000 WHERE id % 7 = 3")
-    left = {i + 1000 if i % 7 == 3 else i for i in left}
-    check()
-    delete(table, "id >= 1100")
-    left = {i for i in left if i < 1100}
-    check()
-    delete(table, "word = 'w2'")
-    left = {i for i in left if i % 1000 % 11 == 0 or i % 1000 % 3 != 2}
-    check()
-    iceberg_spark.sql(
-        f"MERGE INTO {name} t USING (SELECT 102 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
-    )
-    left -= {102}
-    check()
-    now = iceberg_spark.sql(f"SELECT id % 1000 AS id, _row_id FROM {name}").toArrow().to_pydict()
-    assert all(row_ids[key] == row_id for key, row_id in zip(*now.values(), strict=True))
-
-
-@pytest.mark.jar
-@pytest.mark.spark
-@pytest.mark.parametrize("granularity", ["partition", "file"])
-def test_position_deletes_of_an_upgraded_table_are_merged_into_the_vector(
-    shared_catalog: SqlCatalog,
-    namespace: str,
-    iceberg_spark: SparkSession,
-    duckdb_iceberg: DuckDBPyConnection,
-    granularity: str,
-) -> None:
-    name = f"{shared_catalog.name}.{namespace}.t"
-    iceberg_spark.sql(
-        f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2', "
-        f"'write.delete.mode'='merge-on-read', 'write.delete.granularity'='{granularity}')"
-    )
-    for start in (0, 100, 200):
-        iceberg_spark.range(start, start + 100, 1, 1).writeTo(name).append()
-    iceberg_spark.sql(f"DELETE FROM {name} WHERE id % 10 = 0")
-    table = shared_catalog.load_table(f"{namespace}.t")
-    commit_upgrade(table)
-    done = delete(table, GreaterThan("id", 250))
-    left = [i for i in range(251) if i % 10]
-    assert (done.vectors_written, done.vectors_merged, done.rows_deleted) == (1, 1, 45)
-    position_deletes = {e.file_path for t in plan_files(table).tasks for e in t.position_deletes}
-    assert len(position_deletes) == (1 if granularity == "partition" else 2)
-    for found in (
-        ids(table),
-        rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist(),
-        iceberg_spark.sql(f"SELECT id FROM {name} ORDER BY id").toArrow()["id"].to_pylist(),
-    ):
-        assert found == left
-    delete(table, "id < 5")
-    delete(table, "id > 198 and id < 203")
-    left = [i for i in left if i >= 5 and not 198 < i < 203]
-    assert ids(table) == left
-    assert iceberg_spark.sql(f"SELECT id FROM {name} ORDER BY id").toArrow()["id"].to_pylist() == left
-
-
-@pytest.mark.jar
-def test_duckdb_and_we_delete_in_turn_through_a_rest_catalog(
-    rest_catalog: RestCatalog, rest_namespace: str, duckdb_iceberg: DuckDBPyConnection
-) -> None:
-    table = made(rest_catalog, rest_namespace)
-    delete(table, "id < 50")
-    uri = rest_catalog.properties["uri"]
-    duckdb_iceberg.execute(f"ATTACH 'wh' AS rd (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")
-    try:
-        duckdb_iceberg.execute(f"DELETE FROM rd.{rest_namespace}.t WHERE id % 3 = 0")
-        delete(table, "id > 250")
-        left = [i for i in range(50, 251) if i % 3]
-        found = duckdb_iceberg.execute(f"SELECT id FROM rd.{rest_namespace}.t ORDER BY id").to_arrow_table()
-        assert found["id"].to_pylist() == left
-        assert ids(table) == left
-    finally:
-        duckdb_iceberg.execute("DETACH rd")

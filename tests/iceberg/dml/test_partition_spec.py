@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import json
 import operator
 from collections.abc import Callable
 from decimal import Decimal
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -23,12 +26,14 @@ from pyiceberg.transforms import (
 from pyiceberg.types import BinaryType, LongType
 
 from puffin_fast import iceberg
-from puffin_fast.errors import InvalidInputError, NotFoundError
-from tests.iceberg.conftest import RacingCatalog, files_of, rows_of, rows_of_duckdb
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
+from tests.iceberg.conftest import RacingCatalog, local, refused, rows_of, rows_of_duckdb
+from tests.kit.tables import iceberg_table
 from tests.nanoseconds import nanosecond_types
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from pyiceberg.table import Table
 
 ROWS = pa.table(
     {
@@ -165,18 +170,8 @@ def test_partitions_of_nanoseconds(
 
 
 BYTES = [
-    None,
-    b"",
-    b"a",
-    b"ab",
-    b"abc",
-    b"ab\x00",
-    b"\x00\x00",
-    b"\xff",
-    b"\xff\xff",
-    b"\xff\xff\xff",
-    b"/?=",
-]
+    None, b"", b"a", b"ab", b"abc", b"ab\x00", b"\x00\x00", b"\xff", b"\xff\xff", b"\xff\xff\xff", b"/?=",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()], ids=str)
@@ -227,8 +222,71 @@ def test_a_number_whose_truncation_is_below_its_type_is_refused(
         racing, "n.t", pa.schema([("x", kind)]), partition_spec=["truncate[1000](x)"]
     )
     iceberg.append(table, pa.table({"x": pa.array([abs(lowest) // 10**40, None], kind)}))
-    before = files_of(table)
     said = rf"column x: truncate\[1000\] of {lowest} is below the range of "
-    with pytest.raises(InvalidInputError, match=said):
+    with refused(table, InvalidInputError, said):
         iceberg.append(table, pa.table({"x": pa.array([lowest], kind)}))
-    assert files_of(table) == before
+
+
+# A column of the spec that was dropped ---------------------------------------------------------------------------
+
+PARTS = pa.table({"id": range(10), "part": ["a", "b"] * 5})
+
+
+def dropped(catalog: RacingCatalog, transform: str, *, is_known: bool = True) -> Table:
+    """A table whose column was dropped after the spec got another transform.
+
+    Args:
+        catalog: of the table.
+        transform: of the column.
+        is_known: an earlier schema has the column, and a spec its identity, of which the table has two files.
+    """
+    table = iceberg_table(catalog, PARTS if is_known else PARTS.schema, version=2, partition=["part"])
+    with table.update_spec() as update:
+        update.remove_field("part")
+    with table.update_schema() as update:
+        update.delete_column("part")
+    path = local(table.metadata_location)
+    document = json.loads(path.read_bytes())
+    field = {"name": "part", "transform": transform, "source-id": 2, "field-id": 1000}
+    document["partition-specs"].append({"spec-id": 7, "fields": [field]})
+    document["default-spec-id"] = 7
+    if not is_known:
+        document["schemas"] = [
+            schema for schema in document["schemas"] if schema["schema-id"] == document["current-schema-id"]
+        ]
+    path.write_text(json.dumps(document))
+    return catalog.load_table("n.t")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_void_of_a_dropped_column_is_written_by_all_verbs(racing: RacingCatalog, is_known: bool) -> None:
+    table = dropped(racing, "void", is_known=is_known)
+    new = pa.table({"id": range(10, 14)})
+    assert iceberg.append(table, new, dry_run=True) is None
+    iceberg.append(table, new)
+    iceberg.delete(table, "id in (0, 10)")
+    iceberg.update(table, "id = 11", {"id": 101})
+    iceberg.upsert(table, pa.table({"id": [12, 20]}), join_cols=["id"])
+    iceberg.rewrite_data_files(table, min_deleted=0.01)
+    assert iceberg.verify(table) == []
+    expected = [*(range(1, 10) if is_known else ()), 12, 13, 20, 101]
+    assert rows_of(table)["id"].to_pylist() == expected
+    assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == expected
+    iceberg.overwrite(table, new)
+    assert rows_of(table)["id"].to_pylist() == [10, 11, 12, 13]
+
+
+def test_fields_of_type_unknown_are_valid_avro(racing: RacingCatalog) -> None:
+    table = dropped(racing, "void", is_known=False)
+    iceberg.append(table, pa.table({"id": [1]}))
+    (manifest,) = table.inspect.manifests()["path"].to_pylist()
+    reader: Any = fastavro.reader(BytesIO(local(manifest).read_bytes()))
+    assert '"null", "null"' not in reader.metadata["avro.schema"]
+    assert next(reader)["data_file"]["partition"] == {"part": None}
+
+
+def test_other_transforms_of_a_dropped_column_are_refused(racing: RacingCatalog) -> None:
+    table = dropped(racing, "bucket[4]")
+    for dry_run in (True, False):
+        with pytest.raises(CorruptDataError, match="source-id of field part: expected a column of schema"):
+            iceberg.append(table, pa.table({"id": [1]}), dry_run=dry_run)

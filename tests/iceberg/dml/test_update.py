@@ -35,6 +35,7 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.update import update
+from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.maintenance.verify import verify
 from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import refused, rows_of, summary_of, unchanged
@@ -286,7 +287,7 @@ def test_a_row_that_another_commit_adds_meanwhile_is_updated(racing: RacingCatal
 @pytest.mark.jar
 @pytest.mark.spark
 @pytest.mark.parametrize("version", [2, 3])
-def test_spark_reads_and_continues_what_we_update(
+def test_spark_reads_and_continues_what_we_update_and_upsert(
     shared_catalog: SqlCatalog, namespace: str, iceberg_spark: SparkSession, version: int
 ) -> None:
     """The row lineage after our updates equals that after Spark's on a copy of the table."""
@@ -316,6 +317,9 @@ def test_spark_reads_and_continues_what_we_update(
     for name in names.values():  # Spark goes on in both
         iceberg_spark.sql(f"UPDATE {name} SET x = 0 WHERE id >= 5 AND id < 15")
         iceberg_spark.sql(f"DELETE FROM {name} WHERE id IN (7, 50)")
+    agree()
+    for table in tables.values():
+        upsert(table, of([row(3, "new"), row(44, None), row(70)]), "id")
     agree()
     update(tables["ours"], "id between 12 and 40", {"g": None})
     iceberg_spark.sql(f"UPDATE {names['theirs']} SET g = NULL WHERE id BETWEEN 12 AND 40")

@@ -21,7 +21,6 @@ from tests.iceberg.conftest import (
     refused,
     rows_of,
     rows_of_duckdb,
-    set_properties,
     summary_of,
 )
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
 
     from tests.iceberg.conftest import RacingCatalog
 
@@ -301,49 +299,3 @@ def test_a_transaction_sees_the_rows_that_it_added(shared_catalog: SqlCatalog, n
         assert tx.upsert(of([row(3, "new")]), "id", duplicate_keys="replace").rows_deleted == 2
         assert tx.upsert(of([row(700, "new")]), "id").rows_updated == 1
     assert rows_of(table).num_rows == len(START) + 1
-
-
-# Spark ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.jar
-@pytest.mark.spark
-@pytest.mark.parametrize("version", [2, 3])
-def test_spark_reads_and_continues_what_we_upsert(
-    shared_catalog: SqlCatalog,
-    namespace: str,
-    iceberg_spark: SparkSession,
-    duckdb_iceberg: DuckDBPyConnection,
-    version: int,
-) -> None:
-    table = made(shared_catalog, namespace, version=version, spec=("g",))
-    for verb in ("delete", "update", "merge"):
-        set_properties(table, {f"write.{verb}.mode": "merge-on-read"})
-    name = f"{shared_catalog.name}.{namespace}.t"
-    model = {r["id"]: r for r in START}
-
-    def agree() -> None:
-        table.refresh()
-        theirs = iceberg_spark.sql(f"SELECT * FROM {name} ORDER BY id").toArrow().to_pylist()
-        assert theirs == [model[i] for i in sorted(model)]
-        check(table, duckdb_iceberg, list(model.values()))
-
-    ids = f"SELECT id, _row_id FROM {name}"
-    before = dict(iceberg_spark.sql(ids).collect()) if version == 3 else {}  # type: ignore[arg-type]
-    new = {i: row(i, "new", 0.0) for i in (3, 44, 70)}
-    upsert(table, of(list(new.values())), ["id"])
-    model |= new
-    agree()
-    iceberg_spark.sql(f"UPDATE {name} SET x = 5 WHERE id < 10")
-    model |= {i: {**model[i], "x": 5.0} for i in range(10)}
-    agree()
-    new = {i: row(i, "newer", 1.0) for i in (2, 44, 71)}
-    upsert(table, of(list(new.values())), ["id"])
-    model |= new
-    iceberg_spark.sql(f"DELETE FROM {name} WHERE id IN (44, 50)")
-    model = {i: r for i, r in model.items() if i not in (44, 50)}
-    agree()
-    if version == 3:
-        after = dict(iceberg_spark.sql(ids).collect())  # type: ignore[arg-type]
-        assert all(after[i] == before[i] for i in before if i in after)
-        assert len(set(after.values())) == len(after)

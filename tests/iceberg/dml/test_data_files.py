@@ -8,14 +8,18 @@ import pyarrow as pa
 import pytest
 from pyiceberg.expressions import GreaterThanOrEqual
 
+from puffin_fast.iceberg import (
+    append,
+    create_table,
+    overwrite,
+    rewrite_data_files,
+    scan,
+    update,
+    upsert,
+    verify,
+)
 from puffin_fast.iceberg.dml.data_files import _upper_bound
-from puffin_fast.iceberg.dml.overwrite import overwrite
-from puffin_fast.iceberg.dml.tables import append, create_table
-from puffin_fast.iceberg.dml.update import update
-from puffin_fast.iceberg.dml.upsert import upsert
-from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
-from puffin_fast.iceberg.maintenance.verify import verify
-from puffin_fast.iceberg.scans.scan import scan
+from tests.kit.cases import each
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -43,8 +47,8 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.mark.parametrize("length", [1, 4, 16])
-@pytest.mark.parametrize("text", [*TEXTS.values(), "", "a", "a" * 40], ids=ascii)
+@each("length", [1, 4, 16])
+@each("text", [*TEXTS.values(), "", "a", "a" * 40], ids=ascii)
 def test_an_upper_bound_is_the_least_text_that_is_not_below(text: str, length: int) -> None:
     bound = _upper_bound(text, length)
     if bound is None:
