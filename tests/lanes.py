@@ -139,7 +139,7 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/iceberg/dml/test_refusals.py::test_a_vector_that_disagrees_with_the_manifest_is_refused[%3]",
         "tests/iceberg/dml/test_refusals.py::test_data_files_of_another_format_are_named[%3]",
         "tests/iceberg/dml/test_refusals.py::test_position_deletes_of_another_format_are_named[%3]",
-        "tests/iceberg/dml/test_row_ids_after_upgrade.py::test_row_ids_that_another_commit_assigns_meanwhile_are_kept[%3]",
+        "tests/iceberg/commit/test_upgrade_races.py::test_row_ids_that_another_commit_assigns_meanwhile_are_kept[%3]",
         "tests/iceberg/faults/test_damaged_metadata.py::test_wrong_counts_of_a_data_manifest_are_findings[%3]",
         "tests/iceberg/faults/test_damaged_metadata.py::test_wrong_counts_of_a_delete_manifest_are_findings[%5]",
         "tests/iceberg/faults/test_left_behind.py::test_a_disk_that_is_full_is_an_error_and_leaves_nothing",

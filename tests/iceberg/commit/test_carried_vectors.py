@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,8 @@ from puffin_fast.iceberg.compat.table_properties import CARRY_SHARED_VECTORS, MO
 from puffin_fast.iceberg.manifest import DELETED, manifests_of, read_manifests
 from puffin_fast.puffin.vectors import read_vector
 from puffin_fast.rows.deletes.loader import ReadAhead
-from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
+from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of, set_properties
+from tests.kit.tables import iceberg_table
 
 FILES = 250
 """More than two Puffin files have vectors."""
@@ -24,9 +24,8 @@ FILES = 250
 
 def made(racing: RacingCatalog, n_files: int = FILES, **properties: str) -> Table:
     """A table with a partition of ten rows for each data file, the first of which is deleted."""
-    schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
-    table = iceberg.create_table(racing, "n.t", schema, partition_spec=("p",), properties=properties)
-    iceberg.append(table, pa.table({"id": range(10 * n_files), "p": [i // 10 for i in range(10 * n_files)]}))
+    rows = pa.table({"id": range(10 * n_files), "p": [i // 10 for i in range(10 * n_files)]})
+    table = iceberg_table(racing, rows, partition=("p",), properties=properties)
     iceberg.delete(table, f"id in ({', '.join(str(10 * i) for i in range(n_files))})")
     return table
 
@@ -52,10 +51,6 @@ def removed_and_live(table: Table) -> set[str]:
     return found & puffin_files(table).keys()
 
 
-def test_files_have_at_most_a_hundred_vectors(racing: RacingCatalog) -> None:
-    assert sorted(puffin_files(made(racing)).values()) == [50, MOST_VECTORS, MOST_VECTORS]
-
-
 @pytest.mark.parametrize(
     ("verb", "carried"),
     [
@@ -72,6 +67,7 @@ def test_files_have_at_most_a_hundred_vectors(racing: RacingCatalog) -> None:
 def test_no_file_has_live_and_removed_vectors(racing: RacingCatalog, verb: Any, carried: int) -> None:
     table = made(racing)
     before = vectors(table)
+    assert sorted(puffin_files(table).values()) == [50, MOST_VECTORS, MOST_VECTORS]
     verb(table)
     after = vectors(table)
     assert not removed_and_live(table)
@@ -102,8 +98,7 @@ def test_the_property_turns_it_off_and_verify_names_the_file(racing: RacingCatal
     (found,) = iceberg.verify(table)
     assert (found.kind, found.path) == ("stale", path)
     assert f"1 of {FILES} vectors were superseded" in found.message
-    with iceberg.v3_metadata(racing):
-        table.transaction().remove_properties(CARRY_SHARED_VECTORS).commit_transaction()
+    set_properties(table, {CARRY_SHARED_VECTORS: "true"})
     iceberg.delete(table, "id = 11")  # heals the file, which has more vectors than files have now
     assert not removed_and_live(table)
     assert max(puffin_files(table).values()) <= MOST_VECTORS
@@ -113,8 +108,7 @@ def test_the_property_turns_it_off_and_verify_names_the_file(racing: RacingCatal
 def test_compact_moves_the_live_vectors_of_a_shared_file(racing: RacingCatalog) -> None:
     table = made(racing, 120, **{CARRY_SHARED_VECTORS: "false"})
     iceberg.delete(table, "id = 1")
-    with iceberg.v3_metadata(racing):
-        table.transaction().remove_properties(CARRY_SHARED_VECTORS).commit_transaction()
+    set_properties(table, {CARRY_SHARED_VECTORS: "true"})
     iceberg.compact(table)
     assert max(puffin_files(table).values()) == MOST_VECTORS
     assert list(iceberg.verify(table)) == []
@@ -160,19 +154,19 @@ def test_a_lost_race_leaves_no_copies(racing: RacingCatalog) -> None:
     table = made(racing, 5)
     racing.before.append(lambda: iceberg.append(racing.load_table("n.t"), pa.table({"id": [999], "p": [9]})))
     iceberg.delete(table, "id = 1")
-    named = {vector.file_path for s in table.metadata.snapshots for vector in of_snapshot(table, s)}
+    named = {
+        task.vector.file_path
+        for snapshot in table.metadata.snapshots
+        for task in iceberg.plan_files(table, snapshot_id=snapshot.snapshot_id).tasks
+        if task.vector
+    }
     assert {path for path in files_of(table) if path.suffix == ".puffin"} == {local(path) for path in named}
-
-
-def of_snapshot(table: Table, snapshot: Any) -> list[Any]:
-    tasks = iceberg.plan_files(table, snapshot_id=snapshot.snapshot_id).tasks
-    return [task.vector for task in tasks if task.vector]
 
 
 def test_a_file_that_is_lost_does_not_keep_rows_from_being_removed(racing: RacingCatalog) -> None:
     table = made(racing, 3)
     (path,) = puffin_files(table)
-    Path(path.removeprefix("file://")).unlink()
+    local(path).unlink()
     iceberg.delete(table, "p = 1")
     assert puffin_files(table) == {path: 2}
 

@@ -15,8 +15,10 @@ from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.commit.request import head_of
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of, rows_of_duckdb
+from tests.iceberg.dml.example_rows import N, made, of, row
+from tests.kit.rows import row_ids
+from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -31,11 +33,7 @@ QUICK = {f"commit.retry.{name}-wait-ms": "1" for name in ("min", "max")}
 @pytest.fixture
 def table(racing: RacingCatalog) -> Table:
     """A table of format version 2 with 100 rows in two data files."""
-    with v3_metadata(racing):
-        made = racing.create_table("n.t", ROWS.schema, properties={"format-version": "2", **QUICK})
-    iceberg.append(made, ROWS.slice(0, 50))
-    iceberg.append(made, ROWS.slice(50))
-    return made
+    return iceberg_table(racing, parts(ROWS, 2), version=2, properties=QUICK)
 
 
 DELETES: dict[str, Callable[[Table], Any]] = {
@@ -77,16 +75,6 @@ def test_a_delete_that_meets_an_upgrade_is_planned_anew(
     assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == left
     assert list(iceberg.verify(table)) == []
     assert sum(path.name.endswith("deletes.parquet") for path in files_of(table)) == earlier
-
-
-def test_an_append_that_meets_an_upgrade_gets_row_ids(racing: RacingCatalog, table: Table) -> None:
-    racing.before.append(lambda: iceberg.upgrade(racing.load_table("n.t")))
-    done = iceberg.append(table, pa.table({"id": [500]}))
-    assert done is not None
-    assert done.attempts == 2
-    ids = iceberg.scan(table, "id = 500", ("_row_id",)).to_arrow()["_row_id"].to_pylist()
-    assert len(ids) == 1
-    assert ids[0] is not None
 
 
 def test_a_retry_never_adds_a_position_delete_file_to_a_table_of_version_3(
@@ -160,3 +148,50 @@ def test_a_delete_that_meets_an_upgrade_through_a_server_is_planned_anew(
     done = iceberg.delete(table, "id < 10")
     assert (done.attempts, done.vectors_written) == (2, 1)
     assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == list(range(10, 100))
+
+
+# Rows that get their row ids between the plan of a change and its commit ----------------------------------------
+
+NEW = of([row(3, "new"), row(4, "new")])
+
+
+def in_transaction(table: Table) -> None:
+    with iceberg.transaction(table) as job:
+        job.append(of([row(200)]))
+        job.update("id in (3, 4)", {"g": "new"})
+
+
+CHANGES: dict[str, Callable[[Table], object]] = {
+    "update": lambda table: iceberg.update(table, "id in (3, 4)", {"g": "new"}),
+    "update of all": lambda table: iceberg.update(table, f"id < {N}", {"g": "new"}),
+    "upsert": lambda table: iceberg.upsert(table, NEW, ["id"]),
+    "upsert of columns": lambda table: iceberg.upsert(table, NEW, ["id"], update_columns=["g"]),
+    "transaction": in_transaction,
+    "append": lambda table: iceberg.append(table, of([row(200, "new"), row(201, "new")])),
+}
+
+
+@pytest.mark.parametrize("upgraded", ["before", "meanwhile"])
+@pytest.mark.parametrize("verb", CHANGES)
+def test_row_ids_that_another_commit_assigns_meanwhile_are_kept(
+    racing: RacingCatalog, verb: str, upgraded: str
+) -> None:
+    table = made(racing, "n", version=2)
+    if upgraded == "before":
+        iceberg.upgrade(table)
+    other = racing.load_table("n.t")
+
+    def assign() -> None:
+        iceberg.upgrade(other)
+        iceberg.append(other, of([row(100, "theirs")]))
+
+    racing.before.append(assign)
+    CHANGES[verb](table)
+
+    def ids_of(table: Table) -> dict[int, int]:
+        return {id: row_id for id, row_id in row_ids(table).items() if id < N}
+
+    assert table.metadata.format_version == 3
+    assert sum(found["g"] == "new" for found in rows_of(table).to_pylist()) >= 2
+    assert ids_of(table) == ids_of(other)
+    assert None not in ids_of(table).values()

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from tests.iceberg.conftest import RacingCatalog, rows_of
+from tests.kit.tables import iceberg_table
 
 LONG = "\ud7ff" * 20
 """A text whose upper bound is cut where the next code point is a surrogate."""
@@ -23,11 +24,8 @@ LONG = "\ud7ff" * 20
 @pytest.fixture(params=["id", "part"])
 def table(racing: RacingCatalog, request: pytest.FixtureRequest) -> Iterator[Table]:
     """A table with two rows, partitioned by a number or by a text."""
-    schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
-    made = iceberg.create_table(racing, "n.t", schema, partition_spec=[request.param])
-    iceberg.append(made, pa.table({"id": [1, 2], "part": ["a", "a"]}))
     with iceberg.accelerate():
-        yield made
+        yield iceberg_table(racing, {"id": [1, 2], "part": ["a", "a"]}, partition=[request.param])
 
 
 def foreign(folder: Path, id: int, text: str = "a", n_rows: int = 2) -> str:

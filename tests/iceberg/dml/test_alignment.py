@@ -16,8 +16,8 @@ from puffin_fast import iceberg
 from puffin_fast._alignment import aligned
 from tests.iceberg.conftest import rows_of
 from tests.iceberg.layouts import LAYOUTS
+from tests.kit.cases import each
 
-OFFSETS = (1, 2, 4, 8, 12, 24, 48)
 N = 6
 
 
@@ -48,17 +48,17 @@ def rows(first: int, word: str) -> pa.Table:
     )
 
 
-SPEC = (
-    "bucket[3](price)",
-    "truncate[50](price)",
-    "bucket[2](id)",
-    "day(at)",
-    "truncate[2](word)",
-    "bucket[2](key)",
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "bucket[3](price)",
+        "truncate[50](price)",
+        "bucket[2](id)",
+        "day(at)",
+        "truncate[2](word)",
+        "bucket[2](key)",
+    ],
 )
-
-
-@pytest.mark.parametrize("spec", SPEC)
 def test_every_verb_takes_rows_of_any_alignment(racing: Any, spec: str) -> None:
     table = iceberg.create_table(racing, "n.t", rows(0, "a").schema, partition_spec=[spec])
     for number, n_bytes in enumerate((1, 8)):
@@ -71,7 +71,7 @@ def test_every_verb_takes_rows_of_any_alignment(racing: Any, spec: str) -> None:
     assert iceberg.verify(table) == []
 
 
-@pytest.mark.parametrize("n_bytes", OFFSETS)
+@each("n_bytes", (1, 2, 4, 8, 12, 24, 48))
 def test_vectors_and_sketches_of_arrays_of_any_alignment(n_bytes: int) -> None:
     positions = pa.table({"pos": [[5, 1, 2**33], [], [7]], "price": rows(0, "a")["price"].slice(0, 3)})
     expected, found = (shifted(positions, offset) for offset in (0, n_bytes))
@@ -82,7 +82,7 @@ def test_vectors_and_sketches_of_arrays_of_any_alignment(n_bytes: int) -> None:
     assert sketches[0] == sketches[1]
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@each("name", LAYOUTS)
 def test_a_copy_is_made_only_of_what_is_not_aligned_and_has_the_same_values(name: str) -> None:
     array = LAYOUTS[name].array
     assert aligned(array) is array

@@ -25,14 +25,12 @@ from puffin_fast import iceberg
 from puffin_fast.rows.rewrite import sorted_rows
 from tests.iceberg.conftest import local
 from tests.iceberg.dml.example_rows import SCHEMA, of, row
+from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
-FLAT: tuple[Any, ...] = ()
-BY_VALUE = (("g", IdentityTransform()),)
-BY_BUCKET = (("id", BucketTransform(3)),)
 XS = [1.5, None, math.nan, -0.0, 0.0, -2.5, math.inf, -math.inf]
 ROWS = [{**row(id, f"g{id % 3}"), "x": XS[id * 5 % 8]} for id in range(40)]
 
@@ -98,25 +96,19 @@ def in_transaction(table: Table) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("spec", [FLAT, BY_VALUE, BY_BUCKET], ids=["flat", "by value", "by bucket"])
+@pytest.mark.parametrize("spec", [(), ("g",), ("bucket[3](id)",)], ids=["flat", "by value", "by bucket"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_writes_rows_in_the_order_of_the_table(
     verb: str,
-    spec: tuple[tuple[str, Any], ...],
+    spec: tuple[str, ...],
     version: int,
     racing: SqlCatalog,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if verb.startswith("dynamic") and spec != BY_VALUE:
+    if verb.startswith("dynamic") and spec != ("g",):
         pytest.skip("for partitions by value")
     monkeypatch.setattr(sorted_rows, "RUN_BYTES", 1000)
-    racing.create_namespace_if_not_exists("n")
-    table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
-    with table.update_spec() as change:
-        for name, transform in spec:
-            change.add_field(name, transform)
-    for start in (0, 20):
-        iceberg.append(table, of(ROWS[start : start + 20]))
+    table = iceberg_table(racing, parts(of(ROWS), 2), version=2, partition=spec)
     order = ordered(
         table, of_column(table, "s.a", direction="desc", nulls="last"), of_column(table, "x", nulls="first")
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,11 +12,10 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg import append, create_table, scan
+from puffin_fast.iceberg import append, scan
+from tests.kit.tables import iceberg_table, parquet_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
@@ -47,8 +45,8 @@ def rows_of(small: bool) -> pa.Table:
     )
 
 
-def by_pyiceberg(catalog: SqlCatalog, name: str, *files: pa.Table) -> Table:
-    table = catalog.create_table(name, rows_of(True).schema, properties={"format-version": "2"})
+def by_pyiceberg(catalog: SqlCatalog, namespace: str, *files: pa.Table) -> Table:
+    table = iceberg_table(catalog, rows_of(True).schema, name=f"{namespace}.t", version=2)
     for rows in files:
         table.append(rows)
     return table
@@ -67,7 +65,7 @@ def check_joined(table: Table, *arguments: Any, **named: Any) -> pa.Table:
 @pytest.mark.parametrize("small", [True, False], ids=["32-bit", "64-bit"])
 def test_offsets_are_as_wide_as_in_the_file(shared_catalog: SqlCatalog, namespace: str, small: bool) -> None:
     rows = rows_of(small)
-    table = by_pyiceberg(shared_catalog, f"{namespace}.t", rows)
+    table = by_pyiceberg(shared_catalog, namespace, rows)
     assert check_joined(table).schema == rows.schema
     check_joined(table, "id > 1 and text is not null", ("words", "id"))
     check_joined(table, limit=3)
@@ -77,7 +75,7 @@ def test_offsets_are_as_wide_as_in_the_file(shared_catalog: SqlCatalog, namespac
 
 
 def test_streams_have_the_types_of_pyicebergs_streams(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = by_pyiceberg(shared_catalog, f"{namespace}.t", rows_of(True))
+    table = by_pyiceberg(shared_catalog, namespace, rows_of(True))
     reader = scan(table).to_reader()
     assert reader.schema == table.scan().to_arrow_batch_reader().schema
     assert reader.schema == scan(table).schema == schema_to_pyarrow(table.schema(), include_field_ids=False)
@@ -88,7 +86,7 @@ def test_streams_have_the_types_of_pyicebergs_streams(shared_catalog: SqlCatalog
 def test_files_of_different_offsets_are_promoted(
     shared_catalog: SqlCatalog, namespace: str, order: tuple[bool, ...]
 ) -> None:
-    table = by_pyiceberg(shared_catalog, f"{namespace}.t", *map(rows_of, order))
+    table = by_pyiceberg(shared_catalog, namespace, *map(rows_of, order))
     assert check_joined(table).schema.field("text").type == pa.large_string()
     check_joined(table, selected_fields=("inner", "deep"))
 
@@ -98,7 +96,7 @@ def test_files_without_rows_in_the_answer_have_no_part_in_its_types(
 ) -> None:
     large = rows_of(False)
     moved = large.set_column(0, "id", pa.array(range(4, 8), pa.int64()))
-    table = by_pyiceberg(shared_catalog, f"{namespace}.t", rows_of(True), moved)
+    table = by_pyiceberg(shared_catalog, namespace, rows_of(True), moved)
     assert check_joined(table, "id < 3").schema.field("text").type == pa.string()
     assert check_joined(table, "id > 5").schema.field("text").type == pa.large_string()
     assert check_joined(table, "id > 50").schema.field("text").type == pa.large_string()
@@ -107,7 +105,7 @@ def test_files_without_rows_in_the_answer_have_no_part_in_its_types(
 def test_a_column_that_a_file_lacks_has_the_type_of_the_schema(
     shared_catalog: SqlCatalog, namespace: str
 ) -> None:
-    table = by_pyiceberg(shared_catalog, f"{namespace}.t", rows_of(True))
+    table = by_pyiceberg(shared_catalog, namespace, rows_of(True))
     with table.update_schema() as update:
         update.union_by_name(pa.schema([("late", pa.string())]))
     assert check_joined(table).schema.field("late").type == pa.large_string()
@@ -115,25 +113,13 @@ def test_a_column_that_a_file_lacks_has_the_type_of_the_schema(
     check_joined(table)
 
 
-def add_by_polars(path: Path) -> None:
-    pl.DataFrame(rows_of(True).drop_columns(["by_name"])).write_parquet(path)
-
-
-def add_by_duckdb(path: Path) -> None:
-    rows = rows_of(True)
-    with duckdb.connect() as connection:
-        connection.from_arrow(rows).write_parquet(str(path))
-
-
-@pytest.mark.parametrize("write", [add_by_polars, add_by_duckdb])
+@pytest.mark.parametrize("writer", ["polars", "duckdb"])
 def test_files_of_other_writers_have_the_types_that_pyiceberg_gives(
-    shared_catalog: SqlCatalog, namespace: str, tmp_path: Path, write: Callable[[Path], None]
+    shared_catalog: SqlCatalog, namespace: str, tmp_path: Path, writer: str
 ) -> None:
-    path = tmp_path / "f.parquet"
-    write(path)
-    table = shared_catalog.create_table(
-        f"{namespace}.t", pq.read_schema(path), properties={"format-version": "2"}
-    )
+    rows = rows_of(True) if writer == "duckdb" else rows_of(True).drop_columns(["by_name"])
+    path = parquet_file(tmp_path / "f.parquet", rows, by=writer)
+    table = iceberg_table(shared_catalog, pq.read_schema(path), name=f"{namespace}.t", version=2)
     table.add_files([str(path)])
     check_joined(table)
     check_joined(table, selected_fields=("text", "id"))
@@ -142,8 +128,7 @@ def test_files_of_other_writers_have_the_types_that_pyiceberg_gives(
 def test_files_of_ours_have_the_types_that_pyiceberg_gives(
     shared_catalog: SqlCatalog, namespace: str
 ) -> None:
-    table = create_table(shared_catalog, f"{namespace}.t", rows_of(True).schema)
-    append(table, rows_of(True))
+    table = iceberg_table(shared_catalog, rows_of(True), name=f"{namespace}.t")
     append(table, pl.DataFrame(rows_of(False).drop_columns(["by_name"])))
     iceberg.delete(table, "text = 'a'")
     check_joined(table)
@@ -155,8 +140,7 @@ def test_text_as_views_beside_other_text_is_read_where_pyiceberg_cannot(
     views = pa.table(
         {"text": pa.array(TEXT, pa.string_view()), "words": pa.array(WORDS, pa.list_(pa.string_view()))}
     )
-    table = shared_catalog.create_table(f"{namespace}.t", views.schema, properties={"format-version": "2"})
-    table.append(views)
+    table = iceberg_table(shared_catalog, views, name=f"{namespace}.t", version=2, by="pyiceberg")
     assert check_joined(table).schema.field("text").type == pa.string_view()
     table.append(views.cast(pa.schema([("text", pa.string()), ("words", pa.list_(pa.string()))])))
     with pytest.raises(pa.ArrowTypeError, match="incompatible types"):
