@@ -161,7 +161,6 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/iceberg/maintenance/test_two_catalogs.py::test_clean_up_of_one_catalog_keeps_the_diverged_state_of_the_other[%5]",
         "tests/iceberg/maintenance/test_vectors_without_frame.py::test_a_vector_without_frame_is_written_to_a_puffin_file[%3]",
         "tests/iceberg/manifest/test_manifests.py::test_copied_entries_are_those_that_are_decoded_and_written_again[%5]",
-        "tests/iceberg/scans/test_explain.py::test_files_and_rows_of_all_steps_are_those_of_the_table[%3]",
         "tests/iceberg/scans/test_explain.py::test_results_count_what_their_verb_reads[%3]",
         "tests/iceberg/scans/test_explain.py::test_what_is_read_is_what_the_scan_reads[%3]",
         "tests/parquet/test_column_pages.py::test_a_damaged_page_is_what_pyarrow_makes_of_it[%5]",

@@ -40,7 +40,6 @@ PATIENT = {
 }
 SCHEMA = pa.schema([("id", pa.int64()), ("w", pa.int64()), ("v", pa.int64())])
 FEED = pa.schema([*SCHEMA, ("gone", pa.bool_())])
-MERGE: dict[str, Any] = {"on_conflict": "merge", "threads": 1}
 
 Rows = dict[int, int]
 """Values by id."""
@@ -62,6 +61,8 @@ class Writer:
     def __init__(self, table: Table, number: int) -> None:
         self.chance = random.Random(number)
         self.table, self.number, self.jobs = table, number, 0
+        on_conflict = "refuse" if number % 3 == 0 else "merge"
+        self.options: dict[str, Any] = {"on_conflict": on_conflict, "threads": 1}
         self.rows = dict.fromkeys(range(number, EACH * WRITERS, WRITERS), 0)
         self.next = EACH * WRITERS + number
         self.n_conflicts = 0
@@ -96,7 +97,7 @@ class Writer:
 
     def delete(self) -> None:
         ids = self.some()
-        done = self.done(lambda job: iceberg.delete(self.table, self.where(ids), job_id=job, **MERGE))
+        done = self.done(lambda job: iceberg.delete(self.table, self.where(ids), job_id=job, **self.options))
         assert done.rows_deleted == len(ids)
         self.drop(ids)
 
@@ -107,7 +108,7 @@ class Writer:
     def delete_keys(self) -> None:
         ids = self.some()
         keys = pa.table({"id": ids})
-        done = self.done(lambda job: iceberg.delete_keys(self.table, keys, "id", job_id=job, **MERGE))
+        done = self.done(lambda job: iceberg.delete_keys(self.table, keys, "id", job_id=job, **self.options))
         assert done.rows_deleted == len(ids)
         self.drop(ids)
 
@@ -119,7 +120,7 @@ class Writer:
             found = iceberg.scan(self.table, self.where(ids), ("_file", "_pos"), threads=1).to_arrow()
             assert found.num_rows == len(ids)
             places = found.rename_columns(["file_path", "pos"])
-            return iceberg.delete_positions(self.table, places, job_id=name, threads=1)
+            return iceberg.delete_positions(self.table, places, job_id=name, **self.options)
 
         assert self.done(job).rows_deleted == len(ids)
         self.drop(ids)
@@ -127,7 +128,9 @@ class Writer:
     def update(self) -> None:
         ids = self.some()
         more = {"v": pc.field("v") + 1}
-        done = self.done(lambda job: iceberg.update(self.table, self.where(ids), more, job_id=job, **MERGE))
+        done = self.done(
+            lambda job: iceberg.update(self.table, self.where(ids), more, job_id=job, **self.options)
+        )
         assert done.rows_updated == len(ids)
         self.add(ids)
 
@@ -143,7 +146,7 @@ class Writer:
         ]
         data = pa.Table.from_pylist(given, FEED)
         columns = self.chance.choice([None, ["v"]])
-        options: dict[str, Any] = {"delete_column": "gone", "update_columns": columns, **MERGE}
+        options: dict[str, Any] = {"delete_column": "gone", "update_columns": columns, **self.options}
         done = self.done(lambda job: iceberg.upsert(self.table, data, "id", job_id=job, **options))
         gone = {row["id"] for row in given if row["gone"]}
         assert (done.keys_deleted, done.rows_deleted) == (len(gone & set(old)), len(old))
@@ -154,7 +157,7 @@ class Writer:
         old, new = self.some(), self.new()
         data = self.table_of(new, 7)
         done = self.done(
-            lambda job: iceberg.overwrite(self.table, data, self.where(old), job_id=job, **MERGE),
+            lambda job: iceberg.overwrite(self.table, data, self.where(old), job_id=job, **self.options),
         )
         assert done.rows_deleted == len(old)
         self.drop(old)
@@ -166,7 +169,7 @@ class Writer:
         changed = [id for id in changed if id not in gone]
 
         def job(name: str) -> Any:
-            with iceberg.transaction(self.table, job_id=name, on_conflict="merge") as tx:
+            with iceberg.transaction(self.table, job_id=name, on_conflict=self.options["on_conflict"]) as tx:
                 tx.append(self.table_of(new, 1))
                 tx.delete(self.where(gone), threads=1)
                 tx.update(self.where(changed), {"v": pc.field("v") + 1}, threads=1)

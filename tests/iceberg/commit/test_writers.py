@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -20,13 +20,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.verbs.options import OnConflict
-from tests.iceberg.conftest import RacingCatalog, processes
+from tests.iceberg.conftest import processes
 from tests.interop.conftest import attached, only_totals_are_wrong
 
 if TYPE_CHECKING:
@@ -111,19 +110,6 @@ def whole(table: Table) -> list[int]:
     found: list[int] = sorted(iceberg.scan(table).to_arrow()["id"].to_pylist())
     assert len(found) == live[-1]
     return found
-
-
-@pytest.mark.parametrize("on_conflict", ["refuse", "merge"])
-def test_two_processes_on_one_sqlite_file_lose_nothing(
-    racing: RacingCatalog, process: ProcessPoolExecutor, on_conflict: OnConflict
-) -> None:
-    table = two_files(racing, "n.t")
-    properties = {key: racing.properties[key] for key in ("uri", "warehouse")}
-    other: Future[int] = process.submit(elsewhere, SqlCatalog, properties, "n.t", on_conflict)
-    conflicts = delete_all(racing, "n.t", 0, on_conflict), other.result()
-    print(f"{ROUNDS} rounds, {on_conflict}: conflicts {conflicts}")
-    assert whole(table) == list(range(2 * ROUNDS, N))
-    assert len(table.metadata.snapshots) == 2 + 2 * ROUNDS
 
 
 @pytest.mark.jar

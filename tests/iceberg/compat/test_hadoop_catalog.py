@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,10 +26,10 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundErro
 from puffin_fast.iceberg.compat import hadoop_catalog
 from puffin_fast.iceberg.compat.configured_catalog import configured_catalog
 from tests.iceberg.conftest import set_properties
+from tests.kit.tables import iceberg_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyiceberg.table import Table
 
@@ -45,14 +46,10 @@ def catalog(tmp_path: Path) -> iceberg.HadoopCatalog:
 
 @pytest.fixture
 def table(catalog: iceberg.HadoopCatalog) -> Table:
-    found = iceberg.create_table(catalog, "db.t", ROWS.schema)
-    iceberg.append(found, ROWS)
-    return found
+    return iceberg_table(catalog, ROWS, name="db.t")
 
 
 def metadata(table: Table) -> Path:
-    from pathlib import Path
-
     return Path(table.location()) / "metadata"
 
 
@@ -61,8 +58,7 @@ def version(catalog: iceberg.HadoopCatalog) -> str:
 
 
 def test_compressed_versions_have_javas_names(catalog: iceberg.HadoopCatalog) -> None:
-    table = iceberg.create_table(catalog, "db.t", ROWS.schema, properties=GZIP)
-    iceberg.append(table, ROWS)
+    table = iceberg_table(catalog, ROWS, name="db.t", properties=GZIP)
     assert version(catalog) == "v2.gz.metadata.json"
     # Java renames to this name if there is none; a file v3.metadata.json beside it would hide its commit
     shutil.copy(metadata(table) / "v2.gz.metadata.json", metadata(table) / "v3.gz.metadata.json")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError
 from tests.iceberg.conftest import local, set_properties
+from tests.iceberg.verbs import ROWS, WRITES
+from tests.kit.tables import iceberg_table
 
 if TYPE_CHECKING:
     from tests.iceberg.conftest import RacingCatalog
 
-ROWS = pa.table({"id": pa.array(range(100), pa.int64())})
 
 WORKING = ["a b", "a%20b", "a%b", "\u00fc", "a&b=c", "a+b", "a;b", "~a", "a:b", "a*[b]"]
 ENDING = ["a#b", "a?b", "a\nb", "a\tb", "a\rb"]
@@ -83,17 +83,11 @@ def test_names_and_warehouses_are_part_of_the_location(tmp_path: Path, name: str
 def test_nothing_is_written_to_a_table_that_another_program_put_there(
     racing: RacingCatalog, tmp_path: Path, name: str
 ) -> None:
-    table = iceberg.create_table(racing, "n.t", ROWS.schema)
-    iceberg.append(table, ROWS)
+    table = iceberg_table(racing, ROWS)
     set_properties(table, {"write.data.path": f"file://{tmp_path}/{name}"})
     before = files(tmp_path)
-    for verb in (
-        lambda: iceberg.append(table, ROWS),
-        lambda: iceberg.delete(table, "id = 1"),
-        lambda: iceberg.upsert(table, ROWS.slice(0, 5), "id"),
-        lambda: iceberg.compact(table),
-    ):
+    for verb in (*WRITES.values(), iceberg.compact):
         with pytest.raises(InvalidInputError, match="PyIceberg would write to"):
-            verb()
+            verb(table)
     assert files(tmp_path) == before
     assert iceberg.scan(table).to_arrow().num_rows == 100

@@ -30,13 +30,16 @@ def rows(start: int, stop: int, part: int) -> pa.Table:
     return pa.table({"id": range(start, stop), "part": [part] * (stop - start), "s": names})
 
 
+DATA = [rows(at * EACH, (at + 1) * EACH, at % 2) for at in range(N)]
+"""The rows of each data file."""
+
+
 @pytest.fixture
 def table(racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:
     """Six data files of five row groups in two partitions; two files have deletes, one of all rows of a row group."""
     monkeypatch.setattr(lookup, "ROWS_PER_CANDIDATE", 0)
     properties = {"write.parquet.row-group-limit": str(GROUP)}
-    data = [rows(at * EACH, (at + 1) * EACH, at % 2) for at in range(N)]
-    found = iceberg_table(racing, data, version=2, partition=("part",), properties=properties)
+    found = iceberg_table(racing, DATA, version=2, partition=("part",), properties=properties)
     iceberg.delete(found, "id < 150 or (id >= 700 and id < 710)")
     iceberg.index_keys(found, "s")
     return found

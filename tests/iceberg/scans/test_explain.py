@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import delta, iceberg
+from puffin_fast.rows.scan.explain import Explanation
 from tests.iceberg.conftest import RacingCatalog, local
-from tests.iceberg.scans.explained import EACH, FILTERS, GROUP, KEYS, SCHEMA, N, read_by, rows, table
+from tests.iceberg.scans.explained import DATA, EACH, FILTERS, GROUP, KEYS, SCHEMA, N, read_by, rows, table
+from tests.kit.tables import delta_table, iceberg_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,26 +23,32 @@ if TYPE_CHECKING:
 __all__ = ["table"]
 
 
+def adds_up(found: Explanation, groups: set[tuple[str, int]]) -> None:
+    """What is read are these row groups, and all steps together have the files and rows of the table."""
+    assert (found.read.row_groups, found.read.data_files) == (len(groups), len({path for path, _ in groups}))
+    parts = (*found.left_out, found.read)
+    assert sum(part.data_files or 0 for part in parts) == found.table.data_files == N
+    assert sum(part.rows or 0 for part in parts) == found.table.rows == N * EACH
+
+
+def read_of_data(
+    table: Table, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> set[tuple[str, int]]:
+    """The row groups of data files that are read, not those of position-delete files."""
+    data = {task.data.file_path for task in iceberg.plan_files(table).tasks}
+    return {(path, group) for path, group in read_by(work, monkeypatch) if path in data}
+
+
 @pytest.mark.parametrize("row_filter", FILTERS)
 def test_what_is_read_is_what_the_scan_reads(
     table: Table, monkeypatch: pytest.MonkeyPatch, row_filter: str
 ) -> None:
     found = iceberg.scan(table, row_filter, ["id"]).explain()
-    groups = read_by(lambda: iceberg.scan(table, row_filter, ["id"]).to_arrow(), monkeypatch)
-    data = {task.data.file_path for task in iceberg.plan_files(table).tasks}
-    groups = {(path, group) for path, group in groups if path in data}  # not of position-delete files
-    assert (found.read.row_groups, found.read.data_files) == (len(groups), len({path for path, _ in groups}))
+    scan = iceberg.scan(table, row_filter, ["id"])
+    adds_up(found, read_of_data(table, scan.to_arrow, monkeypatch))
     live = [row for row in iceberg.scan(table).to_pylist() if FILTERS[row_filter](*row.values())]
     assert found.read.rows is not None
     assert found.read.rows >= len(live)
-
-
-@pytest.mark.parametrize("row_filter", FILTERS)
-def test_files_and_rows_of_all_steps_are_those_of_the_table(table: Table, row_filter: str) -> None:
-    found = iceberg.scan(table, row_filter).explain()
-    parts = (*found.left_out, found.read)
-    assert sum(part.data_files or 0 for part in parts) == found.table.data_files == N
-    assert sum(part.rows or 0 for part in parts) == found.table.rows == N * EACH
 
 
 def test_each_step_says_what_it_leaves_out(table: Table) -> None:
@@ -62,10 +70,8 @@ def test_each_step_says_what_it_leaves_out(table: Table) -> None:
 
 
 def test_an_unusable_index_is_named(table: Table) -> None:
-    from pathlib import Path
-
     for statistics in table.metadata.statistics:
-        Path(local(statistics.statistics_path)).unlink()
+        local(statistics.statistics_path).unlink()
     found = iceberg.scan(table, "s = 'x77'").explain()
     assert found["key index"].data_files == 0
     assert len(found.notes) == 1
@@ -87,21 +93,11 @@ def test_a_table_without_snapshots_reads_nothing(racing: RacingCatalog) -> None:
 
 
 def test_delta_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = str(tmp_path / "t")
-    delta.create_table(path, rows(0, 1, 0).schema, partition_columns=["part"])
-    for at in range(N):
-        delta.append(path, rows(at * EACH, (at + 1) * EACH, at % 2))
+    path = delta_table(tmp_path / "t", DATA, partition=["part"])
     delta.delete(path, "id < 150")
     for row_filter in ("true", "part = 1", "id < 170", "id < 10", "s = 'x77'"):
         found = delta.scan(path, row_filter).explain()
-        groups = read_by(lambda given=row_filter: delta.scan(path, given).to_arrow(), monkeypatch)  # type: ignore[misc]
-        assert (found.read.row_groups, found.read.data_files) == (
-            len(groups),
-            len({name for name, _ in groups}),
-        )
-        parts = (*found.left_out, found.read)
-        assert sum(part.data_files or 0 for part in parts) == found.table.data_files == N
-        assert sum(part.rows or 0 for part in parts) == found.table.rows == N * EACH
+        adds_up(found, read_by(delta.scan(path, row_filter).to_arrow, monkeypatch))
         assert found.table.n_bytes is not None
     verbs: list[Callable[[], Any]] = [
         lambda: delta.delete(path, "id < 170"),
@@ -133,15 +129,9 @@ VERBS: dict[str, Callable[[Table], Any]] = {
 def test_results_count_what_their_verb_reads(
     table: Table, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    data = {task.data.file_path for task in iceberg.plan_files(table).tasks}
     done: list[Any] = []
-    groups = read_by(lambda: done.append(VERBS[verb](table)), monkeypatch)
-    groups = {(path, group) for path, group in groups if path in data}
-    found = done[0].explanation
-    assert (found.read.row_groups, found.read.data_files) == (len(groups), len({path for path, _ in groups}))
-    parts = (*found.left_out, found.read)
-    assert sum(part.data_files or 0 for part in parts) == found.table.data_files == N
-    assert sum(part.rows or 0 for part in parts) == found.table.rows == N * EACH
+    groups = read_of_data(table, lambda: done.append(VERBS[verb](table)), monkeypatch)
+    adds_up(done[0].explanation, groups)
 
 
 def test_results_name_the_step_that_decides(table: Table) -> None:
@@ -175,10 +165,7 @@ def test_without_a_search_there_is_no_explanation(table: Table) -> None:
 
 @pytest.mark.parametrize("workers", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_workers_count_what_they_read(table: Table, workers: type[Executor], tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    delta.create_table(path, rows(0, 1, 0).schema)
-    for at in range(N):
-        delta.append(path, rows(at * EACH, (at + 1) * EACH, at % 2))
+    path = delta_table(tmp_path / "t", DATA)
     delta.delete(path, "id < 150")
     given = rows(2700, 2705, 1)
     verbs: list[Callable[[Any], Any]] = [
@@ -203,9 +190,7 @@ def test_workers_count_what_they_read(table: Table, workers: type[Executor], tmp
 def test_keys_in_several_parts_are_counted_alike_by_workers(
     racing: RacingCatalog,
 ) -> None:
-    table = racing.create_table("n.parts", SCHEMA, properties={"format-version": "2"})
-    for at in range(2):
-        iceberg.append(table, rows(at * EACH, (at + 1) * EACH, at))
+    table = iceberg_table(racing, DATA[:2], name="n.parts", version=2)
     keys = pa.table({"id": range(0, 2 * EACH, 3)})
     table.io.properties["puffin-fast.limit.key-bytes"] = "1000"
     with ThreadPoolExecutor(2) as pool:
