@@ -31,7 +31,6 @@ SLOW = (
 PROGRAM = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
-from tests.cli.conftest import Shell
 from puffin_fast.__main__ import main
 main()
 """
