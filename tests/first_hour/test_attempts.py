@@ -19,6 +19,8 @@ from pyiceberg.table import Table
 
 import puffin_fast as pf
 from puffin_fast._run.keywords import function_for
+from tests.kit.cases import each
+from tests.kit.tables import delta_table, iceberg_table
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "word": list("abcdefghij"), "price": [0.5] * 10})
 SECRET = "secret-4711"
@@ -33,9 +35,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
     folder = tmp_path_factory.mktemp("attempts")
     catalog = SqlCatalog("prod", uri=f"sqlite:///{folder}/prod.db", warehouse=f"{folder}/wh")
     catalog.create_namespace("shop")
-    made = pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
-    pf.iceberg.append(made, ROWS)
-    yield made
+    yield iceberg_table(catalog, ROWS, name="shop.t")
     catalog.engine.dispose()
 
 
@@ -44,6 +44,10 @@ def given(**columns: Any) -> pa.Table:
 
 
 REFUSED: dict[str, tuple[Attempt, str]] = {
+    "a column of rows": (
+        lambda t: pf.iceberg.append(t, given(id=[1], wird=["a"])), "no column wird; did you mean word; it has id"
+    ),
+    "a filter in another case": (lambda t: pf.iceberg.scan(t, "WORD = 'x'"), "no column WORD; did you mean word"),
     "a column": (lambda t: pf.iceberg.scan(t, selected_fields=["Word"]), "no column Word; did you mean word"),
     "one column as text": (lambda t: pf.iceberg.scan(t, selected_fields="id"), r"found 'id'; write \['id'\]"),
     "a key": (lambda t: pf.iceberg.delete_keys(t, [1], "idd"), "join_cols: no column idd; did you mean id; "),
@@ -135,8 +139,8 @@ def test_errors_in_arguments_show_no_frames_of_the_package(table: Table, name: s
     assert len(inside) == 3
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "said"),
+@each(
+    "module, name, said",
     [
         (pf, "scan", r"'puffin_fast' has no attribute 'scan'; see pf\.iceberg\.scan, pf\.delta\.scan$"),
         (pf, "merge", r"see pf\.iceberg\.upsert, pf\.delta\.upsert$"),
@@ -158,10 +162,7 @@ def test_functions_of_other_libraries_name_the_one_here(module: Any, name: str, 
 
 
 def test_scans_of_delta_tables_have_the_same_methods(tmp_path: Path) -> None:
-    path = str(tmp_path / "t")
-    pf.delta.create_table(path, ROWS)
-    pf.delta.append(path, ROWS)
-    scan = pf.delta.scan(path, "id > 2", ["id"])
+    scan = pf.delta.scan(delta_table(tmp_path / "t", ROWS), "id > 2", ["id"])
     assert scan.filter("word < 'f' or price > 1").select("word").to_pylist() == [{"word": "d"}, {"word": "e"}]
     assert scan.limit(3).filter("id > 4").head(2).to_pylist() == [{"id": 5}, {"id": 6}]
     assert scan.select(["word", "id"]).limit(1).schema.names == ["id", "word"]
@@ -197,7 +198,7 @@ WORKS: dict[str, tuple[Attempt, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("attempt", "expected"), WORKS.values(), ids=WORKS)
+@each("attempt, expected", WORKS.values(), ids=WORKS)
 def test_attempts_that_work(table: Table, attempt: Attempt, expected: Any) -> None:
     assert attempt(table) == expected
 
@@ -215,7 +216,7 @@ SHORT: dict[str, Attempt] = {
 }
 
 
-@pytest.mark.parametrize("make", SHORT.values(), ids=SHORT)
+@each("make", SHORT.values(), ids=SHORT)
 def test_texts_of_objects_are_short(table: Table, make: Attempt) -> None:
     shown = repr(make(table))
     assert len(shown) < 250, shown

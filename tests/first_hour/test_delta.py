@@ -13,22 +13,21 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import puffin_fast as pf
 from tests.first_hour.given import MADE, ROWS
+from tests.kit.rows import by_us
+from tests.kit.tables import delta_table
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table with the rows of `ROWS`, which no test changes."""
-    path = tmp_path_factory.mktemp("delta") / "t"
-    pf.delta.create_table(path, ROWS)
-    pf.delta.append(path, ROWS)
-    return path
+    return delta_table(tmp_path_factory.mktemp("delta") / "t", ROWS)
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_every_kind_of_rows_is_appended(tmp_path: Path, name: str) -> None:
     pf.delta.create_table(tmp_path, ROWS.schema)
     pf.delta.append(tmp_path, MADE[name]())
-    assert pf.delta.scan(tmp_path).to_arrow().sort_by("id").to_pylist() == ROWS.to_pylist()
+    assert by_us(tmp_path) == ROWS.to_pylist()
 
 
 def test_a_table_gets_the_columns_of_a_frame(tmp_path: Path, folder: Path) -> None:

@@ -12,6 +12,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 import puffin_fast as pf
+from tests.kit.cases import each
+from tests.kit.tables import iceberg_table
 
 ROWS = pa.table(
     {
@@ -27,9 +29,7 @@ ROWS = pa.table(
 @pytest.fixture
 def table(catalog: SqlCatalog) -> Table:
     """The table ``shop.t`` with `ROWS`."""
-    made = pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
-    pf.iceberg.append(made, ROWS)
-    return made
+    return iceberg_table(catalog, ROWS, name="shop.t")
 
 
 WORKS = {
@@ -51,7 +51,7 @@ WORKS = {
 }
 
 
-@pytest.mark.parametrize("row_filter", WORKS)
+@each("row_filter", WORKS)
 def test_forms_of_sql_work(table: Table, row_filter: str) -> None:
     expected = WORKS[row_filter]
     assert pf.iceberg.scan(table, row_filter).to_arrow()["id"].to_pylist() == expected
@@ -59,7 +59,7 @@ def test_forms_of_sql_work(table: Table, row_filter: str) -> None:
     assert pf.iceberg.delete(table, row_filter, dry_run=True).rows_deleted == len(expected)
 
 
-@pytest.mark.parametrize(("name", "near"), [("Id", "id"), ("nmae", "name"), ("t.id", "id"), ("x", "")])
+@each("name, near", [("Id", "id"), ("nmae", "name"), ("t.id", "id"), ("x", "")])
 def test_an_unknown_column_is_refused_with_a_near_name(table: Table, name: str, near: str) -> None:
     with pytest.raises(pf.NotFoundError) as caught:
         pf.iceberg.scan(table, f"{name} = 5")
@@ -123,7 +123,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("row_filter", REFUSED)
+@each("row_filter", REFUSED)
 def test_other_forms_are_refused_with_one_that_works(table: Table, row_filter: str) -> None:
     with pytest.raises(pf.InvalidInputError, match=REFUSED[row_filter]):
         pf.iceberg.scan(table, row_filter)

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 import puffin_fast as pf
 from puffin_fast.iceberg.dml import tables
 from tests.first_hour.given import MADE, ROWS
+from tests.kit.rows import by_us
 
 
 @pytest.fixture
@@ -25,25 +26,21 @@ def table(catalog: SqlCatalog) -> Table:
     return pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
 
 
-def rows_of(table: Table) -> list[dict[str, Any]]:
-    return pf.iceberg.scan(table).to_arrow().sort_by("id").to_pylist()
-
-
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE)
 def test_every_kind_of_rows_is_appended(table: Table, make: Callable[[], Any]) -> None:
     pf.iceberg.append(table, make())
-    assert rows_of(table) == ROWS.to_pylist()
+    assert by_us(table) == ROWS.to_pylist()
 
 
 def test_rows_of_duckdb_are_appended(table: Table) -> None:
     duckdb = pytest.importorskip("duckdb")
     pf.iceberg.append(table, duckdb.sql("SELECT 1::BIGINT AS id, 'a' AS word"))
-    assert rows_of(table) == [{"id": 1, "word": "a"}]
+    assert by_us(table) == [{"id": 1, "word": "a"}]
 
 
 def test_keys_that_only_later_dicts_have_are_columns(table: Table) -> None:
     pf.iceberg.append(table, [{"id": 1}, {"id": 2, "word": "b"}])
-    assert rows_of(table) == [{"id": 1, "word": None}, {"id": 2, "word": "b"}]
+    assert by_us(table) == [{"id": 1, "word": None}, {"id": 2, "word": "b"}]
 
 
 def test_a_list_without_rows_appends_nothing(table: Table) -> None:
@@ -58,14 +55,14 @@ def test_a_named_index_of_pandas_is_a_column_in_every_verb(table: Table) -> None
     with pf.iceberg.transaction(table) as tx:
         tx.delete_keys(frame.iloc[1:], "id")
         tx.append(frame.iloc[2:])
-    assert rows_of(table) == [{"id": 1, "word": "z"}, {"id": 3, "word": "c"}]
+    assert by_us(table) == [{"id": 1, "word": "z"}, {"id": 3, "word": "c"}]
 
 
 def test_several_levels_of_an_index(catalog: SqlCatalog) -> None:
     frame = pd.DataFrame({"n": [5, 6]}, index=pd.MultiIndex.from_tuples([(1, 2), (3, 4)], names=["id", None]))
     table = pf.iceberg.create_table(catalog, "shop.levels", frame)
     pf.iceberg.append(table, frame)
-    assert rows_of(table) == [{"id": 1, "n": 5}, {"id": 3, "n": 6}]
+    assert by_us(table) == [{"id": 1, "n": 5}, {"id": 3, "n": 6}]
 
 
 WRONG: dict[str, tuple[Any, str]] = {
@@ -98,7 +95,7 @@ def test_keys_of_one_column_need_no_table(table: Table, keys: Any) -> None:
     assert pf.iceberg.delete_keys(table, keys, "id", dry_run=True).rows_deleted == 2
     with pf.iceberg.transaction(table) as tx:
         tx.delete_keys(keys, "id")
-    assert rows_of(table) == ROWS.slice(2).to_pylist()
+    assert by_us(table) == ROWS.slice(2).to_pylist()
 
 
 def test_keys_of_one_column_need_its_name(table: Table) -> None:
@@ -117,7 +114,7 @@ def test_positions_by_path(table: Table) -> None:
     assert pf.iceberg.delete_positions(table, given).rows_deleted == 1
     with pf.iceberg.transaction(table) as tx:
         tx.delete_positions({path: range(1, 2)})
-    assert rows_of(table) == ROWS.slice(2).to_pylist()
+    assert by_us(table) == ROWS.slice(2).to_pylist()
     assert pf.iceberg.delete_positions(table, {}).rows_deleted == 0
     with pytest.raises(pf.InvalidInputError, match="positions"):
         pf.iceberg.delete_positions(table, {path: ["one"]})

@@ -14,6 +14,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform
 
 import puffin_fast as pf
+from tests.kit.tables import delta_table, iceberg_table
 
 ROWS = pa.table(
     {"id": [1, 2, 3], "state": ["new", "new", "old"], "at": [datetime(2026, 1, day) for day in (1, 2, 3)]}
@@ -25,12 +26,9 @@ class Both:
 
     def __init__(self, catalog: SqlCatalog, folder: Path) -> None:
         self.tables = {
-            pf.iceberg: pf.iceberg.create_table(catalog, "shop.t", ROWS),
-            pf.delta: str(folder / "delta"),
+            pf.iceberg: iceberg_table(catalog, ROWS, name="shop.t"),
+            pf.delta: delta_table(folder / "delta", ROWS),
         }
-        pf.delta.create_table(self.tables[pf.delta], ROWS)
-        for module, table in self.tables.items():
-            module.append(table, ROWS)
 
 
 @pytest.fixture
@@ -97,12 +95,8 @@ def test_a_new_table_has_a_sort_order(catalog: SqlCatalog) -> None:
     table = pf.iceberg.create_table(catalog, "shop.s", ROWS, sort_order=["state desc", "id nulls last"])
     schema = table.schema()
     expected = [
-        SortField(
-            schema.find_field("state").field_id, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST
-        ),
-        SortField(
-            schema.find_field("id").field_id, IdentityTransform(), SortDirection.ASC, NullOrder.NULLS_LAST
-        ),
+        SortField(schema.find_field(name).field_id, IdentityTransform(), direction, NullOrder.NULLS_LAST)
+        for name, direction in (("state", SortDirection.DESC), ("id", SortDirection.ASC))
     ]
     assert [*table.sort_order().fields] == expected
     again = pf.iceberg.create_table(catalog, "shop.again", schema, sort_order=SortOrder(*expected))

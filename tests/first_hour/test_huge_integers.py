@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import puffin_fast as pf
+from tests.kit.tables import delta_table, iceberg_table
 
 LONG, HUGE = 2**70, 10**5000
 
@@ -37,11 +38,8 @@ CALLS: dict[str, Callable[[Any, str, str], object]] = {
 def test_integers_that_fit_nowhere_are_refused(
     shared_catalog: SqlCatalog, namespace: str, tmp_path: Path
 ) -> None:
-    table = pf.iceberg.create_table(shared_catalog, f"{namespace}.t", {"id": "long"})
-    pf.iceberg.append(table, [{"id": 1}, {"id": 2}])
-    path = str(tmp_path / "t")
-    pf.delta.create_table(path, {"id": "long"})
-    pf.delta.append(path, [{"id": 1}])
+    table = iceberg_table(shared_catalog, {"id": [1, 2]}, name=f"{namespace}.t")
+    path = str(delta_table(tmp_path / "t", {"id": [1]}))
     file = pf.iceberg.plan_files(table).tasks[0].data.file_path
     for name, call in CALLS.items():
         with pytest.raises((pf.InvalidInputError, pf.NotFoundError)) as caught:

@@ -18,6 +18,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
 import puffin_fast as pf
+from tests.kit.rows import by_pyiceberg, by_us
 
 ROWS = pa.table(
     {"id": pa.array(range(6), pa.int64()), "part": list("aabbcc"), "word": ["u", "v", None, "x", "y", "z"]}
@@ -34,10 +35,6 @@ def tables(catalog: SqlCatalog) -> Iterator[tuple[Table, Table]]:
             table.append(ROWS.slice(0, 4))
             table.append(ROWS.slice(4))
         yield old, new
-
-
-def rows_of(table: Table, **options: Any) -> list[dict[str, Any]]:
-    return pf.iceberg.scan(table, **options).to_arrow().sort_by("id").to_pylist()
 
 
 def run(table: Table, *verbs: Callable[[Transaction], object]) -> None:
@@ -73,10 +70,10 @@ VERBS = {
 def test_verbs_do_what_they_do_on_version_2(tables: tuple[Table, Table], verb: Any) -> None:
     old, new = tables
     assert verb(new) == verb(old)
-    assert rows_of(new) == rows_of(old)
+    assert by_us(new) == by_us(old)
     if old.current_snapshot().summary.get("why"):  # type: ignore[union-attr]
         assert new.current_snapshot().summary["why"] == "test"  # type: ignore[union-attr,index]
-    assert new.scan().to_arrow().sort_by("id").to_pylist() == rows_of(old)
+    assert by_pyiceberg(new) == by_us(old)
     assert not pf.iceberg.verify(new)
 
 
@@ -93,9 +90,9 @@ def test_transactions(tables: tuple[Table, Table]) -> None:
             tx.overwrite(
                 given(id=[5], part=["c"], word=["over"]), "id = 5", snapshot_properties={"last": "2"}
             )
-            before = rows_of(table)
-        assert before != rows_of(table)
-    assert rows_of(new) == rows_of(old)
+            before = by_us(table)
+        assert before != by_us(table)
+    assert by_us(new) == by_us(old)
     assert len(new.snapshots()) == n_snapshots + 1
     summary = new.current_snapshot().summary  # type: ignore[union-attr]
     assert summary is not None
@@ -104,10 +101,10 @@ def test_transactions(tables: tuple[Table, Table]) -> None:
 
 def test_a_failed_transaction_changes_nothing(tables: tuple[Table, Table]) -> None:
     _, new = tables
-    before, location = rows_of(new), new.metadata_location
+    before, location = by_us(new), new.metadata_location
     with pytest.raises(pf.NotFoundError, match="nope"):
         run(new, lambda tx: tx.delete("id = 0"), lambda tx: tx.delete("nope = 1"))
-    assert (rows_of(new), new.refresh().metadata_location) == (before, location)
+    assert (by_us(new), new.refresh().metadata_location) == (before, location)
     with pytest.raises(pf.NotFoundError, match="nope"):
         new.delete("nope = 1")
     assert new.refresh().metadata_location == location
@@ -120,8 +117,8 @@ def test_branches(tables: tuple[Table, Table], catalog: SqlCatalog) -> None:
         table.append(CHANGED.slice(1), branch="side")
         table.delete("id = 2", branch="side")
     old, new = tables
-    assert rows_of(new, branch="side") == rows_of(old, branch="side")
-    assert rows_of(new) == ROWS.to_pylist()
+    assert by_us(new, branch="side") == by_us(old, branch="side")
+    assert by_us(new) == ROWS.to_pylist()
     with pytest.raises(pf.UnsupportedError, match="one branch"):
         run(new, lambda tx: tx.append(CHANGED), lambda tx: tx.append(CHANGED, branch="side"))
     with pytest.raises(pf.NotFoundError, match="twig"):
@@ -188,11 +185,9 @@ def test_metadata_and_rows_change_in_one_commit(tables: tuple[Table, Table], ver
     for table in tables:
         run(table, *verbs)
         assert table.metadata == table.refresh().metadata
-    assert rows_of(new) == rows_of(old)
-    assert [new.schema().column_names, new.properties.get("c")] == [
-        old.schema().column_names,
-        old.properties.get("c"),
-    ]
+    assert by_us(new) == by_us(old)
+    assert new.schema().column_names == old.schema().column_names
+    assert new.properties.get("c") == old.properties.get("c")
     assert new.spec().fields == old.spec().fields
     assert len(new.metadata.metadata_log) == n_logged + 1
     assert not pf.iceberg.verify(new, level="rows")
@@ -206,7 +201,7 @@ def test_metadata_and_rows_are_planned_again_on_a_new_head(
         with_note(tx)
         tx.append(NOTED)
         pf.iceberg.append(pf.iceberg.load_table(catalog, "shop.new"), CHANGED.slice(1))
-    assert [row["note"] for row in rows_of(new)] == [None] * 6 + ["n", None]
+    assert [row["note"] for row in by_us(new)] == [None] * 6 + ["n", None]
     assert not pf.iceberg.verify(new, level="rows")
 
 
@@ -240,10 +235,10 @@ def change_schema_back(other: Table) -> Callable[[Transaction], None]:
 
 def test_a_failed_transaction_of_both_changes_nothing(tables: tuple[Table, Table]) -> None:
     _, new = tables
-    before, location = rows_of(new), new.metadata_location
+    before, location = by_us(new), new.metadata_location
     with pytest.raises(pf.NotFoundError, match="nope"):
         run(new, with_note, lambda tx: tx.append(NOTED), lambda tx: tx.delete("nope = 1"))
-    assert (rows_of(new), new.refresh().metadata_location) == (before, location)
+    assert (by_us(new), new.refresh().metadata_location) == (before, location)
 
 
 def test_what_no_transaction_can_do_is_refused(tables: tuple[Table, Table]) -> None:
@@ -271,7 +266,7 @@ def test_an_upgrade_and_rows_are_one_commit(catalog: SqlCatalog) -> None:
             tx.delete("id = 0")
             tx.append(CHANGED.slice(1))
         assert (table.format_version, len(table.snapshots())) == (3, 2)
-        assert [row["id"] for row in rows_of(table)] == [1, 2, 3, 4, 5, 9]
+        assert [row["id"] for row in by_us(table)] == [1, 2, 3, 4, 5, 9]
         assert not pf.iceberg.verify(table, level="rows")
         only = catalog.create_table("shop.only", ROWS.schema)
         with only.transaction() as tx:
@@ -301,7 +296,7 @@ def test_a_table_is_created_with_its_rows(catalog: SqlCatalog) -> None:
             create("no", append, lambda _: 1 / 0)
     table = catalog.load_table("shop.t")
     assert (table.format_version, table.properties["owner"], len(table.snapshots())) == (3, "me", 1)
-    assert rows_of(table) == NOTED.to_pylist()
+    assert by_us(table) == NOTED.to_pylist()
     assert not pf.iceberg.verify(table, level="rows")
     assert catalog.load_table("shop.empty").format_version == 3
     assert catalog.load_table("shop.race").format_version == 2
@@ -321,7 +316,7 @@ def test_without_accelerate_pyiceberg_refuses(catalog: SqlCatalog) -> None:
 
 def test_changes_of_metadata_are_those_of_version_2(tables: tuple[Table, Table]) -> None:
     for table in tables:
-        rows = rows_of(table)
+        rows = by_us(table)
         first = table.metadata.snapshots[0].snapshot_id
         with table.update_schema() as update:
             update.add_column("note", StringType())
@@ -333,14 +328,12 @@ def test_changes_of_metadata_are_those_of_version_2(tables: tuple[Table, Table])
         table.refresh()
         assert table.schema().column_names == ["id", "part", "term", "note"]
         assert table.properties["owner"] == "me"
-        assert [
-            snapshot.snapshot_id for snapshot in table.metadata.snapshots if snapshot.snapshot_id == first
-        ] == []
-        assert rows_of(table) == [
+        assert first not in {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+        assert by_us(table) == [
             {"id": row["id"], "part": row["part"], "term": row["word"], "note": None} for row in rows
         ]
         table.append(pa.table({"id": [7], "part": ["d"], "term": ["new"], "note": ["n"]}))
-        assert rows_of(table)[-1] == {"id": 7, "part": "d", "term": "new", "note": "n"}
+        assert by_us(table)[-1] == {"id": 7, "part": "d", "term": "new", "note": "n"}
     assert [table.metadata.format_version for table in tables] == [2, 3]
 
 
@@ -381,7 +374,7 @@ def test_a_rest_catalog_takes_metadata_and_rows_in_one_request(
         old.append(ROWS)
         run(old, lambda tx: tx.upgrade_table_version(3), lambda tx: tx.delete("id = 0"))
     assert (table.format_version, len(table.snapshots())) == (3, 2)
-    assert [row["id"] for row in rows_of(table)] == [1, 2, 3, 4, 5, 8]
+    assert [row["id"] for row in by_us(table)] == [1, 2, 3, 4, 5, 8]
     assert not pf.iceberg.verify(table, level="rows")
-    assert (old.format_version, len(rows_of(old))) == (3, 5)
+    assert (old.format_version, len(by_us(old))) == (3, 5)
     assert not pf.iceberg.verify(old, level="rows")

@@ -13,6 +13,7 @@ from pyiceberg.expressions import And, EqualTo, In, IsNull, Not, Or, StartsWith
 from pyiceberg.table import Table
 
 import puffin_fast as pf
+from tests.kit.tables import iceberg_table
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"]})
 
@@ -20,9 +21,7 @@ ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"]})
 @pytest.fixture
 def table(catalog: SqlCatalog) -> Table:
     """The table ``shop.t`` with `ROWS`."""
-    made = pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
-    pf.iceberg.append(made, ROWS)
-    return made
+    return iceberg_table(catalog, ROWS, name="shop.t")
 
 
 @pytest.mark.parametrize("module", [pf.arrow, pf.dv, pf.errors, pf.lance, pf.paimon])

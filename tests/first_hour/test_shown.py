@@ -13,6 +13,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
 import puffin_fast as pf
+from tests.kit.tables import iceberg_table
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "word": list("abcdefghij")})
 
@@ -20,8 +21,7 @@ ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "word": list("abcdefghij
 @pytest.fixture
 def table(catalog: SqlCatalog) -> Table:
     """The table ``shop.t`` with `ROWS`, and a branch and a tag of its first snapshot."""
-    made = pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
-    pf.iceberg.append(made, ROWS)
+    made = iceberg_table(catalog, ROWS, name="shop.t")
     first = made.current_snapshot()
     assert first is not None
     with pf.iceberg.v3_metadata(catalog), made.manage_snapshots() as change:

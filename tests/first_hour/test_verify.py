@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 import puffin_fast as pf
+from tests.kit.tables import delta_table, iceberg_table
 
 ROWS = pa.table(
     {"id": pa.array(range(1000), pa.int64()), "word": [f"w{at * 7919 % 1000}" for at in range(1000)]}
@@ -21,10 +22,7 @@ ROWS = pa.table(
 @pytest.fixture
 def table(catalog: SqlCatalog) -> Table:
     """The table ``shop.t`` of two data files without deletes."""
-    made = pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
-    for _ in range(2):
-        pf.iceberg.append(made, ROWS)
-    return made
+    return iceberg_table(catalog, [ROWS, ROWS], name="shop.t")
 
 
 def data_files(table: Table) -> list[Path]:
@@ -45,10 +43,8 @@ def lengthen(path: Path) -> None:
 
 
 def other_rows(path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    size, rows = path.stat().st_size, pq.read_table(path)
-    pq.write_table(rows.slice(1), path)
+    size = path.stat().st_size
+    pq.write_table(pq.read_table(path).slice(1), path)
     assert size != path.stat().st_size
 
 
@@ -110,9 +106,7 @@ def test_rows_of_a_table_with_deletes_are_decoded(table: Table) -> None:
 
 
 def test_delta(tmp_path: Path) -> None:
-    folder = tmp_path / "d"
-    for mode in ("overwrite", "append"):
-        write_deltalake(folder, ROWS, mode=mode)  # type: ignore[call-overload]
+    folder = delta_table(tmp_path / "d", [ROWS, ROWS], by="deltalake")
     assert pf.delta.verify(folder, level="rows") == []
     first, second = sorted(folder.glob("*.parquet"))
     flip(first)
