@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,6 +99,11 @@ def lines_of(table: Path, version: int) -> list[dict[str, Any]]:
 
 def write_lines(table: Path, version: int, lines: list[dict[str, Any]]) -> None:
     (table / commit_path(version)).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def remove_commits(table: Path, versions: Iterable[int]) -> None:
+    for version in versions:
+        (table / commit_path(version)).unlink()
 
 
 def commit_of(table: Path, version: int) -> dict[str, list[dict[str, Any]]]:

@@ -68,23 +68,11 @@ def test_a_version_is_carried_as_it_was(partitioned: Path, catalog: SqlCatalog) 
     assert delta.to_iceberg(partitioned, catalog, "n.empty", version=0).current_snapshot() is None
 
 
-def test_what_iceberg_does_not_read_is_refused_and_nothing_is_left(
-    golden: Golden, catalog: SqlCatalog
-) -> None:
-    table = golden("spark_partitioned")
-    for file in table.glob("*.bin"):
-        data = bytearray(file.read_bytes())
-        data[30] ^= 1
-        file.write_bytes(data)
-    with pytest.raises(errors.CorruptDataError):
-        delta.to_iceberg(table, catalog, "n.t")
-    assert catalog.list_tables("n") == []
+def test_types_that_iceberg_does_not_widen_are_refused(golden: Golden, catalog: SqlCatalog) -> None:
+    change = '"metadata":{"delta.typeChanges":[{"fromType":"integer","toType":"double"}]}'
 
-    def widen(action: dict[str, Any]) -> None:
-        change = r'"delta.typeChanges":[{"fromType":"integer","toType":"double"}]'
-        action["schemaString"] = action["schemaString"].replace(
-            '"metadata":{}', f'"metadata":{{{change}}}', 1
-        )
+    def widen(metadata: dict[str, Any]) -> None:
+        metadata["schemaString"] = metadata["schemaString"].replace('"metadata":{}', change, 1)
 
     table = golden("spark_v1_checkpoint")
     alter(table, "metaData", widen)
@@ -176,9 +164,8 @@ def test_a_table_that_is_read_by_a_name_mapping_is_refused(
 ) -> None:
     table = golden("spark_iceberg_compat_v3")
     made = delta.to_iceberg(table, catalog, "n.t")
-    with pytest.raises(
-        errors.UnsupportedError, match="column id is found by a name mapping, and has other names: col-"
-    ):
+    words = "column id is found by a name mapping, and has other names: col-"
+    with pytest.raises(errors.UnsupportedError, match=words):
         delta.from_iceberg(made, str(tmp_path / "back"))
 
 

@@ -69,12 +69,9 @@ def test_a_bound_of_zero_has_the_sign_that_excludes_no_zero(
         delta.create_table(table, pa.table(columns).schema)
         write(table, pa.table(columns))
         for found in statistics(table):
-            for low, high in (
-                (found["minValues"]["x"], found["maxValues"]["x"]),
-                (found["minValues"]["s"]["y"], found["maxValues"]["s"]["y"]),
-            ):
-                assert low != 0 or signed(low) == signed(-0.0)
-                assert high != 0 or signed(high) == signed(0.0)
+            for side, zero in (("minValues", -0.0), ("maxValues", 0.0)):
+                for bound in (found[side]["x"], found[side]["s"]["y"]):
+                    assert bound != 0 or signed(bound) == signed(zero)
         reader = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(table)))
         for name in ("x", "s.y"):
             for sign, compare in (("=", operator.eq), (">=", operator.ge), ("<=", operator.le)):

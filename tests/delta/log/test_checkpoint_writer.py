@@ -243,11 +243,9 @@ def test_parsed_statistics_that_json_has_no_numbers_for_are_left_out() -> None:
 
 def lines(actions: pa.Table) -> str:
     """The actions of a checkpoint as JSON."""
-    found = [
-        {kind: action for kind, action in row.items() if action is not None}
-        for row in actions.to_pylist(maps_as_pydicts="strict")
-    ]
-    return "".join(f"{json.dumps(_drop_nulls(row))}\n" for row in found)
+    found = actions.to_pylist(maps_as_pydicts="strict")
+    known = ({kind: action for kind, action in row.items() if action is not None} for row in found)
+    return "".join(f"{json.dumps(_drop_nulls(row))}\n" for row in known)
 
 
 def in_parts(folder: Path, whole: pa.Table, *, n: int, order: int = 1) -> None:
@@ -392,9 +390,8 @@ def test_a_checkpoint_without_a_file_that_was_live_is_a_conflict(
     table = of_form(eight, tmp_path / "t", classic)
     known = delta.snapshot(table)
     replace_checkpoint(table, eight[1].filter(eight[1]["add"].is_null()), classic)
-    with pytest.raises(
-        ConflictError, match=r"checkpoint of version 8 was replaced.*expected the add of .*found none"
-    ):
+    words = r"checkpoint of version 8 was replaced.*expected the add of .*found none"
+    with pytest.raises(ConflictError, match=words):
         known.adds([0])
     remove_commits(table)
     replace_checkpoint(table, eight[1], removed)
@@ -456,12 +453,8 @@ def test_sidecars_are_found_by_any_spelling_of_their_paths(
     spelling: str, ending: str, eight: tuple[Path, pa.Table], tmp_path: Path
 ) -> None:
     is_absolute = spelling not in ("name", "encoded name")
-    form = partial(
-        with_sidecars,
-        ending=ending,
-        sidecars="../side cars%" if is_absolute else "_sidecars",
-        spelled=SPELLINGS[spelling],
-    )
+    folder = "../side cars%" if is_absolute else "_sidecars"
+    form = partial(with_sidecars, ending=ending, sidecars=folder, spelled=SPELLINGS[spelling])
     table = of_form(eight, tmp_path / "t", form)
     remove_commits(table)
     classic(table / "_delta_log", eight[1])  # the version may be loaded from this one, or from the other

@@ -14,7 +14,7 @@ from puffin_fast.delta.log.snapshot import load_head, load_snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.errors import CorruptDataError
 from tests.conftest import require_module
-from tests.delta.tables import commit_of
+from tests.delta.tables import commit_of, remove_commits
 from tests.kit.tables import delta_table
 
 
@@ -41,8 +41,7 @@ def test_the_newest_metadata_counts_and_values_may_take_several_lines(tmp_path: 
     (tmp_path / commit_path(2)).write_text(json.dumps(newer, indent=2))
     check_heads(tmp_path)
     require_module("deltalake").DeltaTable(str(tmp_path)).create_checkpoint()
-    for version in (0, 1):
-        (tmp_path / commit_path(version)).unlink()
+    remove_commits(tmp_path, (0, 1))
     check_heads(tmp_path)
 
 

@@ -12,7 +12,8 @@ from duckdb import DuckDBPyConnection
 
 from puffin_fast import delta, errors
 from tests.conftest import require_module
-from tests.delta.tables import Golden, alter, commit_of, configure, ids, ids_of_others, refused
+from tests.delta.tables import Golden, alter, commit_of, configure, ids, refused
+from tests.kit.rows import by_duckdb
 
 Lines = list[dict[str, Any]]
 
@@ -69,11 +70,11 @@ def test_other_forms_of_commits_are_read_and_written_on(
     if form != "numbers with exponents":
         assert sorted(map(str, delta.snapshot(table).adds(range(3)))) == adds
         assert delta.verify(table) == []
-    assert ids_of_others(duckdb_delta, table)[0] == before
+    assert [row["id"] for row in by_duckdb(duckdb_delta, table, "id")] == before
     done = delta.delete(table, "id < 30")
     assert done.rows_deleted == sum(id < 30 for id in before)
     assert ids(table) == [id for id in before if id >= 30]
-    assert ids_of_others(duckdb_delta, table)[0] == [id for id in before if id >= 30]
+    assert [row["id"] for row in by_duckdb(duckdb_delta, table, "id")] == [id for id in before if id >= 30]
 
 
 @pytest.mark.parametrize(

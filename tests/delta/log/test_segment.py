@@ -16,7 +16,7 @@ from puffin_fast._io import sink
 from puffin_fast.delta.log import segment
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.storage import TableStorage
-from tests.delta.tables import Golden, refused
+from tests.delta.tables import Golden, refused, remove_commits
 from tests.kit.faults import RacingStorage
 from tests.kit.rows import by_us
 
@@ -134,8 +134,7 @@ def test_a_log_with_a_gap_is_refused(partitioned: Path) -> None:
 def test_a_checkpoint_stands_for_the_commits_before_it(golden: Golden) -> None:
     for name in ("spark_v1_checkpoint", "spark_v2_checkpoint"):
         table = golden(name)
-        for version in (0, 1, 2):
-            (table / "_delta_log" / f"{version:020d}.json").unlink()
+        remove_commits(table, (0, 1, 2))
         assert delta.scan(table).to_arrow().num_rows == 257
         assert delta.snapshot(table, version=2).version == 2
         (table / "_delta_log" / f"{3:020d}.json").unlink()
@@ -175,8 +174,7 @@ def test_a_checkpoint_in_parts_is_the_same(parts: int, golden: Golden) -> None:
     table = golden("spark_v1_checkpoint")
     before = by_us(table)
     split_checkpoint(table / "_delta_log", parts)
-    for version in (0, 1, 2):
-        (table / "_delta_log" / f"{version:020d}.json").unlink()
+    remove_commits(table, (0, 1, 2))
     assert by_us(table) == before
 
 

@@ -8,7 +8,16 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import delta, errors
-from tests.delta.tables import Golden, alter, commit_of, configure, ids, ids_of_others, refused
+from tests.delta.tables import (
+    Golden,
+    alter,
+    commit_of,
+    configure,
+    ids,
+    ids_of_others,
+    refused,
+    remove_commits,
+)
 from tests.kit.cases import each
 from tests.kit.tables import delta_table
 
@@ -36,8 +45,7 @@ BY_SPARK: dict[tuple[int, int], set[str]] = {
 def without_vectors(golden: Golden) -> Path:
     """A table of 1000 rows in version 0, before vectors were enabled."""
     table = golden("hand_inline")
-    for version in (1, 2):
-        (table / "_delta_log" / f"{version:020d}.json").unlink()
+    remove_commits(table, (1, 2))
     return table
 
 

@@ -17,7 +17,7 @@ from puffin_fast import delta, dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
 from puffin_fast.delta.log.storage import storage_of
-from tests.delta.tables import Golden, alter, ids
+from tests.delta.tables import Golden, alter, ids, remove_commits
 from tests.kit.tables import delta_table
 
 NOW = timedelta(days=-1)
@@ -114,8 +114,7 @@ def test_files_of_the_change_data_feed_are_orphans_when_no_commit_has_them(tmp_p
     lost.write_bytes(b"")
     assert delta.orphan_files(table, older_than=NOW)["path"].to_pylist() == [str(lost)]
     write_checkpoint(storage_of(table), 2)
-    for version in range(3):
-        (table / "_delta_log" / f"{version:020d}.json").unlink()
+    remove_commits(table, range(3))
     assert delta.orphan_files(table, older_than=NOW)["path"].to_pylist() == sorted([*files, str(lost)])
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyiceberg.expressions import EqualTo
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from puffin_fast import delta
 from puffin_fast import spark as ps
@@ -35,6 +36,7 @@ from tests.kit.changes import SIGNS
 from tests.kit.faults import RacingStorage
 from tests.kit.histories import KINDS, follow
 from tests.kit.rows import Rows, by_spark, by_us, in_order
+from tests.kit.tables import delta_table
 from tests.seeds import seeds
 
 CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
@@ -48,6 +50,14 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 FEATURES = (
     "'delta.enableDeletionVectors'='true', 'delta.enableRowTracking'='true', "
     "'delta.enableInCommitTimestamps'='true', 'delta.enableChangeDataFeed'='true'"
+)
+
+
+VECTORS = "USING delta TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
+
+MAPPED = (
+    "CREATE TABLE {t} (id long, v string, part string) USING delta PARTITIONED BY (part) "
+    f"TBLPROPERTIES ({FEATURES}, 'delta.columnMapping.mode'='name')"
 )
 
 
@@ -85,10 +95,10 @@ def session(scratch: Path) -> SparkSession:
     return builder.getOrCreate()
 
 
-def sql(spark: SparkSession, table: Path, *statements: str) -> pa.Table:
+def sql(spark: SparkSession, table: Path, *statements: str) -> DataFrame:
     """Runs statements with ``{t}`` for a table, and returns the rows of the last one."""
     for statement in statements:
-        rows = spark.sql(statement.replace("{t}", f"delta.`{table}`")).toArrow()
+        rows = spark.sql(statement.replace("{t}", f"delta.`{table}`"))
     return rows
 
 
@@ -104,12 +114,25 @@ def agreed(spark: SparkSession, table: Path, *, counted: bool = False) -> Rows:
     ours, theirs = by_us(table), by_spark(spark, table)
     assert ours == theirs, (ours[:3], theirs[:3], len(ours), len(theirs))
     if counted:
-        assert sql(spark, table, "SELECT count(*) AS n FROM {t}")["n"].to_pylist() == [len(ours)]
+        assert sql(spark, table, "SELECT count(*) AS n FROM {t}").collect()[0].n == len(ours)
     return ours
 
 
 def found_ids(spark: SparkSession, table: Path, *, counted: bool = False) -> set[int]:
     return {row["id"] for row in agreed(spark, table, counted=counted)}
+
+
+def row_ids(spark: SparkSession, table: Path) -> dict[int, int]:
+    """Spark's row id of each id."""
+    rows = sql(spark, table, "SELECT id, _metadata.row_id AS r FROM {t}").collect()
+    found = {row.id: row.r for row in rows}
+    assert len(set(found.values())) == len(found) == len(rows)
+    return found
+
+
+def feed(spark: SparkSession, table: Path, first: int, last: int) -> pa.Table:
+    """The change data feed of some versions as Spark reads it."""
+    return spark.sql(f"SELECT * FROM table_changes_by_path('{table}', {first}, {last})").toArrow()
 
 
 TYPES = """
@@ -155,17 +178,14 @@ def types_and_partitions(spark: SparkSession, table: Path) -> None:
 @case
 def spark_on_top(spark: SparkSession, table: Path) -> None:
     """Spark deletes, updates, merges, optimises, vacuums and restores on top of our vectors, and we on top of its."""
-    spark.sql(f"CREATE TABLE delta.`{table}` (id long, v string, part string) USING delta PARTITIONED BY (part) "
-              f"TBLPROPERTIES ({FEATURES}, 'delta.columnMapping.mode'='name')")  # fmt: skip
+    sql(spark, table, MAPPED)
     for first in (0, 500):
         spark.sql(f"INSERT INTO delta.`{table}` SELECT /*+ COALESCE(1) */ id, concat('v', id % 7), concat('p ', id % 3) "
                   f"FROM range({first}, {first + 500})")  # fmt: skip
     assert delta.delete(table, "id < 100").rows_deleted == 100
     ids = set(range(100, 1000))
     version = delta.snapshot(table).version
-    changes = spark.sql(
-        f"SELECT _change_type, id FROM table_changes_by_path('{table}', {version}, {version})"
-    ).collect()
+    changes = feed(spark, table, version, version).to_pylist()
     assert sorted((r["_change_type"], r["id"]) for r in changes) == [("delete", i) for i in range(100)]
     assert found_ids(spark, table) == ids
 
@@ -200,14 +220,13 @@ def spark_on_top(spark: SparkSession, table: Path) -> None:
     assert found_ids(spark, table, counted=True) == {i for i in ids if i <= 700}
     (details,) = spark.sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1").collect()
     assert details["operation"].startswith("VACUUM")
-    row_ids = spark.sql(f"SELECT _metadata.row_id AS r FROM delta.`{table}`").collect()
-    assert len({row["r"] for row in row_ids}) == len(row_ids)
+    assert row_ids(spark, table).keys() == {i for i in ids if i <= 700}
 
 
 @case
 def names_of_tables(spark: SparkSession, table: Path) -> None:
     """Functions of `spark` take the name of a managed Delta table, and of one by its path; other formats are refused."""
-    spark.sql("CREATE TABLE named (id long) USING delta TBLPROPERTIES ('delta.enableDeletionVectors'='true')")
+    spark.sql(f"CREATE TABLE named (id long) {VECTORS}")
     spark.sql("INSERT INTO named SELECT id FROM range(20)")
     for name in ("named", "default.named", "spark_catalog.default.`named`"):
         assert ps.delete(spark, name, f"id < {len(name)}").rows_deleted > 0
@@ -223,10 +242,12 @@ def names_of_tables(spark: SparkSession, table: Path) -> None:
 @case
 def text_of_limited_length(spark: SparkSession, table: Path) -> None:
     """Spark pads ``char(n)`` when it reads it and checks lengths: so do we, and what we would compare otherwise is refused."""
-    vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
-    spark.sql(f"CREATE TABLE delta.`{table}` (id long, c char(5), v varchar(3)) USING delta {vectors}")
-    spark.sql(
-        f"INSERT INTO delta.`{table}` VALUES (1, 'ab', 'x'), (2, 'abcde', 'y'), (3, 'cd', 'zz'), (4, 'q', 'w')"
+    rows = "(1, 'ab', 'x'), (2, 'abcde', 'y'), (3, 'cd', 'zz'), (4, 'q', 'w')"
+    sql(
+        spark,
+        table,
+        f"CREATE TABLE {{t}} (id long, c char(5), v varchar(3)) {VECTORS}",
+        f"INSERT INTO {{t}} VALUES {rows}",
     )
     path = str(table)
     given = spark.sql("SELECT 9L AS id, 'q' AS c, 'toolong' AS v")
@@ -266,14 +287,11 @@ def text_of_limited_length(spark: SparkSession, table: Path) -> None:
 @case
 def text_with_a_collation(spark: SparkSession, table: Path) -> None:
     """Spark compares it by the collation: 'AB' = 'ab'. What we would compare otherwise is refused."""
-    vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
     check = "spark.databricks.delta.schema.typeCheck.enabled"
     spark.conf.set(check, "false")
+    create = f"CREATE TABLE {{t}} (id long, c string collate UTF8_LCASE) {VECTORS}"
     try:
-        spark.sql(
-            f"CREATE TABLE delta.`{table}` (id long, c string collate UTF8_LCASE) USING delta {vectors}"
-        )
-        spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 'ab'), (2, 'AB')")
+        sql(spark, table, create, "INSERT INTO {t} VALUES (1, 'ab'), (2, 'AB')")
     finally:
         spark.conf.unset(check)
     path = str(table)
@@ -294,8 +312,7 @@ def text_with_a_collation(spark: SparkSession, table: Path) -> None:
 @case
 def rows_that_spark_keeps(spark: SparkSession, table: Path) -> None:
     """``CACHE TABLE`` and `DataFrame.cache` keep rows, but not those that we delete."""
-    vectors = "TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
-    spark.sql(f"CREATE TABLE kept (id long) USING delta LOCATION '{table}' {vectors}")
+    spark.sql(f"CREATE TABLE kept (id long) {VECTORS} LOCATION '{table}'")
     spark.sql("INSERT INTO kept SELECT id FROM range(20)")
     names = ("kept", f"delta.`{table}`")
     spark.sql("CACHE TABLE kept")
@@ -312,9 +329,8 @@ def rows_that_spark_keeps(spark: SparkSession, table: Path) -> None:
 @case
 def our_checkpoints(spark: SparkSession, table: Path) -> None:
     """Spark reads a version from our checkpoint when its commits are gone, and changes it; we read what it makes of it."""
-    spark.sql(
-        f"CREATE TABLE delta.`{table}` (id long, part string) USING delta PARTITIONED BY (part) TBLPROPERTIES ({FEATURES})"
-    )
+    create = "CREATE TABLE {t} (id long, part string) USING delta PARTITIONED BY (part)"
+    sql(spark, table, f"{create} TBLPROPERTIES ({FEATURES})")
     for first in range(0, 50, 10):
         delta.append(table, pa.table({"id": range(first, first + 10), "part": [None, "a b"] * 5}))
         delta.delete(table, f"id = {first}")
@@ -440,27 +456,22 @@ def rows_changed(spark: SparkSession, table: Path) -> None:
         CREATE TABLE {{t}} USING delta PARTITIONED BY (d, name, at) TBLPROPERTIES ({FEATURES}) AS SELECT {TYPES} FROM range(60)
     """)  # fmt: skip
     rows = {row["id"]: row for row in agreed(spark, table)}
-    query = f"SELECT id, _metadata.row_id AS r FROM delta.`{table}`"
-    row_ids = {row["id"]: row["r"] for row in spark.sql(query).collect()}
+    known = row_ids(spark, table)
 
     def read(*, counted: bool = False) -> None:
         assert agreed(spark, table, counted=counted) == sorted(rows.values(), key=lambda row: row["id"])
-        found = {row["id"]: row["r"] for row in spark.sql(query).collect()}
-        assert {i: found[i] for i in row_ids} == row_ids
-        assert len(set(found.values())) == len(found)
+        assert row_ids(spark, table).items() >= known.items()
 
-    assert (
-        delta.update(table, "id >= 10 and id < 30", {"text": "new", "b": 7, "dec": None}).rows_updated == 20
-    )
+    values = {"text": "new", "b": 7, "dec": None}
+    assert delta.update(table, "id >= 10 and id < 30", values).rows_updated == 20
     for i in range(10, 30):
-        rows[i] |= {"text": "new", "b": 7, "dec": None}
+        rows[i] |= values
     version = delta.snapshot(table).version
-    changes = spark.sql(
-        f"SELECT _change_type, id, text FROM table_changes_by_path('{table}', {version}, {version})"
-    ).collect()
-    expected = [(kind, i, text) for i in range(10, 30) for kind, text in
-                (("update_preimage", str(i)), ("update_postimage", "new"))]  # fmt: skip
-    assert sorted(map(tuple, changes)) == sorted(expected)
+    changes = feed(spark, table, version, version).to_pylist()
+    images = {row["id"]: set[tuple[str, str]]() for row in changes}
+    for row in changes:
+        images[row["id"]].add((row["_change_type"], row["text"]))
+    assert images == {i: {("update_preimage", str(i)), ("update_postimage", "new")} for i in range(10, 30)}
     given = [rows[i] | {"text": "up"} for i in (11, 40, 41)] + [rows[1] | {"id": i} for i in (900, 901)]
     schema = delta.scan(table).to_arrow().schema
     done = delta.upsert(table, pa.Table.from_pylist(given, schema), "id")
@@ -469,14 +480,14 @@ def rows_changed(spark: SparkSession, table: Path) -> None:
     read(counted=True)
     delta.delete(table, "id < 5")
     for i in range(5):
-        del rows[i], row_ids[i]
+        del rows[i], known[i]
     assert delta.purge(table, min_deleted=1e-9).data_files > 0
     assert delta.vectors(table).num_rows == 0
     read(counted=True)
     spark.sql(f"UPDATE delta.`{table}` SET text = 'spark' WHERE id = 40")
     rows[40] = rows[40] | {"text": "spark"}
     spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 41")
-    del rows[41], row_ids[41]
+    del rows[41], known[41]
     spark.sql(f"OPTIMIZE delta.`{table}`")
     spark.sql(f"VACUUM delta.`{table}` RETAIN 0 HOURS")
     read()
@@ -485,17 +496,11 @@ def rows_changed(spark: SparkSession, table: Path) -> None:
 @case
 def new_tables(spark: SparkSession, table: Path) -> None:
     """Tables that we create, append to, overwrite and change in transactions: rows, change data feed and row ids."""
-    properties = {
-        f"delta.enable{name}": "true" for name in ("RowTracking", "InCommitTimestamps", "ChangeDataFeed")
-    }
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string()), ("a b", pa.timestamp("us")),
-                        ("part", pa.string())])  # fmt: skip
-    delta.create_table(
-        table,
-        schema,
-        partition_columns=["part"],
-        properties=properties | {"delta.columnMapping.mode": "name"},
-    )
+    features = ("RowTracking", "InCommitTimestamps", "ChangeDataFeed")
+    properties = {f"delta.enable{name}": "true" for name in features} | {"delta.columnMapping.mode": "name"}
+    id = pa.field("id", pa.int64(), nullable=False)
+    schema = pa.schema([id, ("v", pa.string()), ("a b", pa.timestamp("us")), ("part", pa.string())])
+    delta_table(table, schema, partition=["part"], properties=properties)
 
     def of(ids: Any, v: str, part: str | None = None) -> pa.Table:
         rows = [{"id": i, "v": v, "a b": None, "part": part or f"p {i % 3}"} for i in ids]
@@ -507,20 +512,17 @@ def new_tables(spark: SparkSession, table: Path) -> None:
         """The feed of the newest version makes the rows from those before it; gives Spark's row ids."""
         version = delta.snapshot(table).version
         after = {row["id"]: row for row in agreed(spark, table, counted=counted)}
-        changes = spark.sql(f"SELECT * FROM table_changes_by_path('{table}', {version}, {version})").toArrow()
-        names = list(schema.names)
-        for row in changes.to_pylist():
-            if row["_change_type"] in ("delete", "update_preimage"):
-                assert known.pop(row["id"]) == {name: row[name] for name in names}
-        for row in changes.to_pylist():
-            if row["_change_type"] in ("insert", "update_postimage"):
+        changes = feed(spark, table, version, version)
+        signs = [SIGNS[kind] for kind in changes["_change_type"].to_pylist()]
+        lines = list(zip(signs, changes.select(schema.names).to_pylist(), strict=True))
+        for sign, row in sorted(lines, key=itemgetter(0)):
+            if sign < 0:
+                assert known.pop(row["id"]) == row
+            else:
                 assert row["id"] not in known
-                known[row["id"]] = {name: row[name] for name in names}
+                known[row["id"]] = row
         assert known == after, version
-        ids = spark.sql(f"SELECT id, _metadata.row_id AS r FROM delta.`{table}`").collect()
-        found = {row["id"]: row["r"] for row in ids}
-        assert len(set(found.values())) == len(found)
-        return found
+        return row_ids(spark, table)
 
     assert agreed(spark, table) == []
     delta.append(table, of(range(100), "a"))
@@ -541,13 +543,8 @@ def new_tables(spark: SparkSession, table: Path) -> None:
     given = of([2, 500, 600], "g").append_column("gone", pa.array([True, True, False]))
     delta.upsert(table, given, "id", delete_column="gone")
     follow()
-    delta.upsert(
-        table,
-        pa.table({"id": [5, 6], "v": ["h", "h"]}),
-        "id",
-        update_columns=["v"],
-        when_not_matched_insert_all=False,
-    )
+    few = pa.table({"id": [5, 6], "v": ["h", "h"]})
+    delta.upsert(table, few, "id", update_columns=["v"], when_not_matched_insert_all=False)
     last = follow(counted=True)
     assert {i: last[i] for i in (5, 6)} == {i: before[i] for i in (5, 6)}
     spark.sql(f"INSERT INTO delta.`{table}` SELECT id, 'spark', null, 'p 1' FROM range(700, 705)")
@@ -558,13 +555,10 @@ def new_tables(spark: SparkSession, table: Path) -> None:
     history = spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()
     assert {"CREATE TABLE", "WRITE", "TRANSACTION", "MERGE"} <= {row["operation"] for row in history}
 
-    plain_table = table.with_name("plain")
     given = of(range(5), "a").rename_columns(["id", "v", "at", "part"])
-    delta.create_table(plain_table, given.schema)
-    delta.append(plain_table, given)
+    plain_table = delta_table(table.with_name("plain"), given)
     spark.sql(f"DELETE FROM delta.`{plain_table}` WHERE id = 2")
-    spark.sql(f"CREATE TABLE delta.`{table.with_name('theirs')}` (id long NOT NULL, v string) USING delta "
-              "TBLPROPERTIES ('delta.enableDeletionVectors'='true')")  # fmt: skip
+    sql(spark, table.with_name("theirs"), f"CREATE TABLE {{t}} (id long NOT NULL, v string) {VECTORS}")
     theirs = delta.snapshot(table.with_name("theirs")).protocol
     assert theirs.writer_features == {"appendOnly", "deletionVectors", "invariants"}
     assert delta.snapshot(plain_table).protocol.writer_features == theirs.writer_features | {"timestampNtz"}
@@ -576,10 +570,8 @@ def rows_of_executors(spark: SparkSession, table: Path) -> None:
     """Spark reads what executors append, overwrite, update, upsert and rewrite."""
     from pyspark.sql import functions as f
 
-    spark.sql(
-        f"CREATE TABLE delta.`{table}` (id BIGINT, g STRING, x DOUBLE) USING delta PARTITIONED BY (g) "
-        f"TBLPROPERTIES ({FEATURES})"
-    )
+    create = "CREATE TABLE {t} (id BIGINT, g STRING, x DOUBLE) USING delta PARTITIONED BY (g)"
+    sql(spark, table, f"{create} TBLPROPERTIES ({FEATURES})")
 
     def given(first: int, last: int, x: float = 0.0) -> Any:
         return spark.range(first, last).selectExpr("id", "concat('g ', id % 3) AS g", f"double({x}) AS x")
@@ -598,13 +590,9 @@ def rows_of_executors(spark: SparkSession, table: Path) -> None:
         found = spark.read.format("delta").load(path).agg(f.count("*"), f.sum("id"), f.sum("x")).first()
         assert tuple(found or ()) == (n_rows, total, x), found
         assert delta.verify(table) == []
-    feed = spark.sql(f"SELECT * FROM table_changes_by_path('{table}', 0)")
-    net = (
-        feed.groupBy()
-        .agg(f.sum(f.expr("if(_change_type IN ('insert', 'update_postimage'), id, -id)")))
-        .first()
-    )
-    assert tuple(net or ()) == (7100,), net
+    lines = feed(spark, table, 0, delta.snapshot(table).version)
+    net = zip(lines["_change_type"].to_pylist(), lines["id"].to_pylist(), strict=True)
+    assert sum(SIGNS[kind] * id for kind, id in net) == 7100
     operations = [row.operation for row in spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()]
     assert operations[1:-1] == ["OPTIMIZE", "MERGE", "WRITE", "UPDATE", "UPDATE", "WRITE"], operations
 
@@ -639,34 +627,32 @@ def racing(spark: SparkSession, table: Path) -> None:
 @case
 def changes(spark: SparkSession, table: Path) -> None:
     """Our changes, from the feed and from data files, are Spark's, without its equal deletes and inserts."""
-    spark.sql(f"CREATE TABLE delta.`{table}` (id long, v string, part string) USING delta PARTITIONED BY (part) "
-              f"TBLPROPERTIES ({FEATURES}, 'delta.columnMapping.mode'='name')")  # fmt: skip
-    here = f"delta.`{table}`"
-    for statement in (
-        f"INSERT INTO {here} SELECT /*+ COALESCE(1) */ id, 'a', if(id % 8 IN (3, 7), NULL, concat('p', id % 2)) FROM range(40)",
-        f"DELETE FROM {here} WHERE id IN (1, 2)",
-        f"UPDATE {here} SET v = if(id = 4, 'a', 'b') WHERE id BETWEEN 3 AND 6",
-        f"MERGE INTO {here} t USING (SELECT id + 5 AS id FROM range(40)) s ON t.id = s.id WHEN MATCHED AND t.id < 10 THEN "
+    sql(
+        spark,
+        table,
+        MAPPED,
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 'a', if(id % 8 IN (3, 7), NULL, concat('p', id % 2)) FROM range(40)",
+        "DELETE FROM {t} WHERE id IN (1, 2)",
+        "UPDATE {t} SET v = if(id = 4, 'a', 'b') WHERE id BETWEEN 3 AND 6",
+        "MERGE INTO {t} t USING (SELECT id + 5 AS id FROM range(40)) s ON t.id = s.id WHEN MATCHED AND t.id < 10 THEN "
         "UPDATE SET v = 'm' WHEN MATCHED AND t.id < 20 THEN DELETE WHEN NOT MATCHED THEN INSERT (id, v, part) VALUES (s.id, 'n', 'p0')",
-        f"OPTIMIZE {here}",
-        f"INSERT OVERWRITE {here} SELECT id, if(id = 30, 'o', v), part FROM {here}",
-        f"RESTORE TABLE {here} TO VERSION AS OF 2",
-        f"ALTER TABLE {here} RENAME COLUMN v TO w",
-        f"UPDATE {here} SET w = 'r' WHERE id = 39",
-    ):
-        spark.sql(statement)
+        "OPTIMIZE {t}",
+        "INSERT OVERWRITE {t} SELECT id, if(id = 30, 'o', v), part FROM {t}",
+        "RESTORE TABLE {t} TO VERSION AS OF 2",
+        "ALTER TABLE {t} RENAME COLUMN v TO w",
+        "UPDATE {t} SET w = 'r' WHERE id = 39",
+    )
     delta.delete(table, "id = 38")
     renamed, newest = 8, delta.snapshot(table).version
     for first, last in ((0, renamed - 1), (renamed, newest)):
-        feed = spark.sql(f"SELECT * FROM table_changes_by_path('{table}', {first}, {last})").toArrow()
-        found = delta.changes(table, first, last).to_arrow()
-        assert found.schema.names == feed.schema.names
+        theirs, found = feed(spark, table, first, last), delta.changes(table, first, last).to_arrow()
+        assert found.schema.names == theirs.schema.names
         by_rows = (
             delta.changes(table, first, last, selected_fields=["*", "_pos"]).to_arrow().drop_columns("_pos")
         )
-        assert summed(found) == summed(feed) == summed(by_rows)
-        assert images(found) == images(by_rows) <= images(feed)  # Spark's also has what changed nothing
-        assert images(feed) - images(found) <= {row for row in images(feed) if row[1:4] == (4, "a", "p0")}
+        assert summed(found) == summed(theirs) == summed(by_rows)
+        assert images(found) == images(by_rows) <= images(theirs)  # Spark's also has what changed nothing
+        assert images(theirs) - images(found) <= {row for row in images(theirs) if row[1:4] == (4, "a", "p0")}
 
 
 @case
@@ -761,7 +747,10 @@ def disabled(spark: SparkSession, table: Path) -> None:
         assert delta.vectors(folder).num_rows == 0
         protocols.append(delta.snapshot(folder).protocol)
         for version, found in before.items():
-            assert in_order(sql(spark, folder, f"SELECT * FROM {{t}} VERSION AS OF {version}")) == found
+            assert (
+                in_order(sql(spark, folder, f"SELECT * FROM {{t}} VERSION AS OF {version}").toArrow())
+                == found
+            )
     assert protocols[0] == protocols[1]
     assert delta.disable(theirs).version is None
     spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 9")
