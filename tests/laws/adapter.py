@@ -332,9 +332,9 @@ class Subject:
     def properties(self, commit: int) -> Mapping[str, Any]:
         """What the history of the table says of a commit."""
         if isinstance(self.table.table, Path):
-            properties: Mapping[str, Any] = commit_of(self.table.table, commit)["commitInfo"][0]
-            return properties
-        return self.table.table.snapshot_by_id(commit).summary.additional_properties
+            return commit_of(self.table.table, commit)["commitInfo"][0]
+        properties: Mapping[str, Any] = self.table.table.snapshot_by_id(commit).summary.additional_properties
+        return properties
 
     def create_branch(self, name: str) -> None:
         """Creates a branch of an Iceberg table at its current snapshot."""

@@ -257,8 +257,8 @@ def test_an_explanation_has_all_data_files_and_rows_of_the_table(table: Subject,
         assert bool(done.explanations) == (verb.function in SEARCHES)
     for one in done.explanations if verb.function != "transaction" else ():
         assert (one.table.data_files, one.table.rows) == (n_files, len(START))
-        assert sum(part.data_files for part in (*one.left_out, one.read)) == n_files
-        assert sum(part.rows for part in (*one.left_out, one.read)) == len(START)
+        for name, total in (("data_files", n_files), ("rows", len(START))):
+            assert sum(getattr(part, name) for part in (*one.left_out, one.read)) == total
 
 
 SEARCHES = (
