@@ -30,4 +30,4 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.laws.laws")
+pytest.register_assert_rewrite("tests.laws.adapter", "tests.laws.laws")
