@@ -125,7 +125,7 @@ LIST_TYPES = [
 BINARY_TYPES = [pa.binary(), pa.large_binary(), pa.binary_view()]
 
 
-# encode --------------------------------------------------------------------------------------------------
+# Every function ------------------------------------------------------------------------------------------
 
 
 NOTHING = dv.iceberg.encode(PositionBitmap())
@@ -158,6 +158,41 @@ def arrow_length(column: Any) -> int:
     return len(arrow.cardinality(column))
 
 
+@strategies.costly
+@given(
+    st.lists(
+        st.tuples(
+            strategies.position_sets(max_chunks=2),
+            strategies.position_sets(max_chunks=2),
+            st.integers(0, 1 << 34),
+        ),
+        max_size=6,
+    )
+)
+def test_functions_on_columns_are_those_on_each_row(
+    rows: list[tuple[strategies.Positions, strategies.Positions, int]],
+) -> None:
+    left, right = ([set(row[side].tolist()) for row in rows] for side in (0, 1))
+    one, other = (arrow.encode(lists([sorted(row) for row in side])) for side in (left, right))
+    assert one.type == pa.binary()
+    assert plain(one) == [oracle.encode_blob(row) for row in left]
+    assert arrow.decode(one).type == pa.list_(pa.int64())
+    assert plain(arrow.decode(one)) == [sorted(row) for row in left]
+    assert arrow.cardinality(one).type == pa.int64()
+    assert plain(arrow.cardinality(one)) == [len(row) for row in left]
+    asked = [int(a[len(a) // 2]) if len(a) and number % 2 else number for a, _, number in rows]
+    found = arrow.contains(one, pa.array(asked, pa.int64()))
+    assert found.type == pa.bool_()
+    assert plain(found) == [number in row for number, row in zip(asked, left, strict=True)]
+    pairs = [*zip(left, right, strict=True)]
+    assert plain(arrow.difference(one, other)) == [oracle.encode_blob(a - b) for a, b in pairs]
+    single = oracle.encode_blob([3, 70_000])
+    assert plain(arrow.difference(one, single)) == [oracle.encode_blob(a - {3, 70_000}) for a in left]
+    united = arrow.union(pa.array([*zip(plain(one), plain(other), strict=True)], pa.list_(pa.binary())))
+    assert united.type == pa.binary()
+    assert plain(united) == [oracle.encode_blob(a | b) for a, b in pairs]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", IN_EACH_ROW)
 def test_every_layout_is_taken_and_the_result_for_a_null_is_null(name: str, layout: str) -> None:
@@ -185,11 +220,22 @@ def test_two_columns_of_every_layout_are_taken(layout: str) -> None:
     assert grouped(shape(pa.array(PATHS)), shape(pa.array(ROWS))) == expected_groups(PATHS, ROWS)
 
 
-@given(st.lists(strategies.position_sets(max_chunks=2), max_size=8))
-def test_encode_is_encoding_each(sets: list[strategies.Positions]) -> None:
-    found = arrow.encode(pa.array([positions.astype(np.int64) for positions in sets], pa.list_(pa.int64())))
-    assert found.type == pa.binary()
-    assert plain(found) == [dv.iceberg.encode(PositionBitmap.from_positions(positions)) for positions in sets]
+@pytest.mark.parametrize("kind", [*LIST_TYPES, pa.list_(pa.int64(), 1)], ids=str)
+def test_encode_takes_every_list_type_with_nulls(kind: pa.DataType) -> None:
+    rows = [[9], [5], None, [7], None, [8]]
+    if not pa.types.is_fixed_size_list(kind):
+        rows[1:1] = [[p for p in positions if p < 1 << 31] for positions in LISTS]
+    column = pa.array(rows, kind)
+    expected = [None if row is None else oracle.encode_blob(row) for row in rows]
+    assert plain(arrow.encode(column)) == expected
+    assert plain(arrow.encode(column.slice(1, len(rows) - 2))) == expected[1:-1]
+
+
+def test_items_of_a_null_list_are_not_read() -> None:
+    masked = pa.ListArray.from_arrays(
+        pa.array([0, 1, 3], pa.int32()), pa.array([5, -1, None]), mask=pa.array([False, True])
+    )
+    assert plain(arrow.encode(masked)) == [oracle.encode_blob([5]), None]
 
 
 def test_encode_takes_fixed_size_lists_and_dictionaries() -> None:
@@ -244,18 +290,21 @@ def test_a_null_position_or_one_out_of_range_is_refused_by_its_row(row: int | No
         assert said in str(caught.value)
 
 
-# decode and cardinality -----------------------------------------------------------------------------------
+# Columns of blobs ----------------------------------------------------------------------------------------
 
 
-@given(st.lists(strategies.position_sets(max_chunks=2), max_size=8))
-def test_decode_is_decoding_each(sets: list[strategies.Positions]) -> None:
-    made = blobs([dv.iceberg.encode(PositionBitmap.from_positions(positions)) for positions in sets])
-    found = arrow.decode(made)
-    assert found.type == pa.list_(pa.int64())
-    assert plain(found) == [positions.tolist() for positions in sets]
-    counted = arrow.cardinality(made)
-    assert counted.type == pa.int64()
-    assert plain(counted) == [len(positions) for positions in sets]
+@pytest.mark.parametrize("kind", [*BINARY_TYPES, pa.binary(len(BLOBS[1]))], ids=str)
+def test_every_binary_type_is_taken_with_nulls(kind: pa.DataType) -> None:
+    rows = [BLOBS[1], None, BLOBS[1], None]
+    if not pa.types.is_fixed_size_binary(kind):
+        rows = [b"", *BLOBS, None, BLOBS[1], b"x"]
+    column = pa.array(rows, kind)
+    column = column.slice(1, len(rows) - 2)
+    sets = [None if blob is None else oracle.decode_blob(blob) for blob in plain(column)]
+    assert plain(arrow.decode(column)) == sets
+    assert plain(arrow.cardinality(column)) == [None if held is None else len(held) for held in sets]
+    coded = column.dictionary_encode() if kind == pa.binary() else column
+    assert plain(arrow.contains(coded, 5)) == [None if held is None else 5 in held for held in sets]
 
 
 def test_decode_takes_fixed_size_binary_and_dictionaries() -> None:
@@ -265,12 +314,19 @@ def test_decode_takes_fixed_size_binary_and_dictionaries() -> None:
 
 
 @each("name", strategies.MALFORMED_BLOBS)
-def test_a_malformed_blob_is_refused_by_its_row(name: str) -> None:
-    values = [*BLOBS[:4], strategies.MALFORMED_BLOBS[name](), *BLOBS[4:]]
-    for call in (arrow.decode, arrow.cardinality):
-        for made in (blobs(values), pa.chunked_array([blobs(values[:3]), blobs(values[3:])])):
-            with pytest.raises(errors.CorruptDataError, match=r"\b4\b"):
+def test_a_malformed_blob_is_refused_by_its_side_and_row(name: str) -> None:
+    whole, wrong = blobs(BLOBS[:5]), [*BLOBS[:4], strategies.MALFORMED_BLOBS[name]()]
+    for made in (blobs(wrong), pa.chunked_array([blobs(wrong[:3]), blobs(wrong[3:])])):
+        for call, side in (
+            (arrow.decode, "blobs"),
+            (arrow.cardinality, "blobs"),
+            (lambda column: arrow.difference(column, whole), "blobs"),
+            (lambda column: arrow.difference(whole, column), "others"),
+        ):
+            with pytest.raises(errors.CorruptDataError, match=f"{side}: row 4"):
                 call(made)
+    with pytest.raises(errors.CorruptDataError, match="row 1: item 4"):
+        arrow.union(pa.array([BLOBS, wrong], pa.list_(pa.binary())))
 
 
 @each("name", strategies.ACCEPTED_BLOBS)
@@ -278,32 +334,20 @@ def test_non_canonical_blobs_are_read(name: str) -> None:
     data, held = strategies.ACCEPTED_BLOBS[name]
     assert plain(arrow.decode(blobs([data, data]))) == [held, held]
     assert plain(arrow.cardinality(blobs([data]))) == [len(held)]
+    others = blobs([BLOBS[0], data, data, oracle.encode_blob(held[:1])])
+    found = arrow.difference(blobs([data, BLOBS[1], data, data]), others)
+    expected = [set(held), {5} - set(held), set(), set(held[1:])]
+    assert plain(found) == list(map(oracle.encode_blob, expected))
 
 
-def test_cardinality_checks_as_decode_checks() -> None:
-    """A blob whose contents are broken has no cardinality."""
-    for broken in flipped_bits(BLOBS[2]):
-        with pytest.raises(errors.CorruptDataError):
-            arrow.cardinality(blobs([broken]))
-
-
-# union ---------------------------------------------------------------------------------------------------
-
-
-@strategies.costly
-@given(st.lists(st.lists(strategies.position_sets(max_chunks=2), max_size=4), max_size=5))
-def test_union_is_the_union_of_each(rows: list[list[strategies.Positions]]) -> None:
-    made = [[dv.iceberg.encode(PositionBitmap.from_positions(p)) for p in row] for row in rows]
-    found = arrow.union(pa.array(made, pa.list_(pa.binary())))
-    assert found.type == pa.binary()
-    assert plain(found) == [oracle.encode_blob([int(p) for ps in row for p in ps]) for row in rows]
-
-
-@pytest.mark.parametrize("outer", [pa.list_, pa.large_list, pa.list_view, pa.large_list_view])
-@pytest.mark.parametrize("kind", BINARY_TYPES, ids=str)
-def test_union_takes_every_type(outer: Any, kind: pa.DataType) -> None:
-    made = pa.array([[b"x"], BLOBS[:2], BLOBS[2:4], [b""]], outer(kind)).slice(1, 2)
-    assert plain(arrow.union(made)) == [oracle.encode_blob([*SETS[at], *SETS[at + 1]]) for at in (0, 2)]
+def test_nulls_in_lists_and_columns_of_other_lengths_are_refused() -> None:
+    with pytest.raises(errors.InvalidInputError, match=r"\b2\b"):
+        arrow.union(pa.array([BLOBS, [], [BLOBS[0], None]], pa.list_(pa.binary())))
+    with pytest.raises(errors.InvalidInputError, match="others: expected 6, one for each blob, found 1"):
+        arrow.difference(blobs(), blobs(BLOBS[:1]))
+    for asked in ([1], ["a"] * len(BLOBS)):
+        with pytest.raises(errors.InvalidInputError):
+            arrow.contains(blobs(), pa.array(asked))
 
 
 @pytest.mark.parametrize(
@@ -320,86 +364,18 @@ def test_other_objects_are_refused(value: Any) -> None:
             call(value)
 
 
-@pytest.mark.parametrize(
-    ("paths", "positions"),
-    [
-        (pa.chunked_array([PATHS[:3], [], PATHS[3:]]), pa.chunked_array([ROWS[:5], ROWS[5:]])),
-        (pa.chunked_array([pa.array(some).dictionary_encode() for some in (PATHS[:4], PATHS[4:])]), pa.array(ROWS)),
-        (
-            pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), pa.array(["a", "b", "a", "unused"])),
-            pa.array([1, 2, 3, 4]),
-        ),
-        (pa.chunked_array([], pa.string()), pa.chunked_array([], pa.int64())),
-        (pa.array([], pa.string()), pa.array([], pa.int64())),
-    ],
-    ids=["chunks that do not line up", "several dictionaries", "repeats and values unused", "no chunks", "nothing"],
-)  # fmt: skip
-def test_encode_grouped_takes_columns_in_other_chunks_and_codes(paths: Any, positions: Any) -> None:
-    assert grouped(paths, positions) == expected_groups(paths.to_pylist(), positions.to_pylist())
+@pytest.mark.parametrize("outer", [pa.list_, pa.large_list, pa.list_view, pa.large_list_view])
+@pytest.mark.parametrize("kind", BINARY_TYPES, ids=str)
+def test_union_takes_every_type(outer: Any, kind: pa.DataType) -> None:
+    made = pa.array([[b"x"], BLOBS[:2], BLOBS[2:4], [b""]], outer(kind)).slice(1, 2)
+    assert plain(arrow.union(made)) == [oracle.encode_blob([*SETS[at], *SETS[at + 1]]) for at in (0, 2)]
 
 
-def test_union_refuses_nulls_in_lists_and_malformed_blobs_by_their_row() -> None:
-    with pytest.raises(errors.InvalidInputError, match=r"\b2\b"):
-        arrow.union(pa.array([BLOBS, [], [BLOBS[0], None]], pa.list_(pa.binary())))
-    for build in strategies.MALFORMED_BLOBS.values():
-        with pytest.raises(errors.CorruptDataError, match=r"\b2\b"):
-            arrow.union(pa.array([BLOBS, [], [BLOBS[0], build()]], pa.list_(pa.binary())))
-
-
-# contains ------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.tuples(strategies.small_position_sets(), st.integers(0, 1 << 34)), max_size=8))
-def test_contains_is_contains_of_each(pairs: list[tuple[strategies.Positions, int]]) -> None:
-    asked = [int(p[len(p) // 2]) if len(p) and q % 2 else q for p, q in pairs]
-    found = arrow.contains(
-        blobs([oracle.encode_blob(p.tolist()) for p, _ in pairs]), pa.array(asked, pa.int64())
-    )
-    assert found.type == pa.bool_()
-    assert plain(found) == [q in set(p.tolist()) for (p, _), q in zip(pairs, asked, strict=True)]
-
-
-def test_contains_refuses_arrays_of_different_lengths() -> None:
-    with pytest.raises(errors.InvalidInputError):
-        arrow.contains(blobs(), pa.array([1]))
-    with pytest.raises(errors.InvalidInputError):
-        arrow.contains(blobs(), pa.array(["a"] * len(BLOBS)))
-
-
-# difference ----------------------------------------------------------------------------------------------
-
-
-@strategies.costly
-@given(st.lists(st.tuples(strategies.position_sets(max_chunks=2), strategies.position_sets(max_chunks=2))))
-def test_difference_is_the_difference_of_each(
-    pairs: list[tuple[strategies.Positions, strategies.Positions]],
-) -> None:
-    left, right = ([oracle.encode_blob(pair[side].tolist()) for pair in pairs] for side in (0, 1))
-    found = arrow.difference(blobs(left), blobs(right))
-    assert found.type == pa.binary()
-    assert plain(found) == [oracle.encode_blob(set(a.tolist()) - set(b.tolist())) for a, b in pairs]
-    one = oracle.encode_blob([3, 70_000])
-    expected = [oracle.encode_blob(set(a.tolist()) - {3, 70_000}) for a, _ in pairs]
-    assert plain(arrow.difference(blobs(left), one)) == expected
-
-
-@pytest.mark.parametrize("name", strategies.ACCEPTED_BLOBS)
-def test_difference_of_non_canonical_blobs_is_canonical(name: str) -> None:
-    data, held = strategies.ACCEPTED_BLOBS[name]
-    everything = [data, BLOBS[1], data, data]
-    found = arrow.difference(blobs(everything), blobs([BLOBS[0], data, data, oracle.encode_blob(held[:1])]))
-    expected = [set(held), {5} - set(held), set(), set(held[1:])]
-    assert plain(found) == list(map(oracle.encode_blob, expected))
-
-
-def test_difference_refuses_lengths_and_malformed_blobs_by_side_and_row() -> None:
-    with pytest.raises(errors.InvalidInputError, match="others: expected 6, one for each blob, found 1"):
-        arrow.difference(blobs(), blobs(BLOBS[:1]))
-    for build in strategies.MALFORMED_BLOBS.values():
-        with pytest.raises(errors.CorruptDataError, match="blobs: row 1"):
-            arrow.difference(blobs([BLOBS[0], build()]), blobs(BLOBS[:2]))
-        with pytest.raises(errors.CorruptDataError, match="others: row 1"):
-            arrow.difference(blobs(BLOBS[:2]), blobs([BLOBS[0], build()]))
+def test_cardinality_checks_as_decode_checks() -> None:
+    """A blob whose contents are broken has no cardinality."""
+    for broken in flipped_bits(BLOBS[2]):
+        with pytest.raises(errors.CorruptDataError):
+            arrow.cardinality(blobs([broken]))
 
 
 # null, type and codec --------------------------------------------------------------------------------------
@@ -565,6 +541,24 @@ def test_encode_grouped_takes_every_type(kind: pa.DataType, integer: pa.DataType
     assert grouped(paths, positions) == expected_groups(PATHS, ROWS)
 
 
+@pytest.mark.parametrize(
+    ("paths", "positions"),
+    [
+        (pa.chunked_array([PATHS[:3], [], PATHS[3:]]), pa.chunked_array([ROWS[:5], ROWS[5:]])),
+        (pa.chunked_array([pa.array(some).dictionary_encode() for some in (PATHS[:4], PATHS[4:])]), pa.array(ROWS)),
+        (
+            pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), pa.array(["a", "b", "a", "unused"])),
+            pa.array([1, 2, 3, 4]),
+        ),
+        (pa.chunked_array([], pa.string()), pa.chunked_array([], pa.int64())),
+        (pa.array([], pa.string()), pa.array([], pa.int64())),
+    ],
+    ids=["chunks that do not line up", "several dictionaries", "repeats and values unused", "no chunks", "nothing"],
+)  # fmt: skip
+def test_encode_grouped_takes_columns_in_other_chunks_and_codes(paths: Any, positions: Any) -> None:
+    assert grouped(paths, positions) == expected_groups(paths.to_pylist(), positions.to_pylist())
+
+
 def test_encode_grouped_of_many_small_groups() -> None:
     rng = np.random.default_rng(0)
     paths = [f"s3://bucket/table/data/part-{i:05d}.parquet" for i in rng.integers(0, 5_000, 100_000)]
@@ -586,6 +580,29 @@ def test_encode_grouped_of_one_large_group_among_small_ones() -> None:
         "b": (oracle.encode_blob([1, 3]), 2),
         "c": (oracle.encode_blob([2]), 1),
     }
+
+
+def replaced(values: list[Any], by: Any) -> list[Any]:
+    return [*values[:6], by, *values[7:]]
+
+
+@pytest.mark.parametrize(
+    ("column", "paths", "positions"),
+    [
+        ("file_path", replaced(PATHS, None), ROWS),
+        ("pos", PATHS, replaced(ROWS, None)),
+        *(("pos", PATHS, replaced(ROWS, bad)) for bad in OUT_OF_RANGE),
+    ],
+)
+def test_encode_grouped_refuses_values_by_column_and_row(column: str, paths: Any, positions: Any) -> None:
+    coded = pa.array(paths).dictionary_encode()
+    in_dictionary = pa.DictionaryArray.from_arrays(
+        pa.array(range(len(paths))), pa.array(paths)
+    )  # where the null is a value
+    for given_paths in (pa.array(paths), pa.chunked_array([paths[:4], paths[4:]]), coded, in_dictionary):
+        for given_positions in (pa.array(positions), pa.chunked_array([positions[:3], positions[3:]])):
+            with pytest.raises(errors.InvalidInputError, match=rf"{column}.*\b6\b|\b6\b.*{column}"):
+                arrow.encode_grouped(given_paths, given_positions)
 
 
 def test_encode_grouped_refuses_columns_that_do_not_fit() -> None:
@@ -679,58 +696,3 @@ def test_empty_encoded_columns_have_no_rows(kind: pa.DataType) -> None:
                 assert plain(read(empty)) == []
             assert arrow.theta_union(empty).estimate == 0
     assert arrow.encode_grouped(pa.array([], pa.dictionary(pa.int32(), pa.string())), []).num_rows == 0
-
-
-@pytest.mark.parametrize("kind", [*LIST_TYPES, pa.list_(pa.int64(), 1)], ids=str)
-def test_encode_takes_every_list_type_with_nulls(kind: pa.DataType) -> None:
-    rows = [[9], [5], None, [7], None, [8]]
-    if not pa.types.is_fixed_size_list(kind):
-        rows[1:1] = [[p for p in positions if p < 1 << 31] for positions in LISTS]
-    column = pa.array(rows, kind)
-    expected = [None if row is None else oracle.encode_blob(row) for row in rows]
-    assert plain(arrow.encode(column)) == expected
-    assert plain(arrow.encode(column.slice(1, len(rows) - 2))) == expected[1:-1]
-
-
-def test_items_of_a_null_list_are_not_read() -> None:
-    masked = pa.ListArray.from_arrays(
-        pa.array([0, 1, 3], pa.int32()), pa.array([5, -1, None]), mask=pa.array([False, True])
-    )
-    assert plain(arrow.encode(masked)) == [oracle.encode_blob([5]), None]
-
-
-@pytest.mark.parametrize("kind", [*BINARY_TYPES, pa.binary(len(BLOBS[1]))], ids=str)
-def test_every_binary_type_is_taken_with_nulls(kind: pa.DataType) -> None:
-    rows = [BLOBS[1], None, BLOBS[1], None]
-    if not pa.types.is_fixed_size_binary(kind):
-        rows = [b"", *BLOBS, None, BLOBS[1], b"x"]
-    column = pa.array(rows, kind)
-    column = column.slice(1, len(rows) - 2)
-    sets = [None if blob is None else oracle.decode_blob(blob) for blob in plain(column)]
-    assert plain(arrow.decode(column)) == sets
-    assert plain(arrow.cardinality(column)) == [None if held is None else len(held) for held in sets]
-    coded = column.dictionary_encode() if kind == pa.binary() else column
-    assert plain(arrow.contains(coded, 5)) == [None if held is None else 5 in held for held in sets]
-
-
-def replaced(values: list[Any], by: Any) -> list[Any]:
-    return [*values[:6], by, *values[7:]]
-
-
-@pytest.mark.parametrize(
-    ("column", "paths", "positions"),
-    [
-        ("file_path", replaced(PATHS, None), ROWS),
-        ("pos", PATHS, replaced(ROWS, None)),
-        *(("pos", PATHS, replaced(ROWS, bad)) for bad in OUT_OF_RANGE),
-    ],
-)
-def test_encode_grouped_refuses_values_by_column_and_row(column: str, paths: Any, positions: Any) -> None:
-    coded = pa.array(paths).dictionary_encode()
-    in_dictionary = pa.DictionaryArray.from_arrays(
-        pa.array(range(len(paths))), pa.array(paths)
-    )  # where the null is a value
-    for given_paths in (pa.array(paths), pa.chunked_array([paths[:4], paths[4:]]), coded, in_dictionary):
-        for given_positions in (pa.array(positions), pa.chunked_array([positions[:3], positions[3:]])):
-            with pytest.raises(errors.InvalidInputError, match=rf"{column}.*\b6\b|\b6\b.*{column}"):
-                arrow.encode_grouped(given_paths, given_positions)
