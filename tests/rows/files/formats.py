@@ -137,8 +137,26 @@ def named(node: Any, name: str = "r") -> Any:
     return node
 
 
-def to_avro(rows: pa.Table, path: Path, schema: Schema) -> None:
-    avro = fastavro.parse_schema(named(AvroSchemaConversion().iceberg_to_avro(schema)))
+IDS = ("field-id", "element-id", "key-id", "value-id")
+
+
+def without_ids(node: Any) -> Any:
+    """An Avro schema without the attributes of Iceberg; Spark writes null last in unions."""
+    if isinstance(node, list):
+        return [without_ids(part) for part in node][::-1]
+    if not isinstance(node, dict):
+        return node
+    found = {key: without_ids(part) for key, part in node.items() if key not in IDS}
+    if "fields" in node:
+        found["fields"] = [without_ids(field) for field in node["fields"]]
+    if isinstance(node.get("type"), list):
+        found.pop("default", None)
+    return found
+
+
+def to_avro(rows: pa.Table, path: Path, schema: Schema, *, has_ids: bool = True) -> None:
+    avro = named(AvroSchemaConversion().iceberg_to_avro(schema))
+    avro = fastavro.parse_schema(avro if has_ids else without_ids(avro))
     records = []
     for record in rows.to_pylist():
         for field in schema.fields:
@@ -172,13 +190,18 @@ def register(table: Table, path: str, format: str, n_rows: int, *, content: int 
     commit(table, Changes(added=(entry,), new_files=(path,)), base=table.current_snapshot())
 
 
+def mapped(catalog: SqlCatalog, table: Table) -> Table:
+    """The table, whose files need no field ids from here on."""
+    with v3_metadata(catalog), table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
+    return table
+
+
 def named_by_mapping(
     catalog: SqlCatalog, namespace: str, schema: Any, format: str = "PARQUET"
 ) -> tuple[Table, str, Path]:
     """A table whose files need no field ids, the path of a file to write, and the same for this machine."""
-    table = create_table(catalog, f"{namespace}.t", schema)
-    with v3_metadata(catalog), table.transaction() as change:
-        change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
+    table = mapped(catalog, create_table(catalog, f"{namespace}.t", schema))
     path = f"{table.location()}/data/f.{format.lower()}"
     local = Path(path.removeprefix("file://"))
     local.parent.mkdir(parents=True, exist_ok=True)

@@ -27,85 +27,16 @@ from pyiceberg.types import (
 )
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg import append, create_table, delete, delete_keys, scan, update, upsert
-from puffin_fast.iceberg.manifest import EQUALITY_DELETES
-from tests.rows.files.formats import ROWS, SCHEMA, N, ids, named_by_mapping, register, to_avro
+from puffin_fast.iceberg import create_table, delete, delete_keys, scan, update, upsert
+from tests.rows.files.formats import ids, named_by_mapping, register
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
-
-IDS = ("field-id", "element-id", "key-id", "value-id")
-
-
-def without_ids(node: Any, *, null_last: bool) -> Any:
-    """An Avro schema without the attributes of Iceberg; Spark writes null last in unions."""
-    if isinstance(node, list):
-        parts = [without_ids(part, null_last=null_last) for part in node]
-        return parts[::-1] if null_last else parts
-    if not isinstance(node, dict):
-        return node
-    found = {key: without_ids(part, null_last=null_last) for key, part in node.items() if key not in IDS}
-    if "fields" in node:
-        found["fields"] = [without_ids(field, null_last=null_last) for field in node["fields"]]
-    if isinstance(node.get("type"), list):
-        found.pop("default", None)
-    return found
 
 
 def written(local: Path, schema: Any, rows: list[Any]) -> None:
     with local.open("wb") as sink:
         fastavro.writer(sink, schema, rows, codec="deflate", sync_interval=4000)
-
-
-def with_foreign_file(catalog: SqlCatalog, namespace: str, *, null_last: bool) -> Table:
-    """A table of 700 rows in an Avro file without ids, and 300 in a Parquet file."""
-    table, path, local = named_by_mapping(catalog, namespace, SCHEMA, "AVRO")
-    to_avro(ROWS.slice(0, 700), local, table.schema())
-    with local.open("rb") as source:
-        reader = fastavro.reader(source)
-        schema = without_ids(reader.writer_schema, null_last=null_last)
-        written(local.with_suffix(".new"), schema, list(reader))
-    local.with_suffix(".new").rename(local)
-    assert not any(name.encode() in local.read_bytes() for name in IDS)
-    register(table, path, "AVRO", 700)
-    append(table, ROWS.slice(700))
-    return table
-
-
-@pytest.mark.parametrize("null_last", [False, True])
-def test_columns_of_all_types_are_found_by_the_name_mapping(
-    shared_catalog: SqlCatalog, namespace: str, null_last: bool
-) -> None:
-    table = with_foreign_file(shared_catalog, namespace, null_last=null_last)
-    answer = scan(table).to_arrow()
-    assert answer.schema.types == ROWS.schema.types
-    assert answer.sort_by("id").to_pylist() == ROWS.to_pylist()
-    assert ids(table, "inner.b = 'b8'") == [8]
-    assert ids(table, "price > 12.4 and price < 12.6") == [100]
-    only = scan(table, "id = 8", ("by_number", "_pos", "_row_id")).to_arrow().to_pylist()
-    assert only == [{"by_number": ROWS["by_number"][8].as_py(), "_pos": 8, "_row_id": 8}]
-
-
-def test_rows_are_deleted_updated_and_upserted(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = with_foreign_file(shared_catalog, namespace, null_last=True)
-    assert delete(table, "inner.a < 10").rows_deleted == 4
-    assert delete_keys(table, pa.table({"key": ROWS["key"].slice(20, 1)}), ["key"]).rows_deleted == 1
-    assert update(table, "id in (16, 699)", {"s": "new"}).rows_updated == 2
-    assert upsert(table, ROWS.slice(690, 20), ["id"]).rows_updated == 1
-    gone = {at for at in range(10) if at % 7 and at % 3 and at % 5} | {20}
-    expected = [{**row, "s": "new"} if row["id"] == 16 else row for row in ROWS.to_pylist()]
-    found = scan(table).to_arrow().sort_by("id").to_pylist()
-    assert found == [row for row in expected if row["id"] not in gone]
-
-
-def test_equality_deletes_without_ids_apply(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = with_foreign_file(shared_catalog, namespace, null_last=True)
-    path = f"{table.location()}/data/deletes.avro"
-    written(Path(path.removeprefix("file://")), record("r", ("s", "string")), [{"s": "s3"}, {"s": "s4"}])
-    field = table.schema().find_field("s").field_id
-    register(table, path, "AVRO", 2, content=EQUALITY_DELETES, equality_ids=[field])
-    assert ids(table) == [at for at in range(N) if at % 7 == 0 or at % 10 not in (3, 4)]
 
 
 def record(name: str, *fields: tuple[str, Any], **attributes: Any) -> dict[str, Any]:

@@ -24,12 +24,13 @@ from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.dml.delete import delete, delete_keys, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
+from puffin_fast.iceberg.dml.update import update
 from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.layouts import LAYOUTS
-from tests.rows.files.formats import ROWS, SCHEMA, N, ids, named_by_mapping, register, to_avro
+from tests.rows.files.formats import ROWS, SCHEMA, N, ids, mapped, named_by_mapping, register, to_avro
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 FORMATS = ("PARQUET", "ORC", "AVRO")
+
+
+WITHOUT_IDS = "AVRO without ids"
+"""Of a writer that knows nothing of Iceberg: the name mapping of the table gives the ids."""
 
 
 def orc_field(field: pa.Field) -> pa.Field:
@@ -72,11 +77,12 @@ def write(rows: pa.Table, path: Path, schema: Schema, format: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if format == "ORC":
         to_orc(rows, path, schema)
-    elif format == "AVRO":
-        to_avro(rows, path, schema)
-    else:
+    elif format == "PARQUET":
         arrow = schema_to_pyarrow(schema, include_field_ids=True)
         pq.write_table(rows.cast(arrow), path, row_group_size=100)
+    else:
+        to_avro(rows, path, schema, has_ids=format != WITHOUT_IDS)
+        assert (b"field-id" in path.read_bytes()) == (format != WITHOUT_IDS)
 
 
 def add(
@@ -89,25 +95,31 @@ def add(
     **named: Any,
 ) -> str:
     """Commits a file of some format."""
-    path = f"{table.location()}/data/f{random.getrandbits(64):x}.{format.lower()}"
+    kind = format.partition(" ")[0]
+    path = f"{table.location()}/data/f{random.getrandbits(64):x}.{kind.lower()}"
     local = Path(path.removeprefix("file://"))
     write(rows, local, schema or table.schema(), format)
-    register(table, path, format, rows.num_rows, content=content, **named)
+    register(table, path, kind, rows.num_rows, content=content, **named)
     return path
+
+
+def created(catalog: SqlCatalog, namespace: str, version: int = 2) -> Table:
+    """A table whose files need no ids."""
+    if version == 3:
+        return mapped(catalog, create_table(catalog, f"{namespace}.t", SCHEMA))
+    properties = {"format-version": "2"}
+    return mapped(catalog, catalog.create_table(f"{namespace}.t", SCHEMA, properties=properties))
 
 
 def made(catalog: SqlCatalog, namespace: str, format: str, version: int = 3) -> Table:
     """A table of two files, the second of which is Parquet."""
-    if version == 3:
-        table = create_table(catalog, f"{namespace}.t", SCHEMA)
-    else:
-        table = catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})
+    table = created(catalog, namespace, version)
     add(table, ROWS.slice(0, 700), format)
     append(table, ROWS.slice(700))
     return table
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", [*FORMATS, WITHOUT_IDS])
 def test_a_file_of_every_format_gives_the_same_rows(
     shared_catalog: SqlCatalog, namespace: str, format: str
 ) -> None:
@@ -117,6 +129,9 @@ def test_a_file_of_every_format_gives_the_same_rows(
     assert answer.sort_by("id").to_pylist() == ROWS.to_pylist()
     assert ids(table, "s = 's3'") == [at for at in range(N) if at % 7 and at % 10 == 3]
     assert ids(table, "inner.b = 'b8'") == [8]
+    assert ids(table, "price > 12.4 and price < 12.6") == [100]
+    only = scan(table, "id = 8", ("by_number", "_pos", "_row_id")).to_arrow().to_pylist()
+    assert only == [{"by_number": ROWS["by_number"][8].as_py(), "_pos": 8, "_row_id": 8}]
     some = scan(table, "id < 500", ("x", "_pos", "_row_id")).to_arrow()
     assert some["_pos"].to_pylist() == list(range(500))
     assert some["_row_id"].to_pylist() == list(range(500))
@@ -125,8 +140,8 @@ def test_a_file_of_every_format_gives_the_same_rows(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("format", FORMATS)
-def test_rows_of_every_format_are_deleted_found_by_key_and_upserted(
+@pytest.mark.parametrize("format", [*FORMATS, WITHOUT_IDS])
+def test_rows_of_every_format_are_deleted_found_by_key_updated_and_upserted(
     shared_catalog: SqlCatalog, namespace: str, format: str, version: int
 ) -> None:
     table = made(shared_catalog, namespace, format, version)
@@ -134,17 +149,19 @@ def test_rows_of_every_format_are_deleted_found_by_key_and_upserted(
     left = [at for at in range(N) if not 650 <= at < 720]
     assert ids(table) == left
     assert delete_keys(table, pa.table({"key": ROWS["key"].slice(10, 3)}), ["key"]).rows_deleted == 3
-    path = next(
-        p
-        for p in scan(table, "id = 1", ("_file",)).to_arrow()["_file"].to_pylist()
-        if p.endswith(format.lower())
-    )
+    (path,) = scan(table, "id = 1", ("_file",)).to_arrow()["_file"].to_pylist()
     delete_positions(table, pa.table({"file_path": [path, path], "pos": pa.array([0, 699], pa.int64())}))
-    left = [at for at in left if at not in (0, 10, 11, 12)]
+    assert delete(table, "inner.a < 10").rows_deleted == 4
+    gone = {0, 10, 11, 12, *(at for at in range(10) if at % 7 and at % 3 and at % 5)}
+    left = [at for at in left if at not in gone]
     assert ids(table) == left
+    assert update(table, "id in (16, 640)", {"s": "new"}).rows_updated == 2
     done = upsert(table, ROWS.slice(640, 20), ["id"])
-    assert (done.rows_unchanged, done.rows_inserted) == (10, 10)
-    assert ids(table) == sorted([*left, *range(650, 660)])
+    assert (done.rows_unchanged, done.rows_updated, done.rows_inserted) == (9, 1, 10)
+    expected = [{**row, "s": "new"} if row["id"] == 16 else row for row in ROWS.to_pylist()]
+    kept = {*left, *range(650, 660)}
+    found = scan(table).to_arrow().sort_by("id").to_pylist()
+    assert found == [row for row in expected if row["id"] in kept]
 
 
 POSITIONS = Schema(
@@ -230,18 +247,18 @@ def test_a_column_of_any_arrow_schema_in_a_file_is_read(
 
 
 @pytest.mark.parametrize("deletes", FORMATS)
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", [*FORMATS, WITHOUT_IDS])
 def test_deletes_of_every_format_apply_to_files_of_every_format_and_become_vectors(
     shared_catalog: SqlCatalog, namespace: str, format: str, deletes: str
 ) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})
+    table = created(shared_catalog, namespace)
     path = add(table, ROWS, format)
     gone = pa.table({"file_path": [path] * 3, "pos": pa.array([1, 500, 999], pa.int64())})
     add(table, gone, deletes, schema=POSITIONS, content=POSITION_DELETES)
     left = [at for at in range(N) if at not in (1, 500, 999)]
     assert ids(table) == left
-    keys = pa.table({"s": ["s3", "s4"]})
-    add(table, keys, deletes, schema=KEYS, content=EQUALITY_DELETES, equality_ids=[2])
+    keys, of_keys = pa.table({"s": ["s3", "s4"]}), format if format == WITHOUT_IDS else deletes
+    add(table, keys, of_keys, schema=KEYS, content=EQUALITY_DELETES, equality_ids=[2])
     left = [at for at in left if at % 7 == 0 or at % 10 not in (3, 4)]
     assert ids(table) == left
     delete(table, "id < 20")
