@@ -131,6 +131,23 @@ def configure(table: Path, **properties: Any) -> None:
     alter(table, "metaData", lambda metadata: metadata["configuration"].update(given))
 
 
+def alter_fields(table: Path, edit: Callable[[list[dict[str, Any]]], object]) -> None:
+    """Alters the fields of the schema in the first commit."""
+
+    def alter_schema(metadata: dict[str, Any]) -> None:
+        schema = json.loads(metadata["schemaString"])
+        edit(schema["fields"])
+        metadata["schemaString"] = json.dumps(schema)
+
+    alter(table, "metaData", alter_schema)
+
+
+def logical_names(table: Path) -> dict[str, str]:
+    """The names of columns by their names in files."""
+    fields = delta.snapshot(table).delta_schema["fields"]
+    return {f["metadata"].get("delta.columnMapping.physicalName", f["name"]): f["name"] for f in fields}
+
+
 def append(table: Path, version: int, *, blind: bool = True) -> None:
     """A commit of another writer that adds a copy of a data file under a new name."""
     name = "part=p 0/other.parquet"

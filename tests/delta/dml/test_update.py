@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,16 @@ import pytest
 from puffin_fast import delta, errors
 from puffin_fast.delta.log.protocol import check_text_compared
 from tests.delta.conftest import TABLES
-from tests.delta.tables import Golden, alter, commit_of, refused, stored_row_ids
+from tests.delta.tables import (
+    Golden,
+    alter_fields,
+    commit_of,
+    configure,
+    logical_names,
+    refused,
+    stored_row_ids,
+    write_lines,
+)
 from tests.kit.cases import each
 from tests.kit.faults import RacingStorage
 from tests.kit.rows import agreed, by_us
@@ -78,7 +88,7 @@ def test_values_that_do_not_fit_are_refused(
 @pytest.mark.parametrize(
     ("property", "metadata", "nullable", "message"),
     [
-        ("delta.constraints.c", {}, True, "delta.constraints.c"),
+        ("constraints.c", {}, True, "delta.constraints.c"),
         ("", {"delta.generationExpression": "1"}, True, "column v has delta.generationExpression"),
         ("", {"delta.identity.start": 1}, True, "column v has delta.identity.start"),
         ("", {"delta.invariants": "{}"}, True, "column v has delta.invariants"),
@@ -88,15 +98,9 @@ def test_values_that_do_not_fit_are_refused(
 def test_what_only_sql_can_check_is_refused_by_name(
     property: str, metadata: dict[str, Any], nullable: bool, message: str, partitioned: Path
 ) -> None:
-    def edit(action: dict[str, Any]) -> None:
-        action["configuration"][property] = "id > 0"
-        schema = json.loads(action["schemaString"])
-        field = next(f for f in schema["fields"] if f["name"] == "v")
-        field["metadata"].update(metadata)
-        field["nullable"] = nullable
-        action["schemaString"] = json.dumps(schema)
-
-    alter(partitioned, "metaData", edit)
+    if property:
+        configure(partitioned, **{property: "id > 0"})
+    alter_fields(partitioned, lambda fields: fields[1].update(metadata=metadata, nullable=nullable))
     rows = pa.table({"id": [5], "v": pa.array([None], pa.string()), "part": ["p 2"]})
     with refused(partitioned, errors.PuffinFastError, message):
         delta.update(partitioned, "id < 60", {"v": None})
@@ -107,19 +111,15 @@ def test_what_only_sql_can_check_is_refused_by_name(
 @pytest.mark.parametrize("kind", [pa.struct([("a", pa.string())]), pa.list_(pa.struct([("a", pa.string())]))])
 def test_texts_of_limited_length_inside_of_other_types_are_refused(kind: pa.DataType, tmp_path: Path) -> None:
     """Spark has the lengths of a field that ``ALTER TABLE`` adds to a struct in the metadata of that field."""
-    table = tmp_path / "t"
-    delta.create_table(table, pa.schema([("id", pa.int64()), ("s", kind)]))
+    table = delta_table(tmp_path, pa.schema([("id", pa.int64()), ("s", kind)]))
     found: list[dict[str, Any]] = []
 
-    def edit(action: dict[str, Any]) -> None:
-        schema = json.loads(action["schemaString"])
-        inner = schema["fields"][1]["type"]
-        (field,) = inner.get("elementType", inner)["fields"]
-        field["metadata"]["__CHAR_VARCHAR_TYPE_STRING"] = "char(3)"
-        found.extend(schema["fields"])
-        action["schemaString"] = json.dumps(schema)
+    def edit(fields: list[dict[str, Any]]) -> None:
+        inner = fields[1]["type"]
+        inner.get("elementType", inner)["fields"][0]["metadata"]["__CHAR_VARCHAR_TYPE_STRING"] = "char(3)"
+        found.extend(fields)
 
-    alter(table, "metaData", edit)
+    alter_fields(table, edit)
     rows = pa.table({"id": [5], "s": pa.array([None], kind)})
     for run in (lambda: delta.append(table, rows), lambda: delta.update(table, "id = 5", {"s": None})):
         with refused(table, errors.UnsupportedError, r"column a is char\(3\) for Spark, which checks"):
@@ -154,19 +154,11 @@ def test_rows_keep_their_ids_and_new_rows_get_new_ones(golden: Golden) -> None:
 def test_row_ids_of_others_are_passed_over(golden: Golden) -> None:
     table = golden("spark_many_features")
 
-    def other() -> None:
-        domain = {
-            "domain": "delta.rowTracking",
-            "configuration": '{"rowIdHighWaterMark":7000}',
-            "removed": False,
-        }
-        lines = [{"commitInfo": {"operation": "WRITE", "isBlindAppend": True}}, {"domainMetadata": domain}]
-        text = "\n".join(map(json.dumps, lines))
-        (table / "_delta_log" / f"{4:020d}.json").write_text(text + "\n")
-
-    result = delta.upsert(
-        RacingStorage(table, other), pa.table({"id": [5000], "v": ["b"], "part": ["p 1"]}), "id"
-    )
+    mark = {"domain": "delta.rowTracking", "configuration": '{"rowIdHighWaterMark":7000}', "removed": False}
+    info = {"operation": "WRITE", "isBlindAppend": True}
+    other = partial(write_lines, table, 4, [{"commitInfo": info}, {"domainMetadata": mark}])
+    rows = pa.table({"id": [5000], "v": ["b"], "part": ["p 1"]})
+    result = delta.upsert(RacingStorage(table, other), rows, "id")
     assert result.attempts > 1
     (add,) = commit_of(table, 5)["add"]
     assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (7001, 5)
@@ -174,13 +166,10 @@ def test_row_ids_of_others_are_passed_over(golden: Golden) -> None:
 
 def test_the_change_data_feed_has_the_rows_before_and_after(golden: Golden) -> None:
     table = golden("spark_many_features")
-    alter(table, "metaData", lambda m: m["configuration"].update({"delta.enableChangeDataFeed": "true"}))
+    configure(table, enableChangeDataFeed="true")
+    mapping = logical_names(table)
 
     def feed(version: int) -> list[tuple[str, int, str]]:
-        mapping = {
-            f["metadata"].get("delta.columnMapping.physicalName", f["name"]): f["name"]
-            for f in delta.snapshot(table).delta_schema["fields"]
-        }
         found = []
         for action in commit_of(table, version)["cdc"]:
             assert action["path"].startswith("_change_data/")
@@ -192,9 +181,8 @@ def test_the_change_data_feed_has_the_rows_before_and_after(golden: Golden) -> N
 
     delta.update(table, "id = 53", {"v": "new"})
     assert feed(4) == [("update_postimage", 53, "new"), ("update_preimage", 53, "v4")]
-    delta.upsert(
-        table, pa.table({"id": [53, 51, 5000], "v": ["up", "v2", "in"], "part": ["p 2", "p 0", "p 1"]}), "id"
-    )
+    given = {"id": [53, 51, 5000], "v": ["up", "v2", "in"], "part": ["p 2", "p 0", "p 1"]}
+    delta.upsert(table, pa.table(given), "id")
     assert feed(5) == [("insert", 5000, "in"), ("update_postimage", 53, "up"), ("update_preimage", 53, "new")]
     delta.purge(table, min_deleted=1e-9)
     assert "cdc" not in commit_of(table, 6)

@@ -16,7 +16,18 @@ import pytest
 
 from puffin_fast import PositionBitmap, delta, dv, errors
 from puffin_fast.delta.log.segment import commit_path
-from tests.delta.tables import Golden, alter, commit_of, ids, lines_of, refused, unchanged, write_lines
+from tests.delta.tables import (
+    Golden,
+    alter,
+    alter_fields,
+    commit_of,
+    configure,
+    ids,
+    lines_of,
+    refused,
+    unchanged,
+    write_lines,
+)
 from tests.kit.tables import sqlite_catalog
 from tests.mounts import may_mount, run_read_only
 
@@ -67,14 +78,9 @@ def test_a_delete_writes_no_change_data(golden: Golden) -> None:
 
 
 def test_a_delete_passes_over_what_only_writers_of_rows_check(partitioned: Path) -> None:
-
-    def edit(action: dict[str, Any]) -> None:
-        action["configuration"]["delta.constraints.c"] = "id > 0"
-        schema = json.loads(action["schemaString"])
-        schema["fields"][1]["metadata"] = {"delta.generationExpression": "'x'"}
-        action["schemaString"] = json.dumps(schema)
-
-    alter(partitioned, "metaData", edit)
+    configure(partitioned, **{"constraints.c": "id > 0"})
+    generated = {"delta.generationExpression": "'x'"}
+    alter_fields(partitioned, lambda fields: fields[1].update(metadata=generated))
     features = ["generatedColumns", "checkConstraints", "identityColumns", "clustering"]
     alter(partitioned, "protocol", lambda p: p["writerFeatures"].extend(features))
     before = ids(partitioned)

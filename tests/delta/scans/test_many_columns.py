@@ -3,11 +3,9 @@ a scan of named columns does not translate the others."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +13,7 @@ import pytest
 
 from puffin_fast import delta, errors
 from puffin_fast.parquet import footer
-from tests.delta.tables import alter
+from tests.delta.tables import alter_fields
 from tests.kit.tables import delta_table
 from tests.steps import steps_of
 
@@ -67,13 +65,7 @@ def test_verbs_take_a_linear_number_of_steps(tmp_path: Path, monkeypatch: pytest
 
 def test_a_scan_of_named_columns_does_not_need_the_types_of_the_others(tmp_path: Path) -> None:
     path = delta_table(tmp_path, rows_of(3))
-
-    def edit(metadata: dict[str, Any]) -> None:
-        schema = json.loads(metadata["schemaString"])
-        schema["fields"][2]["type"] = "a type of the future"
-        metadata["schemaString"] = json.dumps(schema)
-
-    alter(path, "metaData", edit)
+    alter_fields(path, lambda fields: fields[2].update(type="a type of the future"))
     found = delta.scan(path, "id > 40 and c2 = 2.0", ("c0", "_pos")).to_arrow()
     assert found.to_pydict() == {"c0": [0.0] * 9, "_pos": [*range(41, 50)]}
     assert delta.scan(path, "id > 40", ("id",)).count() == 9
