@@ -12,11 +12,10 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from tests.iceberg.conftest import files_of, rows_of
-from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
+from tests.iceberg.dml.example_rows import SCHEMA, START, made, of, row
 from tests.rows.v3_tables import ONE, VARIANT, rewritten
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
@@ -35,52 +34,6 @@ ONLY_DELETE: dict[str, Any] = {
 
 def feed(*changes: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist([{"gone": False, "at": 0, **change} for change in changes], FEED)
-
-
-def lineage(table: Table) -> dict[int, tuple[int, int]]:
-    names = ("id", "_row_id", "_last_updated_sequence_number")
-    found = iceberg.scan(table, selected_fields=names).to_arrow().to_pylist()
-    return {one["id"]: (one["_row_id"], one["_last_updated_sequence_number"]) for one in found}
-
-
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("insert", [False, True])
-def test_only_some_columns_are_set(
-    shared_catalog: SqlCatalog,
-    namespace: str,
-    duckdb_iceberg: DuckDBPyConnection,
-    version: int,
-    insert: bool,
-) -> None:
-    table = made(shared_catalog, namespace, version=version, spec=("g",))
-    had = lineage(table)
-    new = [row(3, "moved", 100.0), row(41, None, None), START[8], row(700, "new", 7.0)]
-    given = of(new) if insert else of(new).select(["x", "id", "g"])
-    done = iceberg.upsert(table, given, "id", update_columns=["g", "x"], when_not_matched_insert_all=insert)
-    assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (2, int(insert), 1)
-    assert done.rows_deleted == 2
-    expected = {found["id"]: found for found in START}
-    for one in new[:3]:
-        expected[one["id"]] = {**expected[one["id"]], "g": one["g"], "x": one["x"]}
-    if insert:
-        expected[700] = new[3]
-    check(table, duckdb_iceberg, list(expected.values()))
-    assert iceberg.verify(table) == []
-    if version == 3:
-        has = lineage(table)
-        assert all(has[id][0] == had[id][0] for id in had)
-        assert len({one for one, _ in has.values()}) == len(has)
-        assert {id for id in had if has[id][1] != had[id][1]} == {3, 41}
-    written = iceberg.upsert(
-        table,
-        given,
-        "id",
-        update_columns=["g", "x"],
-        when_not_matched_insert_all=insert,
-        skip_unchanged=False,
-    )
-    assert (written.rows_updated, written.rows_unchanged) == (3 + insert, 0)
-    check(table, duckdb_iceberg, list(expected.values()))
 
 
 def test_every_row_of_a_key_gets_the_columns(racing: RacingCatalog) -> None:
