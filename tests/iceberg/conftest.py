@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg import v3_metadata
 from tests.kit.faults import RacingCatalog as RacingCatalog
 
 if TYPE_CHECKING:

@@ -23,12 +23,12 @@ from puffin_fast.errors import (
     PuffinFastError,
     UnsupportedError,
 )
+from puffin_fast.iceberg import plan_files
 from puffin_fast.iceberg.commit import protocol
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import TRANSITIONS, Event, Removed, State, commit
 from puffin_fast.iceberg.commit.request import head_of
 from puffin_fast.iceberg.manifest import read_manifest_list
-from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import (
     RacingCatalog,
     current_snapshot,

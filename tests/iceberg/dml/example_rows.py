@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg import scan
 from tests.iceberg.conftest import rows_of, rows_of_duckdb
 from tests.kit.tables import iceberg_table, parts
 

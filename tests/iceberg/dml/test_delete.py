@@ -17,10 +17,7 @@ from puffin_fast.errors import (
     NotFoundError,
     PuffinFastError,
 )
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.dml.delete import delete, delete_positions
-from puffin_fast.iceberg.dml.tables import append, create_table
-from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg import append, create_table, delete, delete_positions, plan_files, v3_metadata
 from tests.iceberg.conftest import (
     current_snapshot,
     local,

@@ -15,11 +15,7 @@ from pyiceberg.types import LongType
 
 from puffin_fast import delta
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.dml.delete import delete_keys
-from puffin_fast.iceberg.dml.tables import append, create_table
-from puffin_fast.iceberg.dml.upsert import upsert
-from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg import append, create_table, delete_keys, plan_files, upsert, v3_metadata
 from puffin_fast.rows.keys import key_set
 from puffin_fast.rows.keys.keys import Keys
 from puffin_fast.rows.scan import finder as row_search

@@ -20,9 +20,9 @@ from puffin_fast.errors import (
     PuffinFastError,
     UnsupportedError,
 )
+from puffin_fast.iceberg import v3_metadata
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES
 from tests.iceberg.conftest import current_snapshot, files_of, local, refused, rows_of, set_properties
 from tests.iceberg.verbs import REWRITES, ROWS, WRITES, position

@@ -11,40 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg import types
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 from puffin_fast import delta
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.dml.delete import delete
-from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
-from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg import append, create_table, delete, rewrite_data_files, scan, upgrade, v3_metadata
 from tests.iceberg.conftest import current_snapshot, refused, unchanged
 
 if TYPE_CHECKING:
@@ -69,39 +43,47 @@ def metadata_json(table: Table) -> dict[str, object]:
     return document
 
 
-DEFAULTS: list[tuple[IcebergType, Any]] = [
-    (LongType(), 7),
-    (IntegerType(), -1),
-    (StringType(), ""),
-    (BooleanType(), False),
-    (DoubleType(), 1.5),
-    (FloatType(), 2.0),
-    (DecimalType(9, 2), Decimal("1.50")),
-    (DateType(), datetime.date(2020, 2, 29)),
-    (TimeType(), datetime.time(23, 59, 1)),
-    (TimestampType(), datetime.datetime(2020, 1, 1, 12)),
-    (TimestamptzType(), datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)),
-    (TimestampNanoType(), 1_577_880_000_123_456_789),
-    (TimestamptzNanoType(), -1),
-    (UUIDType(), uuid.UUID(int=5)),
-    (BinaryType(), b"ab"),
-    (FixedType(2), b"xy"),
+DEFAULTS: list[tuple[types.IcebergType, Any]] = [
+    (types.LongType(), 7),
+    (types.IntegerType(), -1),
+    (types.StringType(), ""),
+    (types.BooleanType(), False),
+    (types.DoubleType(), 1.5),
+    (types.FloatType(), 2.0),
+    (types.DecimalType(9, 2), Decimal("1.50")),
+    (types.DateType(), datetime.date(2020, 2, 29)),
+    (types.TimeType(), datetime.time(23, 59, 1)),
+    (types.TimestampType(), datetime.datetime(2020, 1, 1, 12)),
+    (types.TimestamptzType(), datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)),
+    (types.TimestampNanoType(), 1_577_880_000_123_456_789),
+    (types.TimestamptzNanoType(), -1),
+    (types.UUIDType(), uuid.UUID(int=5)),
+    (types.BinaryType(), b"ab"),
+    (types.FixedType(2), b"xy"),
 ]
 
 
-def with_defaults(fields: list[tuple[IcebergType, Any]]) -> Schema:
+def with_defaults(fields: list[tuple[types.IcebergType, Any]]) -> Schema:
     """A column for each default, one in a struct and one in a list of structs; the ids are not those of the table."""
-    inner = NestedField(900, "in", LongType(), doc="inside", initial_default=3, write_default=4)
+    inner = types.NestedField(900, "in", types.LongType(), doc="inside", initial_default=3, write_default=4)
     return Schema(
-        NestedField(5, "id", LongType(), required=True, write_default=9),
+        types.NestedField(5, "id", types.LongType(), required=True, write_default=9),
         *(
-            NestedField(10 * (at + 1), f"c{at}", kind, at == 0, initial_default=value, write_default=value)
+            types.NestedField(
+                10 * (at + 1), f"c{at}", kind, at == 0, initial_default=value, write_default=value
+            )
             for at, (kind, value) in enumerate(fields)
         ),
-        NestedField(901, "s", StructType(inner)),
-        NestedField(902, "l", ListType(903, StructType(inner.model_copy(update={"field_id": 904})), False)),
-        NestedField(
-            905, "m", MapType(906, StringType(), 907, StructType(inner.model_copy(update={"field_id": 908})))
+        types.NestedField(901, "s", types.StructType(inner)),
+        types.NestedField(
+            902, "l", types.ListType(903, types.StructType(inner.model_copy(update={"field_id": 904})), False)
+        ),
+        types.NestedField(
+            905,
+            "m",
+            types.MapType(
+                906, types.StringType(), 907, types.StructType(inner.model_copy(update={"field_id": 908}))
+            ),
         ),
         identifier_field_ids=[5],
     )
@@ -131,7 +113,9 @@ def test_the_default_of_a_decimal_is_stored_with_its_scale(
     shared_catalog: SqlCatalog, namespace: str
 ) -> None:
     """Java refuses another one."""
-    field = NestedField(1, "d", DecimalType(9, 2), initial_default=Decimal("1.5"), write_default=Decimal(3))
+    field = types.NestedField(
+        1, "d", types.DecimalType(9, 2), initial_default=Decimal("1.5"), write_default=Decimal(3)
+    )
     document: Any = metadata_json(create_table(shared_catalog, f"{namespace}.t", Schema(field)))
     (stored,) = document["schemas"][0]["fields"]
     assert (stored["initial-default"], stored["write-default"]) == ("1.50", "3.00")
@@ -140,26 +124,30 @@ def test_the_default_of_a_decimal_is_stored_with_its_scale(
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        (LongType(), "x"),
-        (LongType(), 1.5),
-        (LongType(), True),
-        (IntegerType(), 2**40),
-        (StringType(), 5),
-        (BooleanType(), 1),
-        (DoubleType(), float("nan")),
-        (DecimalType(3, 2), Decimal("12345.678")),
-        (TimestampType(), datetime.date(2020, 1, 1)),
+        (types.LongType(), "x"),
+        (types.LongType(), 1.5),
+        (types.LongType(), True),
+        (types.IntegerType(), 2**40),
+        (types.StringType(), 5),
+        (types.BooleanType(), 1),
+        (types.DoubleType(), float("nan")),
+        (types.DecimalType(3, 2), Decimal("12345.678")),
+        (types.TimestampType(), datetime.date(2020, 1, 1)),
     ],
     ids=str,
 )
 def test_a_default_of_another_type_is_refused(
-    shared_catalog: SqlCatalog, namespace: str, kind: IcebergType, value: Any
+    shared_catalog: SqlCatalog, namespace: str, kind: types.IcebergType, value: Any
 ) -> None:
     for name in ("initial_default", "write_default"):
-        field = NestedField(2, "a", kind, **{name: value})
-        for top in (field, NestedField(3, "s", StructType(field))):
+        field = types.NestedField(2, "a", kind, **{name: value})
+        for top in (field, types.NestedField(3, "s", types.StructType(field))):
             with pytest.raises(InvalidInputError, match=f"a: {name} .*expected"):
-                create_table(shared_catalog, f"{namespace}.t", Schema(NestedField(1, "id", LongType()), top))
+                create_table(
+                    shared_catalog,
+                    f"{namespace}.t",
+                    Schema(types.NestedField(1, "id", types.LongType()), top),
+                )
     assert not shared_catalog.table_exists(f"{namespace}.t")
 
 
@@ -168,11 +156,13 @@ def test_a_default_of_another_type_is_refused(
     ["_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"],
 )
 def test_names_of_metadata_columns_are_refused(shared_catalog: SqlCatalog, namespace: str, name: str) -> None:
-    field = NestedField(2, name, LongType())
+    field = types.NestedField(2, name, types.LongType())
     for schema in (pa.schema([("id", pa.int64()), (name, pa.int64())]), Schema(field)):
         with pytest.raises(InvalidInputError, match=f"column {name}: expected another name"):
             create_table(shared_catalog, f"{namespace}.t", schema)
-    inside = Schema(NestedField(1, "id", LongType()), NestedField(3, "s", StructType(field)))
+    inside = Schema(
+        types.NestedField(1, "id", types.LongType()), types.NestedField(3, "s", types.StructType(field))
+    )
     table = create_table(shared_catalog, f"{namespace}.t", inside)
     append(table, pa.table({"id": [1, 2], "s": [{name: 7}, None]}))
     append(table, pa.table({"id": [3], "s": [{name: 8}]}))
@@ -185,7 +175,7 @@ def test_names_of_metadata_columns_are_refused(shared_catalog: SqlCatalog, names
     [
         (pa.schema([("", pa.int64()), ("b", pa.int64())]), InvalidInputError),
         (pa.schema([("s", pa.struct([("", pa.int64())]))]), InvalidInputError),
-        (Schema(NestedField(1, "", LongType())), InvalidInputError),
+        (Schema(types.NestedField(1, "", types.LongType())), InvalidInputError),
         ({"": pa.int64()}, InvalidInputError),
         (pa.schema([("a b", pa.int64()), ("a_x20b", pa.int64())]), UnsupportedError),
         (pa.schema([("s", pa.struct([]))]), UnsupportedError),
@@ -286,7 +276,10 @@ def test_existing_rows_get_row_ids_after_an_upgrade(
 
 @pytest.mark.jar
 def test_a_rest_catalog_takes_the_same_calls(rest_catalog: RestCatalog, rest_namespace: str) -> None:
-    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "word", StringType()))
+    schema = Schema(
+        types.NestedField(1, "id", types.LongType(), required=True),
+        types.NestedField(2, "word", types.StringType()),
+    )
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "id_bucket"))
     table = create_table(rest_catalog, f"{rest_namespace}.t", schema, partition_spec=spec)
     rows = pa.table(

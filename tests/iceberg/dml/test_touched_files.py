@@ -12,10 +12,10 @@ from pyiceberg.table import Table
 
 import puffin_fast as pf
 from puffin_fast.errors import ConflictError, NotFoundError
+from puffin_fast.iceberg import plan_files
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import DELETES, ManifestEntry, key_of, manifests_of, read_manifest, reader
-from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import RacingCatalog, current_snapshot, refused
 from tests.kit.tables import iceberg_table
 

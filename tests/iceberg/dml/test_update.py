@@ -12,32 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyiceberg import types
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DateType,
-    DecimalType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.dml.delete import delete
-from puffin_fast.iceberg.dml.tables import append, create_table
-from puffin_fast.iceberg.dml.update import update
-from puffin_fast.iceberg.dml.upsert import upsert
-from puffin_fast.iceberg.maintenance.verify import verify
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg import append, create_table, delete, scan, update, upsert, v3_metadata, verify
 from tests.iceberg.conftest import refused, rows_of, summary_of, unchanged
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.kit.cases import each
@@ -116,30 +95,35 @@ def test_nothing_matches(shared_catalog: SqlCatalog, namespace: str) -> None:
     assert (done.snapshot_id, done.rows_updated, done.attempts) == (None, 0, 0)
 
 
-POINT = StructType(NestedField(13, "x", IntegerType(), required=False))
+POINT = types.StructType(types.NestedField(13, "x", types.IntegerType(), required=False))
 TYPED = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "i", IntegerType(), required=False),
-    NestedField(3, "f", FloatType(), required=False),
-    NestedField(4, "n", DecimalType(9, 2), required=False),
-    NestedField(5, "d", DateType(), required=False),
-    NestedField(6, "t", TimestampType(), required=False),
-    NestedField(7, "z", TimestamptzType(), required=False),
-    NestedField(8, "u", UUIDType(), required=False),
-    NestedField(9, "w", DecimalType(38, 0), required=False),
-    NestedField(10, "s", StringType(), required=True),
-    NestedField(11, "c", TimeType(), required=False),
-    NestedField(12, "p", POINT, required=False),
-    NestedField(14, "l", ListType(19, TimestampType()), required=False),
-    NestedField(
-        15, "m", MapType(16, IntegerType(), 17, ListType(18, POINT, element_required=False)), required=False
+    types.NestedField(1, "id", types.LongType(), required=True),
+    types.NestedField(2, "i", types.IntegerType(), required=False),
+    types.NestedField(3, "f", types.FloatType(), required=False),
+    types.NestedField(4, "n", types.DecimalType(9, 2), required=False),
+    types.NestedField(5, "d", types.DateType(), required=False),
+    types.NestedField(6, "t", types.TimestampType(), required=False),
+    types.NestedField(7, "z", types.TimestamptzType(), required=False),
+    types.NestedField(8, "u", types.UUIDType(), required=False),
+    types.NestedField(9, "w", types.DecimalType(38, 0), required=False),
+    types.NestedField(10, "s", types.StringType(), required=True),
+    types.NestedField(11, "c", types.TimeType(), required=False),
+    types.NestedField(12, "p", POINT, required=False),
+    types.NestedField(14, "l", types.ListType(19, types.TimestampType()), required=False),
+    types.NestedField(
+        15,
+        "m",
+        types.MapType(16, types.IntegerType(), 17, types.ListType(18, POINT, element_required=False)),
+        required=False,
     ),
-    NestedField(
+    types.NestedField(
         20,
         "r",
-        StructType(
-            NestedField(21, "u", UUIDType(), required=False),
-            NestedField(22, "more", ListType(23, UUIDType(), element_required=False), required=False),
+        types.StructType(
+            types.NestedField(21, "u", types.UUIDType(), required=False),
+            types.NestedField(
+                22, "more", types.ListType(23, types.UUIDType(), element_required=False), required=False
+            ),
         ),
         required=False,
     ),
@@ -264,8 +248,8 @@ def test_bad_arguments_are_refused_and_change_nothing(shared_catalog: SqlCatalog
 
 def test_an_identifier_field_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
     schema = Schema(
-        NestedField(1, "id", LongType(), required=True),
-        NestedField(2, "x", LongType(), required=False),
+        types.NestedField(1, "id", types.LongType(), required=True),
+        types.NestedField(2, "x", types.LongType(), required=False),
         identifier_field_ids=[1],
     )
     table = create_table(shared_catalog, f"{namespace}.t", schema)

@@ -9,12 +9,7 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.dml.delete import delete
-from puffin_fast.iceberg.dml.tables import append, create_table
-from puffin_fast.iceberg.dml.upsert import upsert
-from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg import append, create_table, delete, plan_files, scan, upsert, v3_metadata
 from tests.iceberg.conftest import (
     files_of,
     local,

@@ -25,6 +25,7 @@ from pyiceberg.utils.decimal import bytes_to_decimal
 from puffin_fast.avro.file import read_avro
 from puffin_fast.avro.schema import PartitionColumn
 from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg import FileTask, plan_files
 from puffin_fast.iceberg.manifest import (
     ADDED,
     DATA,
@@ -38,8 +39,8 @@ from puffin_fast.iceberg.manifest import (
 from puffin_fast.iceberg.manifest.columns import Paths
 from puffin_fast.iceberg.manifest.entries import ENTRY_NAMES
 from puffin_fast.iceberg.manifest.reader import ENTRY_FIELDS, read_columns
-from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask
-from puffin_fast.iceberg.plan.files import plan_files, resolve
+from puffin_fast.iceberg.plan.delete_index import DeleteIndex
+from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.tasks import METRICS
 from tests.iceberg.conftest import RacingCatalog

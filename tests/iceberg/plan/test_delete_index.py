@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadata
 
+from puffin_fast.iceberg import plan_files
 from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex
-from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.plan.inventory import take_inventory
 from puffin_fast.rows.shared_deletes import FILE_PATH_ID
 from tests.iceberg.plan.planned import data, positions, table_of

@@ -17,8 +17,7 @@ from pyiceberg.table import StaticTable, Table
 
 from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg import plan_files, scan
 from tests.iceberg.plan.planned import data, equal, positions, table_of, vector
 from tests.kit.cases import each
 from tests.kit.tables import iceberg_table

@@ -22,12 +22,9 @@ from pyiceberg.transforms import MonthTransform, Transform, TruncateTransform, Y
 from pyiceberg.types import DateType, IntegerType, LongType, NestedField, PrimitiveType
 
 from puffin_fast.errors import NotFoundError
-from puffin_fast.iceberg.dml.delete import delete
+from puffin_fast.iceberg import FileTask, delete, plan_files, scan
 from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.manifest.columns import FileColumns
-from puffin_fast.iceberg.plan.delete_index import FileTask
-from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.filters import pruning
 from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.planned import data, equal, positions, table_of, vector

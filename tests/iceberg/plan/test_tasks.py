@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
+from puffin_fast.iceberg import FileTask, plan_files
 from puffin_fast.iceberg.manifest import ManifestEntry
-from puffin_fast.iceberg.plan.delete_index import FileTask
-from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.plan.tasks import Tasks
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.scan.finder import Finder

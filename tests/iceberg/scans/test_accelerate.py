@@ -23,15 +23,11 @@ from pyiceberg.typedef import Record
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg import accelerate, append, delete, delete_keys, plan_files, scan, upgrade
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
-from puffin_fast.iceberg.dml.delete import delete, delete_keys
-from puffin_fast.iceberg.dml.tables import append, upgrade
-from puffin_fast.iceberg.patches.accelerate import accelerate
-from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans import pyiceberg_scans
 from puffin_fast.iceberg.scans.pyiceberg_scans import PATCHES
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.puffin.vectors import write_vectors
 from tests.iceberg.conftest import local
 from tests.kit.tables import iceberg_table, parts

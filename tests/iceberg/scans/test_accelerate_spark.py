@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import polars
 import pytest
 
-from puffin_fast.iceberg.patches.accelerate import accelerate
-from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg import accelerate, plan_files
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

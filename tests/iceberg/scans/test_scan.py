@@ -21,20 +21,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg import types
 from pyiceberg.expressions import GreaterThan
-from pyiceberg.types import (
-    DateType,
-    DoubleType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    UUIDType,
-)
 
 from puffin_fast._run.streams import CAPACITY, in_order
 from puffin_fast.errors import (
@@ -44,9 +32,7 @@ from puffin_fast.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from puffin_fast.iceberg.dml.delete import delete, delete_positions
-from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg import delete, delete_positions, plan_files, scan
 from puffin_fast.rows.files.conversion import ProjectionError, arrow_type, constant
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from tests.iceberg.conftest import local
@@ -295,7 +281,7 @@ def field(number: int, name: str, kind: pa.DataType, **named: Any) -> pa.Field:
     return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)}, **named)
 
 
-def project(file: pa.Table, *fields: NestedField, constants: dict[int, Any] | None = None) -> list[Any]:
+def project(file: pa.Table, *fields: types.NestedField, constants: dict[int, Any] | None = None) -> list[Any]:
     steps = Projection.of(FileSchema(file.schema), fields)
     columns = {name: file[name].combine_chunks() for name in file.column_names}
     arrays = steps.arrays(columns, file.num_rows, constants or {})
@@ -323,25 +309,31 @@ def test_nested_fields_are_found_by_id_at_every_depth() -> None:
         ),
     )  # fmt: skip
     wanted = (
-        NestedField(
+        types.NestedField(
             1,
             "renamed",
-            ListType(
+            types.ListType(
                 4,
-                StructType(
-                    NestedField(6, "was_b", StringType()),
-                    NestedField(20, "new", LongType(), initial_default=7),
-                    NestedField(5, "a", LongType()),
+                types.StructType(
+                    types.NestedField(6, "was_b", types.StringType()),
+                    types.NestedField(20, "new", types.LongType(), initial_default=7),
+                    types.NestedField(5, "a", types.LongType()),
                 ),
                 element_required=False,
             ),
         ),
-        NestedField(
+        types.NestedField(
             2,
             "m",
-            MapType(8, StringType(), 9, StructType(NestedField(10, "v", DoubleType())), value_required=False),
+            types.MapType(
+                8,
+                types.StringType(),
+                9,
+                types.StructType(types.NestedField(10, "v", types.DoubleType())),
+                value_required=False,
+            ),
         ),
-        NestedField(3, "s", StructType(NestedField(30, "x", LongType()))),
+        types.NestedField(3, "s", types.StructType(types.NestedField(30, "x", types.LongType()))),
     )
     for part in (file, pa.concat_tables([file, file]).slice(2, 5), file.slice(1)):
         renamed, m, s = project(part, *wanted)
@@ -358,10 +350,12 @@ def test_a_dropped_field_does_not_come_back_under_its_name() -> None:
         {"s": pa.array([{"a": 1}, None])},
         schema=pa.schema([field(1, "s", pa.struct([field(2, "a", pa.int64())]))]),
     )
-    assert project(file, NestedField(1, "s", StructType(NestedField(3, "a", LongType())))) == [
-        [{"a": None}, None]
-    ]
-    assert project(file, NestedField(9, "s", StructType(NestedField(2, "a", LongType())))) == [[None, None]]
+    assert project(
+        file, types.NestedField(1, "s", types.StructType(types.NestedField(3, "a", types.LongType())))
+    ) == [[{"a": None}, None]]
+    assert project(
+        file, types.NestedField(9, "s", types.StructType(types.NestedField(2, "a", types.LongType())))
+    ) == [[None, None]]
 
 
 def test_defaults_and_promotions() -> None:
@@ -379,12 +373,12 @@ def test_defaults_and_promotions() -> None:
     epoch = datetime.datetime(1970, 1, 1)
     assert project(
         file,
-        NestedField(1, "i", LongType()),
-        NestedField(2, "d", TimestampType()),
-        NestedField(3, "u", UUIDType()),
-        NestedField(4, "n", IntegerType(), required=True, initial_default=3),
-        NestedField(5, "w", UUIDType(), initial_default=uuid),
-        NestedField(6, "p", DateType()),
+        types.NestedField(1, "i", types.LongType()),
+        types.NestedField(2, "d", types.TimestampType()),
+        types.NestedField(3, "u", types.UUIDType()),
+        types.NestedField(4, "n", types.IntegerType(), required=True, initial_default=3),
+        types.NestedField(5, "w", types.UUIDType(), initial_default=uuid),
+        types.NestedField(6, "p", types.DateType()),
         constants={6: 1},
     ) == [
         [1, None],
@@ -395,5 +389,5 @@ def test_defaults_and_promotions() -> None:
         [(epoch + datetime.timedelta(1)).date()] * 2,
     ]
     with pytest.raises(ProjectionError, match="required field 7"):
-        project(file, NestedField(7, "r", IntegerType(), required=True))
+        project(file, types.NestedField(7, "r", types.IntegerType(), required=True))
     assert constant(None, pa.uuid(), 2).null_count == 2

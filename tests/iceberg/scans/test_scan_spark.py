@@ -9,10 +9,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.dml.delete import delete
-from puffin_fast.iceberg.dml.upsert import upsert
-from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg import delete, plan_files, scan, upsert
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
