@@ -203,7 +203,8 @@ def test_plans_are_those_that_are_made_entry_by_entry(tmp_path: Path, seed: int)
         if entry.status != DELETED
     ]
     for text in FILTERS:
-        plan = plan_files(table, metrics=True, **({} if text is None else {"row_filter": text}))
+        given: dict[str, Any] = {} if text is None else {"row_filter": text}
+        plan = plan_files(table, metrics=True, **given)
         live = [entry for entry in every if entry.content == DATA]
         if text is not None:
             may_match = RowFilter.bind(text, schema).may_match(schema)
