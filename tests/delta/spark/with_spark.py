@@ -759,8 +759,8 @@ def disabled(spark: SparkSession, table: Path) -> None:
     assert [row["id"] for row in agreed(spark, table)] == [0, 5, 6, 7, 8, *range(10, 20), 90]
     assert delta.verify(table) == []
     v2 = table.with_name("v2")
-    spark.sql(f"""CREATE TABLE delta.`{v2}` TBLPROPERTIES ('delta.enableDeletionVectors'='true', 'delta.checkpointPolicy'='v2')
-                  USING delta AS SELECT id FROM range(20)""")
+    properties = "'delta.enableDeletionVectors'='true', 'delta.checkpointPolicy'='v2'"
+    sql(spark, v2, f"CREATE TABLE {{t}} USING delta TBLPROPERTIES ({properties}) AS SELECT id FROM range(20)")
     delta.delete(v2, "id < 5")
     delta.disable(v2)
     spark.sql(f"DELETE FROM delta.`{v2}` WHERE id = 9")
