@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.files.conversion import Convert, ProjectionError, arrow_schema
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.match.null_structs import with_null_fields, with_required_fields
+from puffin_fast.rows.match.variants import check_variants
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -91,7 +93,7 @@ class RowWriterSchema:
         for field, step in self._steps:
             try:
                 arrays += step.arrays(columns, batch.num_rows, self._defaults)
-                _check_values(arrays[-1], field, field.name)
+                _check_values(arrays[-1], field, field.name, is_stored=is_stored)
                 if not is_stored:
                     check_text(arrays[-1])
                 arrays[-1] = with_required_fields(arrays[-1])
@@ -141,7 +143,8 @@ def _repeated(fields: Sequence[pa.Field], prefix: str = "") -> Iterator[tuple[st
             yield from _repeated(inner, f"{prefix}{field.name}.")
 
 
-def _check_values(array: Any, field: NestedField, name: str) -> None:
+def _check_values(array: Any, field: NestedField, name: str, *, is_stored: bool) -> None:
+    check = partial(_check_values, is_stored=is_stored)
     if field.required and array.null_count:
         raise ProjectionError(f"{name} is required; expected no null, found {array.null_count}")
     kind = field.field_type
@@ -149,13 +152,16 @@ def _check_values(array: Any, field: NestedField, name: str) -> None:
         valid = array.is_valid() if array.null_count else None
         for at, child in enumerate(kind.fields):
             values = array.field(at)
-            _check_values(values if valid is None else values.filter(valid), child, f"{name}.{child.name}")
+            check(values if valid is None else values.filter(valid), child, f"{name}.{child.name}")
     elif isinstance(kind, ListType):
-        _check_values(list_parts(array)[1], kind.element_field, f"{name}.element")
+        check(list_parts(array)[1], kind.element_field, f"{name}.element")
     elif isinstance(kind, MapType):
         _, keys, values = map_parts(array)
-        _check_values(keys, kind.key_field, f"{name}.key")
-        _check_values(values, kind.value_field, f"{name}.value")
+        check(keys, kind.key_field, f"{name}.key")
+        check(values, kind.value_field, f"{name}.value")
+    elif isinstance(kind, VariantType):
+        if not is_stored:
+            check_variants(array, name)
     elif pa.types.is_temporal(array.type) and not pa.types.is_time(array.type):
         _check_years(array, name)
 
