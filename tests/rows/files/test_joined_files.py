@@ -81,7 +81,8 @@ def test_rows_are_those_of_files_one_by_one(
         options: dict[str, Any] = {} if where is None else {"row_filter": where}
         scan = pf.iceberg.scan(table, **options)
         found, expected = scan.to_arrow(), one_by_one(monkeypatch, scan.to_arrow)
-        assert found.equals(expected), where
+        assert found.schema == expected.schema, where
+        assert repr(found.to_pylist()) == repr(expected.to_pylist()), where  # NaN is not equal to itself
         assert scan.count() == len(expected) == one_by_one(monkeypatch, scan.count)
         by_pyiceberg = table.refresh().scan(**options, selected_fields=("id",)).to_arrow()
         assert sorted(found["id"].to_pylist()) == sorted(by_pyiceberg["id"].to_pylist()), where
