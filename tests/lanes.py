@@ -77,9 +77,6 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/spark[1:]",
     ),
     "models": (
-        "tests/delta/test_changes_model.py[1:]",
-        "tests/iceberg/changelog/test_changes_model.py[1:]",
-        "tests/iceberg/dml/test_model.py[1:]",
         "tests/iceberg/scans/test_scan_model.py[1:]",
         "tests/laws/test_histories.py::test_a_table_is_a_list_of_rows_with_a_history[%4]",
         "tests/rows/deletes/test_equality.py::test_random_appends_and_deletes_agree_with_a_list[%4]",
@@ -105,7 +102,6 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/interop/test_changes_of_engines.py",
         "tests/interop/test_histories.py",
         "tests/interop/test_key_index.py",
-        "tests/interop/test_key_indexes_of_engines.py",
         "tests/interop[1:]",
         "tests/paimon/test_java.py",
     ),
@@ -182,7 +178,6 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/laws/test_spark.py[%8]",
         "tests/laws/test_threads.py[%3]",
         "tests/verbs/test_applied_changes.py::test_a_replica_is_equal_after_each_batch[%4]",
-        "tests/verbs/test_laws.py::test_verbs_and_transactions_leave_the_rows_of_a_list[%2]",
     ),
     "stores": (
         "tests/architecture/test_pages.py::test_catalogs_of_aws_take_deletes",

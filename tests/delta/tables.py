@@ -10,14 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast import delta
 from puffin_fast.delta.log.segment import commit_path
-from puffin_fast.delta.scans.plan import DeltaTable, plan_files
-from puffin_fast.delta.scans.schema import ROW_TRACKING
-from puffin_fast.rows.filters.filters import RowFilter
-from puffin_fast.rows.scan.located_rows import LocatedRows
 from tests.kit.rows import by_deltalake, by_duckdb, by_us
 from tests.kit.tables import files_of
 
@@ -57,14 +52,6 @@ def stored_row_ids(table: Path) -> dict[int, int]:
             if (location, at) in live:
                 found[live[location, at]] = add["baseRowId"] + at if row_id is None else row_id
     return found
-
-
-def rows_and_ids(table: Any, version: int | None = None) -> LocatedRows:
-    """The live rows of a version, with their row ids and row commit versions."""
-    read = DeltaTable.of(delta.snapshot(table, version=version))
-    every = RowFilter.bind(AlwaysTrue(), read.schema.schema)
-    fields = read.schema.schema.fields
-    return LocatedRows.read(read.reader_factory(every), fields, plan_files(read), ROW_TRACKING, threads=1)
 
 
 def state(table: Path) -> dict[Path, bytes]:

@@ -1,4 +1,4 @@
-"""Changes of tables that other engines wrote: the same as two full scans, compared, and as Iceberg's changelog view.
+"""Changes of tables that Spark wrote are those of Iceberg's changelog view.
 
 `seeds` says how many histories there are; 2 by default.
 """
@@ -6,24 +6,16 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from tests.iceberg.changelog.changes_model import check_history
-from tests.iceberg.changelog.states import frozen
-from tests.interop.conftest import attached
-from tests.interop.spark_histories import MODES, SparkHistory
+from tests.kit.histories.sql import MODES
 from tests.seeds import seeds
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-    from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
@@ -31,89 +23,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.jar, pytest.mark.spark, pytest.mark.slow]
 
 SEEDS = seeds(2)
-STEPS = 20
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_changes_of_sparks_and_pyicebergs_histories_are_the_difference_of_scans(
-    iceberg_spark: SparkSession, shared_catalog: SqlCatalog, namespace: str, seed: int
-) -> None:
-    history = SparkHistory(iceberg_spark, shared_catalog, namespace, seed)
-    try:
-        for _ in range(STEPS):
-            history.step()
-        check_history(history.table, random.Random(seed))
-        theirs = iceberg_spark.sql(f"SELECT * FROM {history.name}").toArrow().to_pylist()
-        ours = iceberg.scan(history.table).to_arrow().to_pylist()
-        rows = [Counter(tuple(map(frozen, row.values())) for row in side) for side in (theirs, ours)]
-        assert rows[0] == rows[1]
-    except BaseException as error:
-        error.add_note("\n".join(history.log))
-        raise
-
-
-SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("s", pa.string()), ("f", pa.float64())])
-
-
-@pytest.mark.parametrize("version", ["2", "3"])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_changes_of_duckdbs_histories_are_the_difference_of_scans(
-    rest_catalog: RestCatalog,
-    rest_namespace: str,
-    duckdb_iceberg: DuckDBPyConnection,
-    seed: int,
-    version: str,
-) -> None:
-    chance, log = random.Random(seed), list[str]()
-    properties = {"format-version": version, "write.delete.target-file-size-bytes": "1"}
-    table = rest_catalog.create_table(f"{rest_namespace}.t", SCHEMA, properties=properties)
-
-    def ids() -> list[int]:
-        return chance.sample(range(24), chance.randrange(1, 9))
-
-    def rows() -> pa.Table:
-        return pa.Table.from_pylist(
-            [{"id": id, "k": chance.choice([None, 0, 1]), "f": chance.choice([0.5, None])} for id in ids()],
-            SCHEMA,
-        )
-
-    def step(name: str) -> None:
-        few, n = ", ".join(map(str, ids())), chance.randrange(24)
-        where = chance.choice([f"id < {n}", f"id = {n}", f"id IN ({few})", "k = 1", "k IS NULL"])
-        values = ", ".join(f"({id}, {id % 3}, 'd', NULL)" for id in ids())
-        given, keys = rows(), ", ".join(f"({id})" for id in ids())
-        duckdb = {
-            f"INSERT INTO {name} VALUES {values}",
-            f"DELETE FROM {name} WHERE {where}",
-            f"UPDATE {name} SET s = '{chance.choice('ab')}' WHERE {where}",
-            f"MERGE INTO {name} USING (VALUES {keys}) g(id) USING (id) WHEN MATCHED THEN DELETE "
-            "WHEN NOT MATCHED THEN INSERT (id) VALUES (id)",
-        }
-        others: dict[str, Callable[[], Any]] = {
-            "append": lambda: iceberg.append(table, given),
-            f"delete {where}": lambda: iceberg.delete(table, where),
-            f"overwrite {where}": lambda: iceberg.overwrite(table, given, where),
-            "rewrite": lambda: iceberg.rewrite_data_files(table, min_deleted=0),
-        }
-        what = chance.choice([*sorted(duckdb), *others])
-        log.append(what)
-        if what in duckdb:
-            duckdb_iceberg.execute(what)
-        else:
-            others[what]()
-        table.refresh()
-
-    try:
-        with attached(duckdb_iceberg, rest_catalog.properties["uri"]) as database:
-            for _ in range(STEPS):
-                step(f"{database}.{rest_namespace}.t")
-        check_history(table, chance)
-    except BaseException as error:
-        error.add_note("\n".join(log))
-        raise
-
-
-# Iceberg's changelog view ------------------------------------------------------------------------------------
 
 WORDS = {
     "INSERT": "insert",

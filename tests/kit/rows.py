@@ -33,6 +33,7 @@ __all__ = [
     "by_pyiceberg",
     "by_spark",
     "by_us",
+    "delta_rows",
     "in_order",
     "row_ids",
 ]
@@ -136,13 +137,16 @@ def row_ids(table: Table | Path | str) -> dict[Any, int]:
     """The row id of each ``id``: of an Iceberg table of version 3, or of a Delta table with row tracking."""
     if not _is_delta(table):
         return {row["id"]: row["_row_id"] for row in by_us(table, "id", "_row_id")}
-    read = DeltaTable.of(delta.snapshot(table))
-    every = RowFilter.bind(AlwaysTrue(), read.schema.schema)
-    located = LocatedRows.read(
-        read.reader_factory(every), read.schema.schema.fields, plan_files(read), ROW_TRACKING, threads=1
-    )
+    located = delta_rows(table)
     ids, numbers = located.rows["id"].to_pylist(), located.metadata["_row_id"].to_pylist()
     return dict(zip(ids, numbers, strict=True))
+
+
+def delta_rows(table: Any, version: int | None = None) -> LocatedRows:
+    """The live rows of a version of a Delta table, with their row ids and row commit versions."""
+    read = DeltaTable.of(delta.snapshot(table, version=version))
+    every, fields = RowFilter.bind(AlwaysTrue(), read.schema.schema), read.schema.schema.fields
+    return LocatedRows.read(read.reader_factory(every), fields, plan_files(read), ROW_TRACKING, threads=1)
 
 
 def _metadata(table: Any) -> str:

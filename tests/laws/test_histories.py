@@ -19,7 +19,7 @@ from tests.seeds import seeds
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-EACH = 22
+EACH = 36
 SEEDS = seeds(max(1, int(os.environ.get("PUFFIN_FAST_OPERATIONS", "100")) // 25))
 
 

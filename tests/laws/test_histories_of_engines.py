@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -54,5 +54,5 @@ def test_of_iceberg_and_duckdb(
     seed: int,
 ) -> None:
     with attached(duckdb_iceberg, rest_catalog.properties["uri"]) as database:
-        given = {"catalog": rest_catalog, "namespace": rest_namespace}
+        given: dict[str, Any] = {"catalog": rest_catalog, "namespace": rest_namespace}
         follow(table_kind, seed, EACH, duckdb=duckdb_iceberg, database=database, **given)

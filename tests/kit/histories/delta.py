@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from puffin_fast import delta
 from puffin_fast.delta.log.segment import commit_path
 from tests.conftest import require_module
-from tests.kit.changes import SIGNS, State, delta_rows, expected, frozen, lines_of, signed
+from tests.kit.changes import SIGNS, State, expected, frozen, lines_of, signed
 from tests.kit.histories.machine import COLUMNS, LINEAGE, History, Nothing, Row, Rows, operation
-from tests.kit.rows import by_deltalake
+from tests.kit.rows import by_deltalake, delta_rows
 
 PROPERTIES: dict[str, tuple[dict[str, str], list[str]]] = {
     "plain": ({}, []),
@@ -43,8 +43,8 @@ class DeltaHistory(History):
         kind: of `PROPERTIES`.
     """
 
-    api = delta
-    texts = (None, "a", "b", "b/ %", "ü")  # an empty partition value is null
+    api: ClassVar[Any] = delta
+    texts: tuple[str | None, ...] = (None, "a", "b", "b/ %", "ü")  # an empty partition value is null
 
     def __init__(self, path: Path, seed: int, kind: str) -> None:
         super().__init__(seed)
@@ -232,7 +232,7 @@ class DeltaHistory(History):
             "delete": (lambda: table.delete(where.text), chosen, []),
             "update": (lambda: table.update(predicate=where.text, updates={"x": "x + 0.5"}), set(), []),
             "merge": (
-                lambda: self.merge(table, fresh),
+                lambda: self.merge_by_deltalake(table, fresh),
                 self.chosen(branch, lambda row: row["id"] in ids),
                 [
                     new
@@ -254,7 +254,7 @@ class DeltaHistory(History):
         elif verb == "update":
             self.change(branch, chosen, more["x"])
 
-    def merge(self, table: Any, given: list[Row]) -> None:
+    def merge_by_deltalake(self, table: Any, given: list[Row]) -> None:
         merger = table.merge(self.arrow(given), "t.id = s.id", source_alias="s", target_alias="t")
         merger.when_matched_delete(
             "t.x = 1.5"

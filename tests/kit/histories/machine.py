@@ -552,7 +552,8 @@ class History:
             if n not in found:
                 continue
             if self.adopts:
-                row |= {name: found[n][name] for name in LINEAGE}
+                has_ids = found[n]["_row_id"] is not None
+                row |= {name: found[n][name] for name in LINEAGE} if has_ids else {"moved": True}
                 continue
             row.setdefault(LINEAGE[1], sequence)
             if fresh is None:

@@ -44,7 +44,9 @@ def collected(df: DataFrame) -> Counter[tuple[Any, ...]]:
 def check_iceberg(spark: SparkSession, table: Table, chance: random.Random) -> None:
     """Compares the changes of each branch, and between pairs of snapshots."""
     known = [s.snapshot_id for s in table.metadata.snapshots]
-    ranges: list[dict[str, Any]] = [{"branch": name} for name in table.metadata.refs]
+    ranges: list[dict[str, Any]] = [
+        {str(reference.snapshot_ref_type): name} for name, reference in table.metadata.refs.items()
+    ]
     for _ in range(3):
         first, last = chance.choice(known), chance.choice(known)
         ranges.append({"from_snapshot_id_exclusive": first, "to_snapshot_id_inclusive": last, "net": True})

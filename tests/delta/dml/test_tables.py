@@ -1,74 +1,19 @@
-"""The verbs mean the same for tables of each format: random ones leave the rows that a plain list has after them."""
+"""Tables that `create_table` makes, what it refuses, and appends to them."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from puffin_fast import delta
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from tests.verbs.random_verbs import (
-    OPERATIONS_OF,
-    SCHEMA,
-    TRACKED,
-    AnyTable,
-    DeltaTable,
-    IcebergTable,
-    Model,
-    Single,
-    agree,
-    append,
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("g", pa.string()), ("x", pa.float64()), ("s", pa.struct([("a", pa.int32())]))]
 )
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
-
-OPERATIONS = 24
-
-
-KINDS = (
-    "iceberg",
-    "iceberg partitioned",
-    "iceberg 2",
-    "delta",
-    "delta partitioned",
-    "delta mapped",
-    "delta tracked",
-)
-
-
-@pytest.fixture(params=KINDS)
-def made(
-    request: pytest.FixtureRequest, tmp_path: Path, shared_catalog: SqlCatalog, namespace: str
-) -> AnyTable:
-    kind = request.param
-    partition = ["g"] if kind.endswith(("partitioned", "tracked")) else []
-    if kind.startswith("iceberg"):
-        return IcebergTable(shared_catalog, namespace, partition, "2" if kind.endswith("2") else "3")
-    mapped = {"delta.columnMapping.mode": "name"} if kind.endswith("mapped") else None
-    return DeltaTable(tmp_path / "t", partition, TRACKED if kind.endswith("tracked") else mapped)
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_verbs_and_transactions_leave_the_rows_of_a_list(made: AnyTable, seed: int) -> None:
-    chance, model = random.Random(seed), Model()
-    for number in range(OPERATIONS):
-        if number % 3 == 2:
-            with made.verbs.transaction(made.table) as tx:
-                for _ in range(chance.randrange(1, 5)):
-                    chance.choice(OPERATIONS_OF)(made, tx, model, chance)
-        else:
-            (append if number < 2 else chance.choice(OPERATIONS_OF))(made, Single(made), model, chance)
-        agree(made, model)
-    for rows in made.others():
-        assert sorted(rows, key=lambda one: one["id"]) == sorted(model.values(), key=lambda one: one["id"])
-
-
-# What only one format has -----------------------------------------------------------------------------------
 
 
 def test_a_new_delta_table_is_what_was_asked_for(tmp_path: Path) -> None:
