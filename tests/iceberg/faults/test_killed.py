@@ -8,23 +8,20 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index.build import MOST_SEGMENTS
 from puffin_fast.iceberg.index.properties import KEY_INDEXES
-from tests.iceberg.conftest import local
+from tests.iceberg.conftest import local, set_properties
 from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.iceberg.maintenance.maintained import add_vector, tasks
 from tests.rows.deletes.equality_deletes import delete_equal
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 ROOT = Path(__file__).parents[3]
 
@@ -79,10 +76,6 @@ def to_index(catalog: SqlCatalog) -> None:
     iceberg.remove_orphan_files(table, older_than=timedelta(), dry_run=False)  # the replaced file
 
 
-def to_index_v2(catalog: SqlCatalog) -> None:
-    to_write(catalog, 2)
-
-
 def to_merge(catalog: SqlCatalog) -> None:
     """So many segments that the next one has some of them merged."""
     table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64()), ("w", pa.string())]))
@@ -106,8 +99,7 @@ def to_drop_segments(catalog: SqlCatalog) -> None:
 def to_keep_indexes(catalog: SqlCatalog) -> None:
     """Two indexes that a property names, and data files to be rewritten, one of which they do not cover."""
     table = to_write(catalog)
-    with v3_metadata(catalog), table.transaction() as transaction:
-        transaction.set_properties({KEY_INDEXES: "id; w"})
+    set_properties(table, {KEY_INDEXES: "id; w"})
     iceberg.index_keys(table, "id")
     iceberg.index_keys(table, "w")
     iceberg.append(table, pa.table({"id": [300, 301], "w": ["w", "x"]}))
@@ -130,11 +122,12 @@ def to_clean(catalog: SqlCatalog) -> None:
         (local(table.location()) / name).write_bytes(b"x")
 
 
+Killed = Callable[[str, Path], list[str]]
 ROW_JOBS = ("append", "delete", "delete_positions", "delete_keys", "transaction", "update", "upsert")
 
 
 @pytest.fixture(scope="module")
-def killed() -> Iterator[Callable[[str, Path], list[str]]]:
+def killed() -> Iterator[Killed]:
     """Kills a job in a folder's table at each step; returns the steps."""
     command = [sys.executable, "-c", "from tests.iceberg.faults.killed import main; main()"]
     with subprocess.Popen(
@@ -148,7 +141,7 @@ def killed() -> Iterator[Callable[[str, Path], list[str]]]:
             print(job, folder, file=stdin, flush=True)
             answer: list[str] | str = json.loads(stdout.readline())
             assert isinstance(answer, list), answer
-            return answer
+            return [what.partition(" ")[0] for what in answer]
 
         yield ask
         stdin.close()
@@ -181,22 +174,22 @@ def made(folder: Path, make: Callable[[SqlCatalog], object]) -> None:
     ids=lambda item: item if isinstance(item, str) else item.__name__,
 )
 def test_a_killed_job_leaves_the_table_whole_and_the_next_run_finishes_it(
-    killed: Callable[[str, Path], list[str]], tmp_path: Path, job: str, make: Callable[[SqlCatalog], object]
+    killed: Killed, tmp_path: Path, job: str, make: Callable[[SqlCatalog], object]
 ) -> None:
     made(tmp_path, make)
-    steps = [what.partition(" ")[0] for what in killed(job, tmp_path)]
+    steps = killed(job, tmp_path)
     assert steps[-2:] == ["commit", "return"]
     n_files = 1 if job == "upgrade" else 4
     assert steps.count("create") == steps.count("finish") >= n_files
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [to_index, to_index_v2, to_merge, to_drop_segments])
+@pytest.mark.parametrize("make", [to_index, to_write_v2, to_merge, to_drop_segments])
 def test_a_killed_build_of_an_index_changes_no_row_and_the_next_run_finishes_it(
-    killed: Callable[[str, Path], list[str]], tmp_path: Path, make: Callable[[SqlCatalog], object]
+    killed: Killed, tmp_path: Path, make: Callable[[SqlCatalog], object]
 ) -> None:
     made(tmp_path, make)
-    steps = [what.partition(" ")[0] for what in killed("index_keys", tmp_path)]
+    steps = killed("index_keys", tmp_path)
     assert steps[-2:] == ["commit", "return"]
     assert steps.count("create") == steps.count("finish") == 2
     assert steps.count("merge") == steps.count("merged") == int(make is to_merge)
@@ -205,10 +198,10 @@ def test_a_killed_build_of_an_index_changes_no_row_and_the_next_run_finishes_it(
 @pytest.mark.slow
 @pytest.mark.parametrize(("job", "n_commits"), [("maintain", 4), ("rewrite_and_index", 3)])
 def test_a_killed_job_that_keeps_indexes_changes_no_row_and_the_next_run_finishes_it(
-    killed: Callable[[str, Path], list[str]], tmp_path: Path, job: str, n_commits: int
+    killed: Killed, tmp_path: Path, job: str, n_commits: int
 ) -> None:
     made(tmp_path, to_keep_indexes)
-    steps = [what.partition(" ")[0] for what in killed(job, tmp_path)]
+    steps = killed(job, tmp_path)
     assert steps.count("commit") == n_commits
     assert steps[-1] == "return"
 
@@ -218,9 +211,9 @@ def test_a_killed_job_that_keeps_indexes_changes_no_row_and_the_next_run_finishe
     ("job", "make"), [("expire_snapshots", to_expire), ("remove_orphan_files", to_clean)]
 )
 def test_a_killed_removal_loses_no_live_file_and_the_next_run_finishes_it(
-    killed: Callable[[str, Path], list[str]], tmp_path: Path, job: str, make: Callable[[SqlCatalog], object]
+    killed: Killed, tmp_path: Path, job: str, make: Callable[[SqlCatalog], object]
 ) -> None:
     made(tmp_path, make)
-    steps = [what.partition(" ")[0] for what in killed(job, tmp_path)]
+    steps = killed(job, tmp_path)
     assert (steps.count("commit"), steps[-1]) == (int(job == "expire_snapshots"), "return")
     assert steps.count("remove") >= 4

@@ -11,12 +11,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FrameType
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast._run.gc_pause import paused_gc
@@ -25,9 +26,6 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import METADATA_WRITERS, v3_metadata
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
 from tests.mounts import may_mount
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 ROWS = pa.table({"id": pa.array(range(100), pa.int64())})
 
@@ -149,42 +147,40 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_nothing(tmp_path: Path) -> N
     refused = [line for line in lines if line.startswith("refused")]
     assert all(line.endswith("True") for line in refused), lines
     assert not [line for line in lines if line.startswith("COMMITTED")]
-    assert {name for name in VERBS if any(line.startswith(f"refused {name} 0") for line in lines)} == set(
-        VERBS
-    )
+    assert all(f"refused {name} 0 True" in lines for name in VERBS)
 
 
-PARTS = ("iceberg/commit", "iceberg/deletes", "iceberg/dml", "puffin", "_io/sink")
+PARTS = ("iceberg/commit", "iceberg/delete_files", "iceberg/dml", "puffin", "_io/sink")
 OWN = tuple(f"{ROOT}/puffin_fast/{part}" for part in PARTS)
+FINALIZERS = ("remove_files", "remove", "remove_created", "__del__")
+"""Python drops what is raised in them."""
 
 
+@dataclass
 class Interrupt:
-    """Raises KeyboardInterrupt at the n-th line of the writing and committing code that this thread runs."""
+    """Raises KeyboardInterrupt at the n-th event that is chosen, of those in this thread."""
 
-    def __init__(self, at: int) -> None:
-        self.left = at
+    is_chosen: Callable[[CodeType, str], bool]
+    left: int
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(OWN):
-            return None
-        # Python drops what is raised in a finalizer
-        if event == "line" and frame.f_code.co_name not in (
-            "remove_files",
-            "remove",
-            "remove_created",
-            "__del__",
-        ):
+        if self.is_chosen(frame.f_code, event):
             self.left -= 1
             if self.left == 0:
                 sys.settrace(None)
                 raise KeyboardInterrupt
-        return self
+        return self if frame.f_code.co_filename.startswith(OWN) else None
 
 
-def interrupted(table: Table, verb: str, at: int) -> bool:
+def is_own_line(code: CodeType, event: str) -> bool:
+    """Whether it is a line of the writing and committing code."""
+    return event == "line" and code.co_filename.startswith(OWN) and code.co_name not in FINALIZERS
+
+
+def interrupted(table: Table, verb: str, interrupt: Interrupt) -> bool:
     """Returns whether a job was interrupted; otherwise it finished."""
     previous = sys.gettrace()
-    sys.settrace(Interrupt(at))
+    sys.settrace(interrupt)
     try:
         VERBS[verb](table)
     except KeyboardInterrupt:
@@ -201,7 +197,7 @@ def test_ctrl_c_before_the_catalog_is_asked_leaves_nothing(
     """Interrupts at points of the whole job; after the request to the catalog the files may be part of a commit."""
     before, head, asked, tried = files_of(table), table.metadata.current_snapshot_id, 0, 0
     for at in range(1, 20_000, 29):
-        if not interrupted(table, verb, at):
+        if not interrupted(table, verb, Interrupt(is_own_line, at)):
             break
         tried += 1
         table.refresh()
@@ -219,23 +215,6 @@ def test_ctrl_c_before_the_catalog_is_asked_leaves_nothing(
     assert rows_of(racing.load_table("n.t")).num_rows >= 50
 
 
-@dataclass
-class InterruptIn:
-    """Raises KeyboardInterrupt at the n-th call of a function of a library."""
-
-    file: str
-    function: str
-    left: int
-
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
-        code = frame.f_code
-        if code.co_name == self.function and code.co_filename.endswith(self.file):
-            self.left -= 1
-            if self.left == 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-
-
 SERIALIZERS = {
     "a snapshot": ("pyiceberg/table/metadata.py", "serialize_snapshots"),
     "a summary": ("pyiceberg/table/snapshots.py", "ser_model"),
@@ -248,17 +227,16 @@ SERIALIZERS = {
 def test_ctrl_c_that_a_library_reports_as_its_own_error_is_an_interrupt(
     racing: RacingCatalog, table: Table, place: str
 ) -> None:
+    file, function = SERIALIZERS[place]
+
+    def is_call(code: CodeType, event: str) -> bool:
+        return event == "call" and code.co_name == function and code.co_filename.endswith(file)
+
     for at in range(1, 12):
-        previous, interrupt = sys.gettrace(), InterruptIn(*SERIALIZERS[place], at)
-        sys.settrace(interrupt)
-        try:
-            VERBS["delete"](table)
-        except KeyboardInterrupt:
-            continue
-        finally:
-            sys.settrace(previous)
-        assert interrupt.left > 0
-        break
+        interrupt = Interrupt(is_call, at)
+        if not interrupted(table, "delete", interrupt):
+            assert interrupt.left > 0
+            break
     assert at > 1
     assert rows_of(racing.load_table("n.t")).num_rows >= 49
 

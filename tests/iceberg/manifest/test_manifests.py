@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 from dataclasses import fields, replace
 from decimal import Decimal
@@ -69,6 +68,7 @@ from puffin_fast.iceberg.manifest import (
 )
 from puffin_fast.iceberg.manifest.copies import EntryCopies
 from puffin_fast.iceberg.manifest.entries import ENTRY_NAMES, entry_schema
+from tests.kit.avro_files import rewrite_avro
 
 IO = PyArrowFileIO()
 SNAPSHOT = 77
@@ -184,38 +184,24 @@ def listed(
     return next_row_id, read_manifest_list(IO, f"file://{path}")
 
 
+KNOWN = {"snapshot_id": 9, "sequence_number": 2, "file_sequence_number": 1}
+
+
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_all_fields_and_partition_types_round_trip(tmp_path: Path, version: int) -> None:
     entries = [full(n, partition=VALUES if n % 2 else (None,) * len(VALUES)) for n in range(5)]
     if version > 1:
-        entries.append(
-            full(
-                5, partition=VALUES, status=EXISTING, snapshot_id=9, sequence_number=2, file_sequence_number=1
-            )
-        )
-        entries.append(
-            full(
-                6, partition=VALUES, status=DELETED, snapshot_id=9, sequence_number=2, file_sequence_number=1
-            )
-        )
+        entries += [full(n, partition=VALUES, status=n - 5, **KNOWN) for n in (5 + EXISTING, 5 + DELETED)]
     if version == 3:
-        entries.append(full(7, partition=VALUES, first_row_id=12))
+        entries.append(full(8, partition=VALUES, first_row_id=12))
     manifest = write(tmp_path / "m.avro", version, entries, spec=SPEC)
-    manifest.sequence_number = 5 if version > 1 else 0
+    manifest.sequence_number = number = 5 if version > 1 else 0
     read = read_manifest(IO, manifest, {0: SPEC}, live_only=False)
-    assert len(read) == len(entries)
-    for was, now in zip(entries, read, strict=True):
-        now = copy.copy(now)
-        if was.sequence_number is None:
-            assert now.sequence_number == now.file_sequence_number == manifest.sequence_number
-            now.sequence_number = now.file_sequence_number = None
-        if was.snapshot_id is None:
-            assert now.snapshot_id == SNAPSHOT
-            now.snapshot_id = None
-        if was.first_row_id is not None:
-            assert now.first_row_id is None  # the manifest has no first row id yet
-            now.first_row_id = was.first_row_id
-        assert now == was
+    assigned = {"snapshot_id": SNAPSHOT, "sequence_number": number, "file_sequence_number": number}
+    assert read == [
+        replace(entry, first_row_id=None, **(assigned if entry.snapshot_id is None else {}))  # no row id yet
+        for entry in entries
+    ]
     assert read_manifest(IO, manifest, {0: SPEC}) == [e for e in read if e.status != DELETED]
 
 
@@ -231,15 +217,9 @@ def test_pyiceberg_reads_the_written_manifests(tmp_path: Path, version: int) -> 
     for was, now in zip(entries, read, strict=True):
         values = [value.bytes if isinstance(value, UUID) else value for value in now.data_file.partition]
         assert tuple(values) == VALUES
-        for name in (
-            "column_sizes",
-            "null_value_counts",
-            "lower_bounds",
-            "upper_bounds",
-            "split_offsets",
-            "sort_order_id",
-        ):
+        for name in ("column_sizes", "null_value_counts", "lower_bounds", "upper_bounds", "split_offsets"):
             assert getattr(now.data_file, name) == getattr(was, name)
+        assert now.data_file.sort_order_id == was.sort_order_id
 
 
 def test_the_header_has_names_as_they_are_as_java_writes_them(tmp_path: Path) -> None:
@@ -263,26 +243,17 @@ def test_the_schema_follows_the_specification(tmp_path: Path) -> None:
     assert set(fields) == {0, 1, 2, 3, 4}
     file = {f["field-id"]: f for f in fields[2]["type"]["fields"]}
     assert set(file) == {
-        134,
-        100,
-        101,
-        102,
-        103,
-        104,
-        108,
-        109,
-        110,
-        137,
+        *range(100, 105),
+        *range(108, 111),
         125,
         128,
         131,
         132,
+        134,
         135,
+        137,
         140,
-        142,
-        143,
-        144,
-        145,
+        *range(142, 146),
     }
     assert file[135]["type"][1] == {"type": "array", "element-id": 136, "items": "int"}
     assert file[109]["type"][1]["logicalType"] == "map"
@@ -297,36 +268,31 @@ def test_the_schema_follows_the_specification(tmp_path: Path) -> None:
     assert logical == plain | {"t": "time-micros", "ts": "timestamp-micros"}
 
 
+VECTOR = {
+    "content": POSITION_DELETES,
+    "file_format": "PUFFIN",
+    "referenced_data_file": "file:///t/0.parquet",
+    "content_offset": 4,
+    "content_size_in_bytes": 44,
+}
+
+
 def test_vectors_have_their_offset_and_size_and_no_row_id(tmp_path: Path) -> None:
-    vector = entry(
-        1,
-        content=POSITION_DELETES,
-        file_format="PUFFIN",
-        referenced_data_file="file:///t/0.parquet",
-        content_offset=4,
-        content_size_in_bytes=44,
-        first_row_id=9,
-    )
-    manifest = write(tmp_path / "m.avro", 3, [vector], content=DELETES)
+    manifest = write(tmp_path / "m.avro", 3, [entry(1, **VECTOR, first_row_id=9)], content=DELETES)
     manifest.sequence_number = 2
     manifest.first_row_id = 500  # DuckDB writes it in delete manifests, where it has no meaning
     (read,) = read_manifest(IO, manifest)
     assert read.is_vector
-    assert (read.referenced_data_file, read.content_offset, read.content_size_in_bytes) == (
-        "file:///t/0.parquet",
-        4,
-        44,
-    )
+    assert {name: getattr(read, name) for name in VECTOR} == VECTOR
     assert read.first_row_id is None
 
 
 def test_live_files_inherit_row_ids_in_order_and_deleted_files_none(tmp_path: Path) -> None:
-    known = {"snapshot_id": 9, "sequence_number": 2, "file_sequence_number": 2}
     entries = [
         entry(0),
-        entry(1, status=EXISTING, **known),
-        entry(2, status=DELETED, **known),
-        entry(3, status=EXISTING, first_row_id=7, **known),
+        entry(1, status=EXISTING, **KNOWN),
+        entry(2, status=DELETED, **KNOWN),
+        entry(3, status=EXISTING, first_row_id=7, **KNOWN),
         entry(4),
     ]
     manifest = write(tmp_path / "m.avro", 3, entries)
@@ -491,15 +457,7 @@ def test_copied_entries_are_those_that_are_decoded_and_written_again(
         (full if n % 3 else entry)(n, partition=others[n % 2], **some) for n, some in enumerate(values * 300)
     ]
     if content == DELETES and version == 3:
-        entries[0] = entry(
-            0,
-            content=POSITION_DELETES,
-            file_format="PUFFIN",
-            partition=VALUES,
-            referenced_data_file="ä" * 70,
-            content_offset=4,
-            content_size_in_bytes=99,
-        )
+        entries[0] = entry(0, partition=VALUES, **VECTOR | {"referenced_data_file": "ä" * 70})
     source = write(tmp_path / "source.avro", version, entries, spec=SPEC, content=content)
     _, (source,) = listed(tmp_path / "l.avro", version, [source])
     removed = {entries[at].file_path for at in (0, 4, 600)}
@@ -539,21 +497,47 @@ def test_copied_entries_are_those_that_are_decoded_and_written_again(
     assert [e.sequence_number for e in read] == [e.sequence_number for e in found[0]]
 
 
+def data_file(schema: Any) -> list[Any]:
+    """The fields of the data file in the schema of a manifest."""
+    fields: list[Any] = next(field for field in schema["fields"] if field["name"] == "data_file")["type"][
+        "fields"
+    ]
+    return fields
+
+
+def relisted(folder: Path, manifest: ManifestFile) -> ManifestFile:
+    """A manifest that was changed, as a manifest list has it."""
+    length = Path(manifest.path.removeprefix("file://")).stat().st_size
+    return listed(folder / "l.avro", 3, [replace(manifest, length=length)])[1][0]
+
+
+def assert_copied(folder: Path, copies: EntryCopies, before: list[ManifestEntry]) -> None:
+    """Writes the copies, of which the fourth is removed, and compares the entries."""
+    written = copied(folder / "new.avro", 3, [copies], content=DATA)
+    _, (written,) = listed(folder / "l2.avro", 3, [written], snapshot_id=99, sequence_number=8)
+    expected = [replace(was, status=EXISTING) for was in before]
+    expected[3] = replace(before[3], status=DELETED, snapshot_id=99)
+    assert read_manifest(IO, written, {0: SPEC}, live_only=False) == expected
+
+
 def test_entries_that_another_schema_encodes_are_written_again(tmp_path: Path) -> None:
     """Fields in another order, an optional field that is required, another position of null, a field more."""
 
     def swap(file: list[Any]) -> None:
         file[0], file[1] = file[1], file[0]
 
-    def required(file: list[Any]) -> None:
-        part = next(field for field in file if field["name"] == "split_offsets")
-        part["type"] = next(kind for kind in part["type"] if kind != "null")
+    def named(file: list[Any], name: str) -> dict[str, Any]:
+        (part,) = (field for field in file if field["name"] == name)
         del part["default"]
+        return part
+
+    def required(file: list[Any]) -> None:
+        part = named(file, "split_offsets")
+        part["type"] = next(kind for kind in part["type"] if kind != "null")
 
     def null_last(file: list[Any]) -> None:
-        part = next(field for field in file if field["name"] == "sort_order_id")
+        part = named(file, "sort_order_id")
         part["type"] = part["type"][::-1]
-        del part["default"]
 
     def more(file: list[Any]) -> None:
         file.append({"name": "new", "type": ["null", "string"], "default": None, "field-id": 9999})
@@ -561,18 +545,8 @@ def test_entries_that_another_schema_encodes_are_written_again(tmp_path: Path) -
     entries = [full(n, partition=VALUES) for n in range(40)]
     for change, is_copied in ((swap, False), (required, False), (null_last, False), (more, True)):
         source = write(tmp_path / "source.avro", 3, entries, spec=SPEC)
-        with (tmp_path / "source.avro").open("rb") as stream:
-            reader = fastavro.reader(stream)
-            schema, header, records = copy.deepcopy(reader.writer_schema), dict(reader.metadata), [*reader]
-        inner = next(field for field in schema["fields"] if field["name"] == "data_file")["type"]["fields"]
-        change(inner)
-        for name in ("avro.schema", "avro.codec"):
-            header.pop(name, None)
-        with (tmp_path / "source.avro").open("wb") as stream:
-            fastavro.writer(stream, fastavro.parse_schema(schema), records, codec="deflate", metadata=header)
-        _, (source,) = listed(
-            tmp_path / "l.avro", 3, [replace(source, length=(tmp_path / "source.avro").stat().st_size)]
-        )
+        rewrite_avro(tmp_path / "source.avro", lambda _, schema, change=change: change(data_file(schema)))  # type: ignore[misc]
+        source = relisted(tmp_path, source)
         before = read_manifest(IO, source, {0: SPEC})
         assert len(before) == 40
         copies = copies_of(source, {entries[3].file_path})
@@ -581,47 +555,29 @@ def test_entries_that_another_schema_encodes_are_written_again(tmp_path: Path) -
             ENTRY_NAMES,
         )
         assert copies.can_copy(target) == is_copied, change
-        written = copied(tmp_path / "new.avro", 3, [copies], content=DATA)
-        _, (written,) = listed(tmp_path / "l2.avro", 3, [written], snapshot_id=99, sequence_number=8)
-        found = read_manifest(IO, written, {0: SPEC}, live_only=False)
-        expected = [
-            replace(was, status=EXISTING) if n != 3 else replace(was, status=DELETED, snapshot_id=99)
-            for n, was in enumerate(before)
-        ]
-        assert found == expected
+        assert_copied(tmp_path, copies, before)
 
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_copied_entries_do_not_have_unknown_fields(tmp_path: Path, inside: bool) -> None:
     entries = [full(n, partition=VALUES) for n in range(6)]
-    path = tmp_path / "source.avro"
     kinds: list[Any] = ["long", ["null", "string"], {"type": "fixed", "name": "new_type", "size": 3}]
     values = [-7, "text", b"abc"]
-    n_places = 1
-    place = 0
+    n_places, place = 1, 0
     while place < n_places:
-        source = write(path, 3, entries, spec=SPEC)
-        with path.open("rb") as stream:
-            reader = fastavro.reader(stream)
-            schema, header, records = copy.deepcopy(reader.writer_schema), dict(reader.metadata), [*reader]
-        fields_of = schema["fields"]
-        if inside:
-            fields_of = next(field for field in fields_of if field["name"] == "data_file")["type"]["fields"]
-        n_places = len(fields_of) + 1
-        fields_of.insert(place, {"name": "new", "type": kinds[place % 3], "field-id": 9999})
-        for record in records:
-            (record["data_file"] if inside else record)["new"] = values[place % 3]
-        for name in ("avro.schema", "avro.codec"):
-            header.pop(name, None)
-        with path.open("wb") as stream:
-            fastavro.writer(stream, fastavro.parse_schema(schema), records, codec="deflate", metadata=header)
-        _, (source,) = listed(tmp_path / "l.avro", 3, [replace(source, length=path.stat().st_size)])
-        written = copied(tmp_path / "new.avro", 3, [copies_of(source, {entries[3].file_path})], content=DATA)
-        _, (written,) = listed(tmp_path / "l2.avro", 3, [written], snapshot_id=99, sequence_number=8)
-        expected = [
-            replace(was, status=EXISTING) if n != 3 else replace(was, status=DELETED, snapshot_id=99)
-            for n, was in enumerate(read_manifest(IO, source, {0: SPEC}))
-        ]
-        assert read_manifest(IO, written, {0: SPEC}, live_only=False) == expected, place
+
+        def insert(records: list[Any], schema: Any, place: int = place) -> None:
+            nonlocal n_places
+            fields = data_file(schema) if inside else schema["fields"]
+            n_places = len(fields) + 1
+            fields.insert(place, {"name": "new", "type": kinds[place % 3], "field-id": 9999})
+            for record in records:
+                (record["data_file"] if inside else record)["new"] = values[place % 3]
+
+        source = write(tmp_path / "source.avro", 3, entries, spec=SPEC)
+        rewrite_avro(tmp_path / "source.avro", insert)
+        source = relisted(tmp_path, source)
+        copies = copies_of(source, {entries[3].file_path})
+        assert_copied(tmp_path, copies, read_manifest(IO, source, {0: SPEC}))
         place += 1
     assert n_places > 5
