@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import iceberg
@@ -19,14 +20,11 @@ from puffin_fast.rows.changes.lines import WORDS
 from puffin_fast.rows.files import reader
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import Split
-from tests.iceberg.conftest import local
+from tests.iceberg.conftest import RacingCatalog, add_branch, current_snapshot, local
 from tests.iceberg.maintenance.delete_files import delete_by_file
 from tests.kit.changes import lines_of
+from tests.kit.tables import iceberg_table
 from tests.rows.deletes.equality_deletes import FIELDS, delete_equal
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
 
 SCHEMA = pa.schema(
     [
@@ -44,9 +42,7 @@ def rows(ids: list[int], s: str = "a") -> pa.Table:
 
 
 def head(table: Table) -> int:
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    return snapshot.snapshot_id
+    return current_snapshot(table).snapshot_id
 
 
 def short(changes: Any) -> list[tuple[Any, ...]]:
@@ -59,21 +55,17 @@ def short(changes: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def table(racing: SqlCatalog) -> Table:
+def table(racing: RacingCatalog) -> Table:
     """Ids 1 to 4, then 5 to 8, in two files."""
-    made = iceberg.create_table(racing, "n.t", SCHEMA)
-    iceberg.append(made, rows([1, 2, 3, 4]))
-    iceberg.append(made, rows([5, 6, 7, 8]))
-    return made
+    return iceberg_table(racing, [rows([1, 2, 3, 4]), rows([5, 6, 7, 8])])
 
 
 @pytest.fixture
-def table2(racing: SqlCatalog) -> Table:
+def table2(racing: RacingCatalog) -> Table:
     """The same, of format version 2."""
-    made = racing.create_table("n.v2", SCHEMA, properties={"format-version": "2"})
-    made.append(rows([1, 2, 3, 4]))
-    made.append(rows([5, 6, 7, 8]))
-    return made
+    return iceberg_table(
+        racing, [rows([1, 2, 3, 4]), rows([5, 6, 7, 8])], name="n.v2", version=2, by="pyiceberg"
+    )
 
 
 def test_each_verb_yields_its_lines(table: Table) -> None:
@@ -115,7 +107,7 @@ def test_images_of_an_update_follow_each_other(table: Table) -> None:
     assert sorted(apart["_change_type"].to_pylist()) == ["delete"] * 4 + ["insert"] * 4
 
 
-def test_a_rollback_brings_rows_back(racing: SqlCatalog, table: Table) -> None:
+def test_a_rollback_brings_rows_back(racing: RacingCatalog, table: Table) -> None:
     start = head(table)
     iceberg.delete(table, "id in (1, 6)")
     gone = head(table)
@@ -127,26 +119,28 @@ def test_a_rollback_brings_rows_back(racing: SqlCatalog, table: Table) -> None:
         iceberg.changes(table, gone)
 
 
-def test_a_filter_chooses_lines_by_their_own_values(table: Table) -> None:
+def test_lines_are_those_that_the_filter_and_the_columns_show(table: Table) -> None:
     start = head(table)
     iceberg.update(table, "id = 2", {"s": "b"})
     iceberg.update(table, "id = 3", {"l": [0.0]})
-    assert short(iceberg.changes(table, start, row_filter="s = 'a'")) == [
-        (0, 2, "d", "a"),
-        (1, 3, "U", "a"),
-        (1, 3, "u", "a"),
-    ]
+    iceberg.update(table, "id = 4", {"s": "a"})  # changes nothing
+    two, three = [(0, 2, "U", "b"), (0, 2, "u", "a")], [(1, 3, "U", "a"), (1, 3, "u", "a")]
+    assert short(iceberg.changes(table, start)) == two + three
+    assert short(iceberg.changes(table, start, row_filter="s = 'a'")) == [(0, 2, "d", "a"), *three]
     assert short(iceberg.changes(table, start, row_filter="s = 'b'")) == [(0, 2, "i", "b")]
     assert iceberg.changes(table, start, row_filter="s = 'b'").count() == 1
-
-
-def test_an_update_that_the_result_does_not_show_is_no_line(table: Table) -> None:
-    start = head(table)
-    iceberg.update(table, "id = 2", {"s": "b"})
-    iceberg.update(table, "id = 3", {"s": "a"})
-    assert short(iceberg.changes(table, start)) == [(0, 2, "U", "b"), (0, 2, "u", "a")]
-    assert iceberg.changes(table, start, selected_fields=("id", "l")).count() == 0
-    assert iceberg.changes(table, start, selected_fields=("id", "s", "_file", "_pos")).count() == 2
+    for n_lines, columns in (
+        (0, "id m"),
+        (2, "id l"),
+        (0, "id m _row_id _pos _file"),
+        (2, "id s _file _pos"),
+    ):
+        assert iceberg.changes(table, start, selected_fields=columns.split()).count() == n_lines
+    found = iceberg.changes(table, start, selected_fields=("s", "_row_id", "_pos", "_file")).to_arrow()
+    assert found.column_names[-3:] == ["_row_id", "_pos", "_file"]
+    assert found["_row_id"].to_pylist() == [1, 1]
+    assert found["_pos"].to_pylist() == [1, 0]
+    assert found["_file"][0].as_py() != found["_file"][1].as_py()
 
 
 @pytest.mark.parametrize("fields", [(), ("_pos",)])
@@ -157,18 +151,6 @@ def test_rows_of_which_nothing_is_shown_cancel(table2: Table, fields: tuple[str,
     found = iceberg.changes(table2, start, selected_fields=fields, net=True)
     assert found.to_arrow()["_change_type"].to_pylist() == ["delete"] * 2
     assert found.count() == 2
-
-
-def test_columns_on_request_tell_where_rows_are(table: Table) -> None:
-    start = head(table)
-    iceberg.update(table, "id = 2", {"s": "b"})
-    found = iceberg.changes(table, start, selected_fields=("id", "_row_id", "_pos", "_file")).to_arrow()
-    assert found.column_names[-3:] == ["_row_id", "_pos", "_file"]
-    assert found.num_rows == 0  # the result does not show what changed
-    found = iceberg.changes(table, start, selected_fields=("s", "_row_id", "_pos", "_file")).to_arrow()
-    assert found["_row_id"].to_pylist() == [1, 1]
-    assert found["_pos"].to_pylist() == [1, 0]
-    assert found["_file"][0].as_py() != found["_file"][1].as_py()
 
 
 def test_copies_of_copy_on_write_commits_are_no_lines(table2: Table) -> None:
@@ -297,8 +279,7 @@ def test_a_data_file_of_which_several_commits_chose_rows_is_read_once(
 def test_position_delete_files_of_several_data_files_and_twice_deleted_rows(table2: Table) -> None:
     start = head(table2)
     paths = sorted(
-        (task.data.file_path for task in iceberg.plan_files(table2).tasks),
-        key=lambda path: "00000-0" in path,
+        (task.data.file_path for task in iceberg.plan_files(table2).tasks), key=lambda path: "00000-0" in path
     )
     delete_by_file(table2, [(paths[0], 0), (paths[1], 1)])
     delete_by_file(table2, [(paths[0], 0), (paths[0], 2), ("file:///nowhere", 1)])
@@ -313,7 +294,7 @@ def test_position_delete_files_of_several_data_files_and_twice_deleted_rows(tabl
     assert iceberg.changes(table2, net=True).count() == 5
 
 
-def test_rows_of_other_schemas_have_the_columns_of_now(racing: SqlCatalog, table: Table) -> None:
+def test_rows_of_other_schemas_have_the_columns_of_now(racing: RacingCatalog, table: Table) -> None:
     start = head(table)
     iceberg.delete(table, "id = 1")
     with v3_metadata(racing), table.update_schema() as update:
@@ -348,9 +329,8 @@ def test_times_select_snapshots_of_the_history(table: Table) -> None:
     assert iceberg.changes(table, from_timestamp_exclusive=first.timestamp_ms - 1).count() == 8
 
 
-def test_branches_are_compared(racing: SqlCatalog, table: Table) -> None:
-    with v3_metadata(racing):
-        table.manage_snapshots().create_branch(head(table), "audit").commit()
+def test_branches_are_compared(racing: RacingCatalog, table: Table) -> None:
+    add_branch(table, "audit")
     iceberg.delete(table, "id = 1", branch="audit")
     iceberg.delete(table, "id = 2")
     assert short(iceberg.changes(table, head(table), branch="audit", net=True)) == [
@@ -415,7 +395,7 @@ def test_bad_input_is_refused(
 
 
 def test_equality_deletes_of_a_dropped_column_and_of_no_column(
-    racing: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = iceberg.create_table(racing, "n.e", pa.schema([("id", pa.int64()), ("k", pa.int32())]))
     iceberg.append(made, pa.table({"id": [1, 2], "k": [1, 2]}))
@@ -450,13 +430,13 @@ def test_case_is_ignored_when_asked(table2: Table) -> None:
         iceberg.changes(table2, start, join_cols=["id", "ID"], case_sensitive=False)
 
 
-def test_a_column_of_the_name_of_one_of_changes_is_refused(racing: SqlCatalog) -> None:
+def test_a_column_of_the_name_of_one_of_changes_is_refused(racing: RacingCatalog) -> None:
     made = iceberg.create_table(racing, "n.c", pa.schema([("_change_type", pa.string())]))
     with pytest.raises(InvalidInputError, match="column _change_type"):
         iceberg.changes(made)
 
 
-def test_equal_ends_and_empty_tables_have_no_lines(racing: SqlCatalog, table: Table) -> None:
+def test_equal_ends_and_empty_tables_have_no_lines(racing: RacingCatalog, table: Table) -> None:
     assert iceberg.changes(table, head(table)).to_arrow().num_rows == 0
     assert iceberg.changes(table, head(table), net=True).count() == 0
     empty = iceberg.create_table(racing, "n.e", SCHEMA)

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ADDED, DATA, EQUALITY_DELETES, ManifestEntry
 from tests.iceberg.conftest import local
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
-
-
 FILE_PATH, POS = 2147483546, 2147483545
-
-
 ROWS = 5
-
-
 COMMITS = 6
 
 

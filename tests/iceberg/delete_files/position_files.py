@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from duckdb import DuckDBPyConnection
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
-from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import rows_of, rows_of_duckdb
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
-
+from tests.kit.tables import iceberg_table, parts
 
 N = 300
-
-
 ROWS = pa.table(
     {"id": pa.array(range(N), pa.int64()), "word": pa.array([f"w{i // 75}" for i in range(N)], pa.string())}
 )
-
-
 GRANULARITY = "write.delete.granularity"
 
 
 def made(
-    catalog: SqlCatalog,
-    namespace: str,
-    *,
-    partitioned: bool = False,
-    files: int = 3,
-    **properties: str,
+    catalog: SqlCatalog, namespace: str, *, partitioned: bool = False, files: int = 3, **properties: str
 ) -> Table:
     """A table `t` of version 2 with ROWS, appended in several commits."""
-    table = catalog.create_table(
-        f"{namespace}.t", ROWS.schema, properties={"format-version": "2", **properties}
+    return iceberg_table(
+        catalog,
+        parts(ROWS, files),
+        name=f"{namespace}.t",
+        version=2,
+        partition=["word"] if partitioned else [],
+        properties=properties,
     )
-    if partitioned:
-        with table.update_spec() as update:
-            update.add_identity("word")
-    for number in range(files):
-        append(table, ROWS.slice(N * number // files, N * (number + 1) // files - N * number // files))
-    return table
 
 
 def position_files(table: Table) -> dict[str, Any]:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.rows.files.parquet import dictionary_columns
 from tests.iceberg.conftest import local
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
 
 N = 4000
 IDS = {"file_path": 2147483546, "pos": 2147483545}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import In
+from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
@@ -16,10 +17,6 @@ from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.plan.inventory import take_inventory
 from tests.iceberg.delete_files.many_deletes import table_of
 from tests.steps import steps_of
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
 
 N = 60
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pytest
 
 from puffin_fast.iceberg.index import lookup
+from puffin_fast.rows.files.reader import DataFiles
 
 
 @pytest.fixture(autouse=True)
@@ -31,3 +33,19 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(lookup._Lookup, "run", counted)
     return counts
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """The data files that are opened, and the places of their pages that are known."""
+    found: list[tuple[str, Any]] = []
+    inner = DataFiles.open
+
+    def watched(self: DataFiles, *given: Any, **named: Any) -> Any:
+        bound = signature(inner).bind(self, *given, **named)
+        bound.apply_defaults()
+        found.append((bound.arguments["entry"].file_path, bound.arguments["places"]))
+        return inner(self, *given, **named)
+
+    monkeypatch.setattr(DataFiles, "open", watched)
+    return found

@@ -7,24 +7,18 @@ import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyiceberg.table import Table
 
-from puffin_fast import iceberg
+from puffin_fast import iceberg, key_index
+from puffin_fast.iceberg.index import stored as known_indexes
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from tests.iceberg.conftest import RacingCatalog, local, rows_of
 
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-
 UTC = datetime.UTC
-
-
 DAY = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)
-
-
 N, EACH = 4, 300
 
 KEYS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
@@ -65,6 +59,14 @@ def make(catalog: RacingCatalog, name: str = "n.t") -> Table:
     return table
 
 
+def pair(catalog: RacingCatalog, *indexes: str | list[str]) -> tuple[Table, Table]:
+    """Two tables with the same rows; the first one has indexes."""
+    table = make(catalog)
+    for columns in indexes:
+        iceberg.index_keys(table, columns)
+    return table, make(catalog, "n.plain")
+
+
 def numbers(table: Table) -> list[int]:
     found: list[int] = iceberg.scan(table, selected_fields=["n"]).to_arrow()["n"].to_pylist()
     return sorted(found)
@@ -81,9 +83,11 @@ def stored(table: Table) -> Path:
 
 
 def lookup_cache_cleared() -> None:
-    from puffin_fast.iceberg.index import stored as known
+    known_indexes._known.clear()
 
-    known._known.clear()
+
+def segment(data: bytes) -> key_index.Segment:
+    return key_index.Segment(key_index.in_memory(data), len(data))
 
 
 def replaced(table: Table, make_blob: Callable[[bytes], bytes]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,27 +23,28 @@ from tests.iceberg.index.indexed_tables import (
     make,
     replaced,
     rows,
+    segment,
     stored,
 )
 
+LOSSES: dict[str, Callable[[Path, bytes], object]] = {
+    "missing": lambda path, data: None,
+    "empty": lambda path, data: path.write_bytes(b""),
+    "cut": lambda path, data: path.write_bytes(data[:-9]),
+    "other bytes": lambda path, data: path.write_bytes(bytes(reversed(data))),
+    "zeros": lambda path, data: path.write_bytes(bytes(len(data))),
+    "folder": lambda path, data: path.mkdir(),
+}
 
-@pytest.mark.parametrize("loss", ["missing", "empty", "cut", "other bytes", "zeros", "folder"])
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_a_lost_index_loses_no_rows(racing: RacingCatalog, loss: str) -> None:
     table = make(racing)
     iceberg.index_keys(table, "n")
     path = stored(table)
     data = path.read_bytes()
     path.unlink()
-    changed = {
-        "empty": b"",
-        "cut": data[:-9],
-        "other bytes": bytes(reversed(data)),
-        "zeros": bytes(len(data)),
-    }
-    if loss == "folder":
-        path.mkdir()
-    elif loss != "missing":
-        path.write_bytes(changed[loss])
+    LOSSES[loss](path, data)
     assert iceberg.delete_keys(table, [5, 700], "n").rows_deleted == 2
     assert iceberg.scan(table, "n = 9").count() == 1
     index = iceberg.index_keys(table, "n")
@@ -72,7 +75,7 @@ def test_a_segment_of_files_of_another_size_or_row_count_is_not_used(racing: Rac
         iceberg.index_keys(table, "n")
 
         def other(data: bytes, wrong: str = wrong) -> bytes:
-            known = key_index.Segment(key_index.in_memory(data), len(data))
+            known = segment(data)
             files = [file._replace(**{wrong: getattr(file, wrong) + 1}) for file in known.files]
             n_rows = sum(file.n_rows for file in files)
             return key_index.encode([pa.array([10**6] * n_rows, pa.int64())], files, known.fields)
@@ -135,7 +138,7 @@ def test_verify_compares_an_index_with_the_rows(racing: RacingCatalog, name: str
     iceberg.index_keys(table, name)
 
     def other(data: bytes) -> bytes:
-        known = key_index.Segment(key_index.in_memory(data), len(data))
+        known = segment(data)
         values = rows(0, N * EACH)[name].combine_chunks()
         return key_index.encode([values], known.files, known.fields)  # whose data files are in another order
 
@@ -151,7 +154,7 @@ def test_verify_compares_the_places_of_pages_with_the_data_files(racing: RacingC
     iceberg.index_keys(table, "s")
 
     def other(data: bytes) -> bytes:
-        known = key_index.Segment(key_index.in_memory(data), len(data))
+        known = segment(data)
         values = [pq.read_table(local(file.location))["s"].combine_chunks() for file in known.files]
         start, dictionary, n_bytes, *rest = known.pages[1][0]
         pages = [*known.pages[:1], [[start, dictionary + 1, n_bytes - 1, *rest]], *known.pages[2:]]
@@ -174,7 +177,7 @@ def test_verify_compares_decimals_that_have_more_digits_now(racing: RacingCatalo
     assert iceberg.verify(table, level="rows") == []
 
     def other(blob: bytes) -> bytes:
-        known = key_index.Segment(key_index.in_memory(blob), len(blob))
+        known = segment(blob)
         return key_index.encode([data["p"].combine_chunks()[::-1]], known.files, known.fields)
 
     replaced(table, other)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.index import segment_maker, stored
 from puffin_fast.parquet import column_chunks
 from tests.object_store import Store, catalog, store
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
 
 __all__ = ["catalog", "store"]
 

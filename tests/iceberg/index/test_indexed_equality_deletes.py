@@ -9,11 +9,8 @@ import pytest
 from pyiceberg.schema import Schema
 
 from puffin_fast import iceberg
-from puffin_fast.rows.files.reader import DataFiles
 from tests.iceberg.conftest import RacingCatalog
-from tests.iceberg.index.indexed_tables import (
-    rows_live,
-)
+from tests.iceberg.index.indexed_tables import rows_live
 from tests.rows.deletes.equality_deletes import FIELDS, delete_equal
 
 
@@ -44,13 +41,13 @@ def test_equality_deletes_are_converted_as_without_an_index(
         if name == "n.t":
             for id in indexed:
                 iceberg.index_keys(table, FIELDS[id].name)
-        texts = pa.array([3, 68, 5]).cast(kinds.field(1).type).to_pylist()
-        firsts = pa.array([3, 11, 60]).cast(kinds.field(0).type).to_pylist()
+        (firsts, texts) = (
+            pa.array(values).cast(field.type).to_pylist()
+            for values, field in zip(([3, 11, 60], [3, 68, 5]), kinds, strict=True)
+        )
         delete_equal(table, [1], [(first,) for first in firsts[:2]])
-        table.refresh()
-        delete_equal(table, [2], [(text,) for text in texts[1:]] + [(None,)])
-        table.refresh()
-        delete_equal(table, [1, 2], [(firsts[0], texts[0])])
+        delete_equal(table.refresh(), [2], [(text,) for text in texts[1:]] + [(None,)])
+        delete_equal(table.refresh(), [1, 2], [(firsts[0], texts[0])])
         table.refresh()
         tables.append(table)
     before = [rows_live(table) for table in tables]
@@ -63,7 +60,7 @@ def test_equality_deletes_are_converted_as_without_an_index(
 
 @pytest.mark.parametrize("rewritten", [False, True])
 def test_a_key_that_came_back_after_its_equality_delete_stays(
-    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, rewritten: bool
+    racing: RacingCatalog, opened: list[Any], rewritten: bool
 ) -> None:
     table = iceberg.create_table(racing, "n.t", Schema(FIELDS[1], FIELDS[3]))
     for deleted in (7, 9):
@@ -74,23 +71,16 @@ def test_a_key_that_came_back_after_its_equality_delete_stays(
         delete_equal(table, [1], [(deleted,)])
         table.refresh()
     iceberg.index_keys(table, "id")
-    before, opened = rows_live(table), []
-
-    def watched(self: DataFiles, data: Any, *rest: Any) -> Any:
-        opened.append(data.file_path)
-        return open_data_file(self, data, *rest)
-
-    open_data_file = DataFiles.open
-    monkeypatch.setattr(DataFiles, "open", watched)
+    before = rows_live(table)
+    opened.clear()
     iceberg.convert_equality_deletes(table)
     assert len(opened) == rewritten
-    monkeypatch.undo()
     assert rows_live(table) == before
     assert {"id": 7, "s": "before 9"} in before
 
 
 def test_a_conversion_of_equality_deletes_knows_the_places_of_pages(
-    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+    racing: RacingCatalog, opened: list[tuple[str, Any]]
 ) -> None:
     schema = Schema(*(FIELDS[id] for id in (1, 2, 3)))
     table = iceberg.create_table(racing, "n.t", schema)
@@ -99,14 +89,7 @@ def test_a_conversion_of_equality_deletes_knows_the_places_of_pages(
     iceberg.index_keys(table, "s")
     delete_equal(table, [3], [("key 7",), ("key 4900",)])
     table.refresh()
-    places = []
-
-    def watched(self: DataFiles, data: Any, fields: Any, live: Any = None, pages: Any = ()) -> Any:
-        places.append(pages)
-        return open_data_file(self, data, fields, live, pages)
-
-    open_data_file = DataFiles.open
-    monkeypatch.setattr(DataFiles, "open", watched)
+    opened.clear()
     assert iceberg.convert_equality_deletes(table).rows_deleted == 2
-    ((chunk,),) = places
+    ((_, (chunk,)),) = opened
     assert sum(chunk[3::2]) == 5000  # the rows of its data pages

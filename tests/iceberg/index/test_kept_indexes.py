@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import errors, iceberg
@@ -15,18 +16,21 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index import build, segment_maker
 from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns
 from puffin_fast.iceberg.maintenance import rewrite_job
-from puffin_fast.rows.files.reader import DataFiles
 from puffin_fast.rows.keys import key_columns
-from tests.iceberg.conftest import RacingCatalog, files_of
-from tests.iceberg.index.indexed_tables import (
-    numbers,
-    rows,
-)
+from tests.iceberg.conftest import RacingCatalog, refused
+from tests.iceberg.index.indexed_tables import numbers, rows
+from tests.kit.tables import iceberg_table
+
+
+def table_of(catalog: RacingCatalog, named: str | None, n_files: int) -> Table:
+    """A table of some data files of ten rows; a property names its indexes."""
+    properties = {} if named is None else {KEY_INDEXES: named}
+    parts = [rows(at * 10, at * 10 + 10) for at in range(n_files)]
+    return iceberg_table(catalog, parts or rows(0, 1).schema, properties=properties)
 
 
 def test_maintain_keeps_the_indexes_that_a_property_names(racing: RacingCatalog) -> None:
-    schema = rows(0, 1).schema
-    table = iceberg.create_table(racing, "n.t", schema, properties={KEY_INDEXES: "n; s , i;"})
+    table = table_of(racing, "n; s , i;", 0)
     policy = iceberg.MaintenancePolicy(expire_older_than=datetime.timedelta(0), retain_last=1)
     assert iceberg.maintain(table, policy).key_indexes == ()
     for at in range(6):
@@ -45,26 +49,16 @@ def test_maintain_keeps_the_indexes_that_a_property_names(racing: RacingCatalog)
 
 
 def test_a_rewrite_keeps_the_indexes_that_a_property_names(
-    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, opened: list[tuple[str, Any]]
 ) -> None:
-    schema = rows(0, 1).schema
-    table = iceberg.create_table(racing, "n.t", schema, properties={KEY_INDEXES: "n; s,i; id"})
-    for at in range(4):
-        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    table = table_of(racing, "n; s,i; id", 4)
     assert iceberg.rewrite_data_files(table, min_input_files=2).key_indexes == ()  # none exists
     iceberg.index_keys(table, "n")
     iceberg.index_keys(table, ["s", "i"])
     for at in range(4, 8):
         iceberg.append(table, rows(at * 10, at * 10 + 10))
     iceberg.delete(table, "n in (5, 45)")
-    opened: list[str] = []
-    inner = DataFiles.open
-
-    def watched(self: DataFiles, data: Any, *rest: Any) -> Any:
-        opened.append(data.file_path)
-        return inner(self, data, *rest)
-
-    monkeypatch.setattr(DataFiles, "open", watched)
+    opened.clear()
     with monkeypatch.context() as patch:
         patch.setattr(build, "MOST_SEGMENTS", 1)
         done = iceberg.rewrite_data_files(table, "n >= 40", min_deleted=1, min_input_files=2)
@@ -73,9 +67,8 @@ def test_a_rewrite_keeps_the_indexes_that_a_property_names(
         (("s", "i"), 1, 0),
     ]
     assert done.notes == ()
-    new = {task.file.file_path for task in table.scan().plan_files()} - set(opened[:4])
-    assert set(opened[-2:]) <= new
-    monkeypatch.undo()
+    paths = [path for path, _ in opened]
+    assert set(paths[-2:]) <= {task.file.file_path for task in table.scan().plan_files()} - set(paths[:4])
     assert not iceberg.index_keys(table, "n").committed
     assert iceberg.verify(table, level="rows") == []
     assert iceberg.delete_keys(table, [5, 6, 46, 79], "n").rows_deleted == 3
@@ -84,10 +77,7 @@ def test_a_rewrite_keeps_the_indexes_that_a_property_names(
 
 
 def test_a_rewrite_is_committed_though_its_index_is_not(racing: RacingCatalog) -> None:
-    schema = rows(0, 1).schema
-    table = iceberg.create_table(racing, "n.t", schema, properties={KEY_INDEXES: "n"})
-    for at in range(4):
-        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    table = table_of(racing, "n", 4)
     iceberg.index_keys(table, "n")
 
     def fail() -> None:
@@ -112,9 +102,7 @@ def test_a_rewrite_is_committed_though_its_index_is_not(racing: RacingCatalog) -
 def test_a_rewrite_is_committed_though_reading_its_keys_raises_an_error_of_another_library(
     racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={KEY_INDEXES: "n"})
-    for at in range(2):
-        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    table = table_of(racing, "n", 2)
     iceberg.index_keys(table, "n")
 
     def lost(*_: Any) -> None:
@@ -129,9 +117,7 @@ def test_a_rewrite_is_committed_though_reading_its_keys_raises_an_error_of_anoth
 def test_a_cancelled_index_says_that_the_rewrite_is_committed(
     racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema)
-    for at in range(2):
-        iceberg.append(table, rows(at * 10, at * 10 + 10))
+    table = table_of(racing, None, 2)
 
     def cancelled(*_: Any, **__: Any) -> None:
         raise errors.JobInterruptedError("Spark's job was cancelled, nothing was committed")
@@ -167,9 +153,7 @@ def test_indexes_outlive_changes_of_their_columns(
     change: Any, kept: list[tuple[str, ...]], dropped: str, racing: RacingCatalog
 ) -> None:
     """A renamed column is found by its field id; an index of a dropped one is left out."""
-    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={KEY_INDEXES: "n; s, i"})
-    policy = iceberg.MaintenancePolicy(min_input_files=2)
-    iceberg.append(table, rows(0, 10))
+    table, policy = table_of(racing, "n; s, i", 1), iceberg.MaintenancePolicy(min_input_files=2)
     iceberg.maintain(table, policy)
     with v3_metadata(racing), table.update_schema() as update:
         change(update)
@@ -212,9 +196,6 @@ def test_an_index_of_a_geometry_is_left_out(racing: RacingCatalog, monkeypatch: 
 
 
 def test_a_wrong_property_is_refused_before_the_first_step(racing: RacingCatalog) -> None:
-    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema, properties={KEY_INDEXES: "nothing"})
-    iceberg.append(table, rows(0, 10))
-    before = files_of(table)
-    with pytest.raises(errors.NotFoundError, match=r"puffin-fast.key-indexes: .*no column nothing"):
+    table = table_of(racing, "nothing", 1)
+    with refused(table, errors.NotFoundError, r"puffin-fast.key-indexes: .*no column nothing"):
         iceberg.maintain(table)
-    assert files_of(table) == before

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.rows.files.reader import DataFiles
 from tests.iceberg.conftest import RacingCatalog, rows_of
-from tests.iceberg.index.indexed_tables import (
-    DAY,
-    EACH,
-    UTC,
-    N,
-)
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
+from tests.iceberg.index.indexed_tables import DAY, EACH, UTC, N
+from tests.kit.tables import iceberg_table
 
 
 def with_ids(table: Table, *names: str) -> list[dict[str, Any]]:
@@ -35,17 +28,11 @@ def with_ids(table: Table, *names: str) -> list[dict[str, Any]]:
 def test_rows_whose_exact_keys_are_indexed_are_replaced_unread(
     racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    pair = []
-    for name in ("n.t", "n.plain"):
-        schema = pa.schema([("n", pa.int64()), ("v", pa.string())])
-        create = racing.create_table if version == 2 else partial(iceberg.create_table, racing)
-        table = create(name, schema)
-        for at in range(N):
-            iceberg.append(
-                table, pa.table({"n": range(at * EACH, (at + 1) * EACH), "v": ["old"] * EACH}, schema=schema)
-            )
+    schema = pa.schema([("n", pa.int64()), ("v", pa.string())])
+    parts = [pa.table([range(at * EACH, (at + 1) * EACH), ["old"] * EACH], schema=schema) for at in range(N)]
+    pair = [iceberg_table(racing, parts, name=name, version=version) for name in ("n.t", "n.plain")]
+    for table in pair:
         iceberg.delete_keys(table, [3, 700], "n")
-        pair.append(table)
     iceberg.index_keys(pair[0], "n")
 
     def upsert(round: int, keys: list[int]) -> None:
@@ -85,11 +72,8 @@ EXACT = {
 def test_rows_of_each_exact_type_are_replaced_as_without_an_index(racing: RacingCatalog, name: str) -> None:
     kind, values = EXACT[name]
     schema = pa.schema([("k", kind), ("v", pa.int64())])
-    pair = []
-    for table_name in ("n.t", "n.plain"):
-        table = iceberg.create_table(racing, table_name, schema)
-        iceberg.append(table, pa.table({"k": values, "v": range(len(values))}, schema=schema))
-        pair.append(table)
+    given = pa.table([values, range(len(values))], schema=schema)
+    pair = [iceberg_table(racing, given, name=name) for name in ("n.t", "n.plain")]
     iceberg.index_keys(pair[0], "k")
     for table in pair:
         given = pa.table({"k": values, "v": [-at for at in range(len(values))]}, schema=schema)

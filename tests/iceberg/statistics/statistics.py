@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
+from pyiceberg.table import Table
 
-from puffin_fast import iceberg
 from puffin_fast.puffin import PuffinReader
 from tests.iceberg.conftest import RacingCatalog, local
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
+from tests.kit.tables import iceberg_table
 
 
 def make(catalog: RacingCatalog, data: pa.Table, *, version: int = 3, name: str = "n.t") -> Table:
-    if version == 3:
-        table = iceberg.create_table(catalog, name, data.schema)
-        iceberg.append(table, data)
-    else:
-        table = catalog.create_table(name, data.schema, properties={"format-version": str(version)})
-        table.append(data)
-    return table
+    by = "us" if version == 3 else "pyiceberg"
+    return iceberg_table(catalog, data, name=name, version=version, by=by)
 
 
 def blobs_of(table: Table, snapshot_id: int | None = None) -> dict[int, bytes]:

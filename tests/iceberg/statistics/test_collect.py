@@ -5,26 +5,33 @@ from __future__ import annotations
 import datetime
 import decimal
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 from puffin_fast import errors, iceberg
 from puffin_fast.puffin import PuffinReader, PuffinWriter
-from puffin_fast.theta import ThetaSketch
+from puffin_fast.theta import BLOB_TYPE, ThetaSketch
 from tests import theta_oracle as oracle
-from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
+from tests.iceberg.conftest import (
+    RacingCatalog,
+    current_snapshot,
+    files_of,
+    local,
+    refused,
+    rows_of,
+    unchanged,
+)
 from tests.iceberg.statistics.statistics import blob_of, blobs_of, make
+from tests.rows.deletes.equality_deletes import delete_equal
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog.rest import RestCatalog
-    from pyiceberg.table import Table
-
-THETA = "apache-datasketches-theta-v1"
 UTC = datetime.UTC
 DAY = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)
 
@@ -98,8 +105,7 @@ def test_sketches_are_those_of_the_live_rows(racing: RacingCatalog, version: int
 def test_the_blobs_say_what_the_specification_asks(racing: RacingCatalog) -> None:
     table = make(racing, rows(0, 50))
     iceberg.collect_ndv(table, ["id"])
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
+    snapshot = current_snapshot(table)
     (statistics,) = table.metadata.statistics
     (blob,) = statistics.blob_metadata
     assert blob.properties == {"ndv": "50"}
@@ -117,22 +123,17 @@ def test_leaves_of_lists_and_maps_are_counted_when_named(racing: RacingCatalog) 
     assert not set(names[:3]) & iceberg.collect_ndv(table).ndv.keys()
 
 
-def test_deleted_rows_are_not_counted(racing: RacingCatalog) -> None:
-    table = make(racing, rows(0, 300))
-    iceberg.append(table, rows(300, 400))
+@pytest.mark.parametrize("version", [2, 3])
+def test_deleted_rows_are_not_counted(racing: RacingCatalog, version: int) -> None:
+    without = ["u"] if version == 2 else []  # PyIceberg's append
+    table = make(racing, rows(0, 300).drop(without), version=version)
+    iceberg.append(table, rows(300, 400).drop(without))
     iceberg.delete(table, "id >= 50 and id < 120")
     iceberg.delete(table, "id >= 300")
     iceberg.collect_ndv(table)
     kept = [i for i in range(300) if not 50 <= i < 120]
-    for name in COLUMNS:
+    for name in COLUMNS.keys() & set(table.schema().column_names):
         assert blob_of(table, name) == expected(kept, name), name
-
-
-def test_position_deletes_of_version_2_are_applied(racing: RacingCatalog) -> None:
-    table = make(racing, rows(0, 300).drop(["u"]), version=2)
-    iceberg.delete(table, "id < 120")
-    iceberg.collect_ndv(table, ["l", "s", "tags.element"])
-    assert blob_of(table, "l") == expected(list(range(120, 300)), "l")
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -174,26 +175,18 @@ def test_an_append_reads_only_its_files_and_gives_the_bytes_of_a_full_run(
     assert blob_of(table, "n") == oracle.canonical(range(10_000), "long")
 
 
-def test_a_dry_run_counts_and_writes_nothing(racing: RacingCatalog) -> None:
+def test_a_dry_run_writes_nothing_and_a_second_run_does_nothing(racing: RacingCatalog) -> None:
     table = make(racing, rows(0, 40))
-    before, location = files_of(table), table.metadata_location
-    dry = iceberg.collect_ndv(table, dry_run=True)
+    with unchanged(table):
+        dry = iceberg.collect_ndv(table, dry_run=True)
     assert (dry.statistics_path, dry.committed, dry.dry_run) == (None, False, True)
-    assert (files_of(table), table.refresh().metadata_location) == (before, location)
     done = iceberg.collect_ndv(table)
     assert (done.ndv, done.files_read, done.committed) == (dry.ndv, dry.files_read, True)
-    assert iceberg.collect_ndv(table, dry_run=True).statistics_path == done.statistics_path
-
-
-def test_a_second_run_does_nothing(racing: RacingCatalog) -> None:
-    table = make(racing, rows(0, 40))
-    first = iceberg.collect_ndv(table)
-    location = table.metadata_location
-    second = iceberg.collect_ndv(table)
-    assert (second.committed, second.files_read) == (False, 0)
-    assert second.ndv == first.ndv
-    assert second.statistics_path == first.statistics_path
-    assert table.metadata_location == location
+    for dry_run in (True, False):
+        with unchanged(table):
+            again = iceberg.collect_ndv(table, dry_run=dry_run)
+        assert (again.committed, again.files_read, again.ndv) == (False, 0, done.ndv)
+        assert again.statistics_path == done.statistics_path
 
 
 def test_counts_after_deletes_are_said_to_be_upper_bounds(racing: RacingCatalog) -> None:
@@ -219,20 +212,6 @@ def test_compaction_keeps_counts_exact(racing: RacingCatalog) -> None:
     iceberg.collect_ndv(table, ["id"])
     iceberg.compact(table)
     assert iceberg.collect_ndv(table, ["id"]).upper_bounds == ()
-
-
-def test_a_promoted_column_is_counted_anew(racing: RacingCatalog) -> None:
-    data = pa.table({"id": pa.array(range(100), pa.int32()), "other": pa.array(range(100), pa.int32())})
-    table = make(racing, data)
-    iceberg.collect_ndv(table)
-    with iceberg.v3_metadata(racing), table.update_schema() as update:
-        update.update_column("id", LongType())
-    more = pa.table({"id": pa.array(range(90, 110), pa.int64()), "other": pa.array(range(20), pa.int32())})
-    iceberg.append(table, more)
-    result = iceberg.collect_ndv(table)
-    assert result.files_read == 1 + 2  # "other" reads one file, "id" both
-    assert blob_of(table, "id") == oracle.canonical(range(110), "long")
-    assert blob_of(table, "other") == oracle.canonical(range(100), "int")
 
 
 def test_a_new_column_counts_its_default_and_a_dropped_one_leaves(racing: RacingCatalog) -> None:
@@ -265,18 +244,31 @@ def test_blobs_of_other_columns_are_carried_over(racing: RacingCatalog) -> None:
     }
 
 
-def test_another_snapshot_and_branch_have_statistics_of_their_own(racing: RacingCatalog) -> None:
+def test_other_snapshots_have_statistics_of_their_own(racing: RacingCatalog) -> None:
+    """Branches, tags and times select them as in `scan`."""
     table = make(racing, rows(0, 20))
-    first = table.metadata.current_snapshot_id
-    iceberg.append(table, rows(20, 50))
-    assert iceberg.collect_ndv(table, ["id"], snapshot_id=first).ndv["id"] == 20
-    assert iceberg.collect_ndv(table, ["id"]).files_read == 1
-    assert len(table.metadata.statistics) == 2
-    assert iceberg.ndv(table, ["id"], snapshot_id=first)["ndv"].to_pylist() == [20]
+    first = table.metadata.snapshots[0]
+    moment = datetime.datetime.fromtimestamp(first.timestamp_ms / 1000, UTC)
     with iceberg.v3_metadata(racing):
-        table.manage_snapshots().create_branch(first, "old").commit()
-    assert iceberg.ndv(table, branch="old")["ndv"].to_pylist() == [20]
-    assert not iceberg.collect_ndv(table, ["id"], branch="old").committed
+        table.manage_snapshots().create_branch(first.snapshot_id, "old").create_tag(
+            first.snapshot_id, "v1"
+        ).commit()
+    iceberg.append(table, rows(20, 50))
+    done = iceberg.collect_ndv(table, ["id"], tag="v1")
+    assert (done.snapshot_id, done.ndv) == (first.snapshot_id, {"id": 20})
+    assert iceberg.collect_ndv(table, ["id"], branch="main").files_read == 1
+    assert len(table.metadata.statistics) == 2
+    for selected in (
+        {"snapshot_id": first.snapshot_id},
+        {"branch": "old"},
+        {"tag": "v1"},
+        {"as_of": first.timestamp_ms},
+        {"as_of": moment.isoformat()},
+    ):
+        assert not iceberg.collect_ndv(table, ["id"], **selected).committed
+        assert iceberg.ndv(table, ["id"], **selected)["ndv"].to_pylist() == [20]
+    with pytest.raises(errors.InvalidInputError, match="expected one of"):
+        iceberg.ndv(table, tag="v1", branch="main")
 
 
 def test_the_superseded_file_is_an_orphan_after_the_commit(racing: RacingCatalog) -> None:
@@ -288,21 +280,17 @@ def test_the_superseded_file_is_an_orphan_after_the_commit(racing: RacingCatalog
     assert second not in orphans
 
 
-def test_a_commit_in_between_is_kept_and_the_statistics_too(racing: RacingCatalog) -> None:
+def test_commits_in_between_are_kept_and_the_statistics_too(racing: RacingCatalog) -> None:
     table = make(racing, rows(0, 20))
     racing.before.append(lambda: iceberg.append(racing.load_table("n.t"), rows(20, 30)))
+    racing.before.append(lambda: iceberg.collect_ndv(racing.load_table("n.t"), ["s"], snapshot_id=first))
+    first = table.metadata.current_snapshot_id
     result = iceberg.collect_ndv(table, ["id"])
     fresh = racing.load_table("n.t")
     assert rows_of(fresh).num_rows == 30
-    assert [s.snapshot_id for s in fresh.metadata.statistics] == [result.snapshot_id]
-    assert len([path for path in files_of(fresh) if path.suffix == ".stats"]) == 1
-
-
-def test_two_collectors_of_different_columns_keep_both(racing: RacingCatalog) -> None:
-    table = make(racing, rows(0, 20))
-    racing.before.append(lambda: iceberg.collect_ndv(racing.load_table("n.t"), ["s"]))
-    iceberg.collect_ndv(table, ["id"])
-    assert sorted(iceberg.ndv(table)["column"].to_pylist()) == ["id", "s"]
+    assert [s.snapshot_id for s in fresh.metadata.statistics] == [result.snapshot_id] == [first]
+    assert sorted(iceberg.ndv(table, snapshot_id=first)["column"].to_pylist()) == ["id", "s"]
+    assert len([path for path in files_of(fresh) if path.suffix == ".stats"]) == 2  # one is superseded
 
 
 def test_an_expired_snapshot_gets_no_statistics_and_no_file(racing: RacingCatalog) -> None:
@@ -321,39 +309,45 @@ def test_an_expired_snapshot_gets_no_statistics_and_no_file(racing: RacingCatalo
     assert not racing.load_table("n.t").metadata.statistics
 
 
-@pytest.mark.parametrize("how", ["missing", "torn", "garbage", "bad_sketch"])
+def write_sketch(path: Path, table: Table, sketch: bytes, **options: Any) -> None:
+    """Writes a statistics file of one sketch of the first column."""
+    path.unlink()
+    with PuffinWriter(path) as writer:
+        snapshot_id = table.metadata.current_snapshot_id or 0
+        writer.add(sketch, type=BLOB_TYPE, fields=[1], snapshot_id=snapshot_id, **options)
+
+
+N_HASHES = (1 << 24) + 8  # of one bit each in the file, and of 8 bytes in memory
+LARGE_SKETCH = (
+    bytes([1, 4, 3, 1, 4, 0x1A, 0xCC, 0x93]) + N_HASHES.to_bytes(4, "little") + bytes(N_HASHES // 8)
+)
+DAMAGE: dict[str, Callable[[Path, Table], object]] = {
+    "missing": lambda path, _: path.unlink(),
+    "torn": lambda path, _: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "zeros": lambda path, _: path.write_bytes(bytes(path.stat().st_size)),
+    "no sketch": lambda path, table: write_sketch(path, table, b"\3" * 40),
+    "a sketch beyond the limits": lambda path, table: write_sketch(
+        path, table, LARGE_SKETCH, compression="zstd"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
 def test_a_statistics_file_that_cannot_be_read_is_computed_anew_and_said(
     racing: RacingCatalog, how: str
 ) -> None:
     table = make(racing, rows(0, 20))
     path = local(iceberg.collect_ndv(table, ["id"]).statistics_path)
-    before = path.read_bytes()
-    damage(path, how, table)
-    iceberg.append(table, rows(20, 30))
-    with pytest.raises((errors.NotFoundError, errors.CorruptDataError), match=path.name):
+    DAMAGE[how](path, table)
+    is_large = how == "a sketch beyond the limits"
+    kinds = (errors.LimitExceededError,) if is_large else (errors.NotFoundError, errors.CorruptDataError)
+    with pytest.raises(kinds, match="compressed hashes" if is_large else path.name):
         iceberg.ndv(table, ["id"])
+    iceberg.append(table, rows(20, 30))
     result = iceberg.collect_ndv(table, ["id"])
-    assert result.ndv["id"] == 30
-    assert result.files_read == 2
+    assert (result.ndv["id"], result.files_read) == (30, 2)
     (note,) = result.notes
-    assert path.name in note
-    assert len(before) > 0
-
-
-def damage(path: Path, how: str, table: Table) -> None:
-    data = path.read_bytes()
-    if how == "missing":
-        path.unlink()
-    elif how == "torn":
-        path.write_bytes(data[: len(data) // 2])
-    elif how == "garbage":
-        path.write_bytes(b"\0" * len(data))
-    else:
-        path.unlink()
-        with PuffinWriter(path) as writer:
-            writer.add(
-                b"\3" * 40, type=THETA, fields=[1], snapshot_id=table.metadata.current_snapshot_id or 0
-            )
+    assert ("compressed hashes" if is_large else path.name) in note
 
 
 def test_uuids_of_a_foreign_writer_are_counted_anew(racing: RacingCatalog) -> None:
@@ -394,11 +388,8 @@ def test_bad_arguments_are_refused_and_the_table_is_unchanged(
     racing: RacingCatalog, arguments: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     table = make(racing, rows(0, 5))
-    before = files_of(table)
-    with pytest.raises(kind, match=message):
+    with refused(table, kind, message):
         iceberg.collect_ndv(table, **arguments)
-    assert files_of(table) == before
-    assert not racing.load_table("n.t").metadata.statistics
 
 
 def test_names_agree_without_case_when_asked(racing: RacingCatalog) -> None:
@@ -420,6 +411,25 @@ def test_a_table_whose_rows_are_all_deleted_has_zeros(racing: RacingCatalog) -> 
     result = iceberg.collect_ndv(table)
     assert set(result.ndv.values()) == {0}
     assert blob_of(table, "id") == bytes.fromhex("01030300001e0000")
+
+
+def test_equality_deletes_are_applied(racing: RacingCatalog) -> None:
+    table = make(racing, pa.table({"id": range(30)}), version=2)
+    iceberg.collect_ndv(table)
+    delete_equal(table, [1], [(3,), (4,)])
+    assert iceberg.collect_ndv(table).upper_bounds == ("id",)
+    assert iceberg.collect_ndv(table, incremental=False).ndv == {"id": 28}
+    assert blob_of(table, "id") == oracle.canonical([i for i in range(30) if i not in (3, 4)], "long")
+
+
+def test_the_only_row_no_row_and_rows_of_nulls(racing: RacingCatalog) -> None:
+    kind = pa.schema([("id", pa.int64()), ("s", pa.string())])
+    for at, (values, count) in enumerate([([7], 1), ([], 0), ([None] * 9, 0)]):
+        data = pa.table([values, pa.array(map(str, values)) if count else values], schema=kind)
+        table = racing.create_table(f"n.t{at}", kind, properties={"format-version": "2"})
+        table.append(data)
+        assert iceberg.collect_ndv(table).ndv == {"id": count, "s": count}
+        assert iceberg.ndv(table)["upper"].to_pylist() == [count, count]
 
 
 def test_ndv_tells_bounds_and_what_is_missing(racing: RacingCatalog) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -17,11 +18,6 @@ from puffin_fast import errors, iceberg
 from tests import theta_oracle as oracle
 from tests.iceberg.conftest import RacingCatalog, local
 from tests.iceberg.statistics.statistics import blob_of, make
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyiceberg.table import Table
 
 
 def numbers(start: int, stop: int, kind: pa.DataType | None = None) -> pa.Table:
@@ -31,24 +27,6 @@ def numbers(start: int, stop: int, kind: pa.DataType | None = None) -> pa.Table:
 def changed(catalog: RacingCatalog, table: Table, change: Callable[[Any], object]) -> None:
     with iceberg.v3_metadata(catalog), table.update_schema() as update:
         change(update)
-
-
-def test_references_and_times_select_snapshots_as_scan_does(racing: RacingCatalog) -> None:
-    table = make(racing, numbers(0, 5))
-    first = table.metadata.snapshots[0]
-    with iceberg.v3_metadata(racing):
-        table.manage_snapshots().create_tag(first.snapshot_id, "v1").commit()
-    iceberg.append(table, numbers(5, 9))
-    now = datetime.datetime.fromtimestamp(first.timestamp_ms / 1000, datetime.UTC)
-    assert iceberg.collect_ndv(table, tag="v1").snapshot_id == first.snapshot_id
-    for selected in ({"tag": "v1"}, {"as_of": first.timestamp_ms}, {"as_of": now.isoformat()}):
-        assert not iceberg.collect_ndv(table, **selected).committed
-        assert iceberg.ndv(table, **selected)["ndv"].to_pylist() == [5]
-    assert iceberg.collect_ndv(table, branch="main").ndv == {"n": 9}
-    with pytest.raises(errors.InvalidInputError, match="expected one of"):
-        iceberg.ndv(table, tag="v1", branch="main")
-    with pytest.raises(errors.NotFoundError, match="tag 'nope'"):
-        iceberg.collect_ndv(table, tag="nope")
 
 
 def test_a_renamed_column_is_found_by_its_new_name(racing: RacingCatalog) -> None:
@@ -77,15 +55,17 @@ def test_a_column_of_the_same_name_is_another_column(racing: RacingCatalog) -> N
     assert blob_of(table, "n") == oracle.canonical(["a", "b"], "string")
 
 
-def test_a_promotion_without_a_snapshot_changes_nothing(racing: RacingCatalog) -> None:
-    table = make(racing, numbers(0, 5, pa.int32()))
+def test_a_promoted_column_is_counted_anew_once_there_is_another_snapshot(racing: RacingCatalog) -> None:
+    data = pa.table({"n": pa.array(range(100), pa.int32()), "other": pa.array(range(100), pa.int32())})
+    table = make(racing, data)
     iceberg.collect_ndv(table)
     changed(racing, table, lambda update: update.update_column("n", LongType()))
     assert not iceberg.collect_ndv(table).committed
-    assert blob_of(table, "n") == oracle.canonical(range(5), "int")
-    iceberg.append(table, numbers(3, 8))
-    assert iceberg.collect_ndv(table).files_read == 2
-    assert blob_of(table, "n") == oracle.canonical(range(8), "long")
+    assert blob_of(table, "n") == oracle.canonical(range(100), "int")
+    iceberg.append(table, pa.table({"n": range(90, 110), "other": pa.array(range(20), pa.int32())}))
+    assert iceberg.collect_ndv(table).files_read == 1 + 2  # "other" reads one file, "n" both
+    assert blob_of(table, "n") == oracle.canonical(range(110), "long")
+    assert blob_of(table, "other") == oracle.canonical(range(100), "int")
 
 
 def test_overlap_compares_the_types_that_were_hashed(racing: RacingCatalog) -> None:

@@ -6,24 +6,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
-from puffin_fast import errors, iceberg
+from puffin_fast import iceberg
 from puffin_fast.iceberg.statistics.sketch_files import SketchReader
-from puffin_fast.puffin import PuffinWriter
-from puffin_fast.theta import BLOB_TYPE, ThetaSketch
-from tests import theta_oracle as oracle
-from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
-from tests.iceberg.statistics.statistics import blob_of, make
-from tests.rows.deletes.equality_deletes import delete_equal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyiceberg.table import Table
+from puffin_fast.theta import ThetaSketch
+from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
+from tests.iceberg.statistics.statistics import make
 
 
 def numbers(start: int, stop: int) -> pa.Table:
@@ -139,40 +132,3 @@ def test_a_process_that_is_killed_leaves_the_old_or_the_new_statistics(
     assert iceberg.ndv(table)["ndv"].to_pylist() == [50]
     assert len([path for path in files_of(table) if path.suffix == ".stats"]) == 2  # one of them is an orphan
     assert iceberg.collect_ndv(table, incremental=False).committed
-
-
-def test_equality_deletes_are_applied(racing: RacingCatalog) -> None:
-    table = make(racing, numbers(0, 30), version=2)
-    iceberg.collect_ndv(table)
-    delete_equal(table, [1], [(3,), (4,)])
-    assert iceberg.collect_ndv(table).upper_bounds == ("id",)
-    assert iceberg.collect_ndv(table, incremental=False).ndv == {"id": 28}
-    assert blob_of(table, "id") == oracle.canonical([i for i in range(30) if i not in (3, 4)], "long")
-
-
-def test_the_only_row_no_row_and_rows_of_nulls(racing: RacingCatalog) -> None:
-    kind = pa.schema([("id", pa.int64()), ("s", pa.string())])
-    for at, (values, count) in enumerate([([7], 1), ([], 0), ([None] * 9, 0)]):
-        data = pa.table([values, pa.array(map(str, values)) if count else values], schema=kind)
-        table = racing.create_table(f"n.t{at}", kind, properties={"format-version": "2"})
-        table.append(data)
-        assert iceberg.collect_ndv(table).ndv == {"id": count, "s": count}
-        assert iceberg.ndv(table)["upper"].to_pylist() == [count, count]
-
-
-def test_a_sketch_beyond_the_limits_is_counted_anew(racing: RacingCatalog) -> None:
-    """2^24 hashes of one bit each, which would take 8 bytes each."""
-    table = make(racing, numbers(0, 20))
-    path: Path = local(iceberg.collect_ndv(table).statistics_path)
-    n = (1 << 24) + 8
-    sketch = bytes([1, 4, 3, 1, 4, 0x1A, 0xCC, 0x93]) + n.to_bytes(4, "little") + bytes(n // 8)
-    path.unlink()
-    with PuffinWriter(path) as writer:
-        writer.add(
-            sketch, type=BLOB_TYPE, fields=[1], snapshot_id=table.metadata.current_snapshot_id or 0, compression="zstd"
-        )  # fmt: skip
-    with pytest.raises(errors.LimitExceededError, match="compressed hashes"):
-        iceberg.ndv(table)
-    result = iceberg.collect_ndv(table)
-    assert result.ndv == {"id": 20}
-    assert "compressed hashes" in result.notes[0]

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import Table
 
 from puffin_fast import errors, iceberg, key_index
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index import build
 from puffin_fast.iceberg.index.stored import NAME_END
 from puffin_fast.puffin import PuffinReader
-from tests.iceberg.conftest import RacingCatalog, files_of, local
-from tests.iceberg.index.indexed_tables import (
-    EACH,
-    N,
-    make,
-    rows,
-)
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
+from tests.iceberg.conftest import RacingCatalog, add_branch, files_of, local
+from tests.iceberg.index.indexed_tables import EACH, N, make, rows
 
 
 def test_data_files_that_came_later_are_searched_and_then_indexed_alone(racing: RacingCatalog) -> None:
@@ -88,10 +79,8 @@ def blobs(table: Table) -> list[tuple[str, tuple[int, ...], bytes]]:
     snapshot_id = table.metadata.current_snapshot_id
     (statistics,) = (s for s in table.metadata.statistics if s.snapshot_id == snapshot_id)
     with PuffinReader(local(statistics.statistics_path)) as reader:
-        assert (statistics.file_size_in_bytes, statistics.file_footer_size_in_bytes) == (
-            reader.file_size,
-            reader.footer_size,
-        )
+        sizes = (statistics.file_size_in_bytes, statistics.file_footer_size_in_bytes)
+        assert sizes == (reader.file_size, reader.footer_size)
         return [(blob.type, blob.fields, reader.stored(blob)) for blob in reader.blobs]
 
 
@@ -163,8 +152,7 @@ def test_an_index_whose_snapshot_expired_costs_time_only(racing: RacingCatalog) 
 def test_a_branch_has_an_index_of_its_own(racing: RacingCatalog) -> None:
     table = make(racing)
     iceberg.index_keys(table, "n")
-    with v3_metadata(racing):
-        table.manage_snapshots().create_branch(table.metadata.current_snapshot_id or 0, "b").commit()
+    add_branch(table, "b")
     iceberg.append(table, rows(5000, 5010), branch="b")
     index = iceberg.index_keys(table, "n", branch="b")
     assert (index.data_files_read, index.data_files) == (1, N + 1)
