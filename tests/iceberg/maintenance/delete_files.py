@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
 from tests.iceberg.conftest import local
+from tests.kit.tables import iceberg_table, parts
 from tests.rows.deletes.equality_deletes import SCHEMA, delete_equal
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
-
-
 Rows = list[dict[str, Any]]
-
 
 POSITIONS = pa.schema(
     [
@@ -40,18 +37,9 @@ def delete_by_file(
     local(path).parent.mkdir(parents=True, exist_ok=True)
     columns = [[row[at] for row in sorted(rows)] for at in (0, 1)]
     pq.write_table(pa.table(columns, schema=POSITIONS), local(path), store_schema=False)
+    n_bytes = local(path).stat().st_size
     entry = ManifestEntry(
-        status=ADDED,
-        snapshot_id=None,
-        sequence_number=None,
-        file_sequence_number=None,
-        content=POSITION_DELETES,
-        file_path=path,
-        file_format="PARQUET",
-        spec_id=spec_id,
-        partition=partition,
-        record_count=len(rows),
-        file_size_in_bytes=local(path).stat().st_size,
+        ADDED, None, None, None, POSITION_DELETES, path, "PARQUET", spec_id, partition, len(rows), n_bytes
     )
     commit(table, Changes(added=(entry,)), base=table.current_snapshot())
     return path
@@ -106,8 +94,5 @@ def random_table(catalog: SqlCatalog, seed: int) -> Table:
 
 
 def three_files(catalog: Catalog, namespace: str = "n") -> tuple[Table, list[str]]:
-    schema = pa.schema([("id", pa.int64())])
-    table = catalog.create_table(f"{namespace}.t", schema, properties={"format-version": "2"})
-    for first in (0, 100, 200):
-        iceberg.append(table, pa.table({"id": range(first, first + 100)}))
+    table = iceberg_table(catalog, parts(pa.table({"id": range(300)}), 3), name=f"{namespace}.t", version=2)
     return table, [task.data.file_path for task in iceberg.plan_files(table).tasks][::-1]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, StringType
 
 from puffin_fast import iceberg
-from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError, UnsupportedError
-from tests.iceberg.conftest import files_of, local, rows_of_duckdb
+from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
+from tests.iceberg.conftest import (
+    RacingCatalog,
+    add_branch,
+    local,
+    refused,
+    rows_of_duckdb,
+    summary_of,
+    unchanged,
+)
 from tests.iceberg.maintenance.delete_files import delete_by_file, kinds, random_table, rows, three_files
 from tests.iceberg.maintenance.java_writer import delete_equal as java_delete_equal
 from tests.rows.deletes.equality_deletes import SCHEMA, delete_equal
@@ -20,15 +31,12 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from tests.iceberg.conftest import RacingCatalog
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_converting_keeps_the_rows_and_leaves_only_vectors(
-    racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, seed: int
+    racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection, seed: int
 ) -> None:
     table = random_table(racing, seed)
     if seed % 3 == 0 and iceberg.plan_files(table).tasks:
@@ -37,14 +45,19 @@ def test_converting_keeps_the_rows_and_leaves_only_vectors(
     jobs = [iceberg.convert_position_deletes, iceberg.convert_equality_deletes]
     jobs = jobs if seed % 2 else jobs[::-1]
     for job in jobs:
-        planned = job(table, dry_run=True)
         head = table.metadata.current_snapshot_id
-        done = job(table)
+        with unchanged(table):
+            planned = job(table, dry_run=True)
+        assert (planned.dry_run, planned.snapshot_id) == (True, None)
+        done = job(table, job_id=job.__name__)
         assert rows(table) == before
         assert (planned.vectors_written, planned.n_bytes) == (done.vectors_written, done.n_bytes)
         assert (done.snapshot_id is None) == (head == table.metadata.current_snapshot_id)
+        repeated = job(table, job_id=job.__name__)
+        is_done = done.snapshot_id is not None
+        assert (repeated.snapshot_id, repeated.repeated) == (done.snapshot_id, is_done)
         again = job(table)
-        assert (again.snapshot_id, again.vectors_written) == (None, 0)
+        assert (again.snapshot_id, again.vectors_written, repeated.vectors_written) == (None, 0, 0)
     assert kinds(table) <= {("vector", "applies")}
     assert iceberg.verify(table) == []
     if named is not None and table.metadata.next_row_id is not None:
@@ -55,17 +68,22 @@ def test_converting_keeps_the_rows_and_leaves_only_vectors(
     assert sorted(map(repr, table.scan().to_arrow().to_pylist())) == before
 
 
-def test_a_shared_file_that_names_no_row_of_a_data_file_makes_no_vector_for_it(racing: SqlCatalog) -> None:
-    table, (first, _, third) = three_files(racing)
-    delete_by_file(table, [(first, 5), (third, 7), (third, 7)])
-    iceberg.upgrade(table)
+def with_positions(catalog: RacingCatalog, *rows: tuple[int, int]) -> tuple[Table, str]:
+    """Three data files, and one file of deletes of their rows, given as number of the data file and position."""
+    table, paths = three_files(catalog)
+    path = delete_by_file(table, [(paths[number], position) for number, position in rows])
+    return iceberg.upgrade(table), path
+
+
+def test_a_shared_file_that_names_no_row_of_a_data_file_makes_no_vector_for_it(racing: RacingCatalog) -> None:
+    table, _ = with_positions(racing, (0, 5), (2, 7), (2, 7))
     result = iceberg.convert_position_deletes(table)
     assert (result.vectors_written, result.positions, result.position_delete_files_removed) == (2, 2, 1)
-    assert table.current_snapshot().summary.operation.value == "replace"  # type: ignore[union-attr]
+    assert summary_of(table)["operation"] == "replace"
     assert iceberg.scan(table).to_arrow().num_rows == 298
 
 
-def test_deletes_older_than_a_data_file_do_not_reach_it(racing: SqlCatalog) -> None:
+def test_deletes_older_than_a_data_file_do_not_reach_it(racing: RacingCatalog) -> None:
     table, (first, *_) = three_files(racing)
     dead = delete_by_file(table, [("file:///gone.parquet", 1)])
     delete_by_file(table, [(first, 1)])
@@ -76,26 +94,19 @@ def test_deletes_older_than_a_data_file_do_not_reach_it(racing: SqlCatalog) -> N
     assert dead not in iceberg.deletes(table)["path"].to_pylist()
 
 
-def test_a_data_file_without_rows_left_is_dropped(racing: SqlCatalog) -> None:
-    table, (first, *_) = three_files(racing)
-    delete_by_file(table, [(first, position) for position in range(100)])
-    iceberg.upgrade(table)
+def test_a_data_file_without_rows_left_is_dropped(racing: RacingCatalog) -> None:
+    table, _ = with_positions(racing, *((0, position) for position in range(100)))
     result = iceberg.convert_position_deletes(table)
     assert (result.vectors_written, result.data_files_dropped) == (0, 1)
     assert len(iceberg.plan_files(table).tasks) == 2
     assert iceberg.scan(table).to_arrow().num_rows == 200
 
 
-def test_a_shared_file_is_removed_only_when_all_its_data_files_have_vectors(racing: SqlCatalog) -> None:
-    table, (first, second, _) = three_files(racing)
-    shared = delete_by_file(table, [(first, 1), (second, 2)])
-    iceberg.upgrade(table)
+def test_a_shared_file_is_removed_only_when_all_its_data_files_have_vectors(racing: RacingCatalog) -> None:
+    table, shared = with_positions(racing, (0, 1), (1, 2))
     iceberg.delete(table, "id = 50")
-    assert {
-        ("vector", "applies"),
-        ("position deletes", "superseded"),
-        ("position deletes", "applies"),
-    } <= kinds(table)
+    states = {("vector", "applies"), ("position deletes", "superseded"), ("position deletes", "applies")}
+    assert states <= kinds(table)
     assert shared in iceberg.deletes(table)["path"].to_pylist()
     assert iceberg.verify(table) == []  # what is superseded, the vector holds
     result = iceberg.convert_position_deletes(table)
@@ -104,7 +115,7 @@ def test_a_shared_file_is_removed_only_when_all_its_data_files_have_vectors(raci
     assert iceberg.scan(table).to_arrow().num_rows == 297
 
 
-def test_equality_deletes_are_merged_into_a_vector_and_keep_newer_rows(racing: SqlCatalog) -> None:
+def test_equality_deletes_are_merged_into_a_vector_and_keep_newer_rows(racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", SCHEMA)
     made = [{"id": i, "k": i % 4 or None, "s": "s", "x": 0.0} for i in range(40)]
     iceberg.append(table, pa.Table.from_pylist(made, SCHEMA.as_arrow()))
@@ -120,9 +131,7 @@ def test_equality_deletes_are_merged_into_a_vector_and_keep_newer_rows(racing: S
     assert kinds(table) == {("vector", "applies")}
 
 
-def test_columns_that_were_renamed_promoted_dropped_or_added(racing: SqlCatalog) -> None:
-    from pyiceberg.types import LongType, StringType
-
+def test_columns_that_were_renamed_promoted_dropped_or_added(racing: RacingCatalog) -> None:
     table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
     made = [{"id": i, "k": i % 4, "s": f"s{i % 3}", "x": i / 2} for i in range(24)]
     table.append(pa.Table.from_pylist(made, SCHEMA.as_arrow()))
@@ -146,7 +155,7 @@ def test_columns_that_were_renamed_promoted_dropped_or_added(racing: SqlCatalog)
     assert rows(table) == []
 
 
-def test_dangling_equality_deletes_are_removed_unread(racing: SqlCatalog) -> None:
+def test_dangling_equality_deletes_are_removed_unread(racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", SCHEMA)
     delete_equal(table, [1], [(1,)])
     iceberg.append(table, pa.Table.from_pylist([{"id": 1, "k": 1, "s": "", "x": 0.0}], SCHEMA.as_arrow()))
@@ -157,12 +166,9 @@ def test_dangling_equality_deletes_are_removed_unread(racing: SqlCatalog) -> Non
     assert len(rows(table)) == 1
 
 
-def test_a_branch_is_converted_and_main_is_not(racing: SqlCatalog) -> None:
-    table, (first, *_) = three_files(racing)
-    delete_by_file(table, [(first, 1)])
-    iceberg.upgrade(table)
-    with iceberg.v3_metadata(racing):
-        table.manage_snapshots().create_branch(table.metadata.current_snapshot_id or 0, "side").commit()
+def test_a_branch_is_converted_and_main_is_not(racing: RacingCatalog) -> None:
+    table, _ = with_positions(racing, (0, 1))
+    add_branch(table, "side")
     head = table.metadata.current_snapshot_id
     result = iceberg.convert_position_deletes(table, branch="side")
     assert result.vectors_written == 1
@@ -171,9 +177,6 @@ def test_a_branch_is_converted_and_main_is_not(racing: SqlCatalog) -> None:
     assert set(iceberg.deletes(table, branch="side")["kind"].to_pylist()) == {"vector"}
     with pytest.raises(NotFoundError, match="twig"):
         iceberg.convert_position_deletes(table, branch="twig")
-
-
-Happening = Callable[["Table"], object]
 
 
 @pytest.mark.parametrize(
@@ -186,10 +189,8 @@ Happening = Callable[["Table"], object]
     ],
     ids=["another delete", "a data file gone", "an append", "the same job"],
 )
-def test_a_concurrent_commit_is_included_in_the_new_plan(racing: RacingCatalog, happening: Happening) -> None:
-    table, (first, second, _) = three_files(racing)
-    delete_by_file(table, [(first, 1), (first, 9), (second, 2)])
-    iceberg.upgrade(table)
+def test_a_concurrent_commit_is_included_in_the_new_plan(racing: RacingCatalog, happening: Any) -> None:
+    table, _ = with_positions(racing, (0, 1), (0, 9), (1, 2))
     other = racing.load_table("n.t")
     racing.before = [lambda: happening(other)]
     result = iceberg.convert_position_deletes(table)
@@ -202,56 +203,29 @@ def test_a_concurrent_commit_is_included_in_the_new_plan(racing: RacingCatalog, 
     assert not ids & {1, 9, 102}
 
 
-def test_a_repeated_job_does_nothing(racing: SqlCatalog) -> None:
-    table, (first, *_) = three_files(racing)
-    delete_by_file(table, [(first, 1)])
-    iceberg.upgrade(table)
-    done = iceberg.convert_position_deletes(table, job_id="once")
-    again = iceberg.convert_position_deletes(table, job_id="once")
-    assert (again.snapshot_id, again.repeated, again.vectors_written) == (done.snapshot_id, True, 0)
+def past_the_end(path: Path) -> None:
+    pq.write_table(pq.read_table(path).set_column(1, "pos", [[100]]), path)
 
 
-def broken_tables() -> Iterator[Any]:
-    def gone(path: str) -> None:
-        local(path).unlink()
-
-    def torn(path: str) -> None:
-        local(path).write_bytes(b"PAR1" + bytes(30))
-
-    def past_the_end(path: str) -> None:
-        pq.write_table(pq.read_table(local(path)).set_column(1, "pos", [[100]]), local(path))
-
-    yield pytest.param(gone, NotFoundError, id="gone")
-    yield pytest.param(torn, CorruptDataError, id="torn")
-    yield pytest.param(past_the_end, CorruptDataError, id="past the end")
-
-
-@pytest.mark.parametrize(("damage", "error"), list(broken_tables()))
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (Path.unlink, NotFoundError),
+        (lambda path: path.write_bytes(b"PAR1" + bytes(30)), CorruptDataError),
+        (past_the_end, CorruptDataError),
+    ],
+    ids=["gone", "torn", "past the end"],
+)
 def test_a_bad_delete_file_leaves_the_table_as_it_is(
-    racing: SqlCatalog, damage: Callable[[str], None], error: type[PuffinFastError]
+    racing: RacingCatalog, damage: Callable[[Path], object], error: type[Exception]
 ) -> None:
-    table, (first, *_) = three_files(racing)
-    path = delete_by_file(table, [(first, 1)])
-    iceberg.upgrade(table)
-    damage(path)
-    before, location = files_of(table), table.metadata_location
-    with pytest.raises(error):
+    table, path = with_positions(racing, (0, 1))
+    damage(local(path))
+    with refused(table, error):
         iceberg.convert_position_deletes(table)
-    assert (files_of(table), racing.load_table("n.t").metadata_location) == (before, location)
 
 
-def test_a_dry_run_writes_nothing(racing: SqlCatalog) -> None:
-    table, (first, *_) = three_files(racing)
-    delete_by_file(table, [(first, 1)])
-    iceberg.upgrade(table)
-    before = files_of(table)
-    result = iceberg.convert_position_deletes(table, dry_run=True)
-    assert (result.dry_run, result.vectors_written, result.snapshot_id) == (True, 1, None)
-    assert result.n_bytes > 0
-    assert files_of(table) == before
-
-
-def test_a_table_of_version_2_is_refused_and_upgrade_is_named(racing: SqlCatalog) -> None:
+def test_a_table_of_version_2_is_refused_and_upgrade_is_named(racing: RacingCatalog) -> None:
     table, _ = three_files(racing)
     with pytest.raises(UnsupportedError, match="upgrade"):
         iceberg.convert_position_deletes(table)

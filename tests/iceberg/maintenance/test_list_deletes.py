@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.errors import NotFoundError
-from puffin_fast.iceberg.manifest import ManifestEntry
 from tests.iceberg.maintenance.delete_files import random_table
-from tests.iceberg.maintenance.maintained import made
+from tests.iceberg.maintenance.maintained import N, entries_made, made, tasks
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
+
+def test_deletes_are_listed_with_their_place_and_share(racing: SqlCatalog) -> None:
+    table = made(racing, 2)
+    assert iceberg.deletes(table).num_rows == 0
+    iceberg.delete(table, "id >= 20 and id < 45")
+    (row,) = iceberg.deletes(table).to_pylist()
+    first = tasks(table)[0]
+    assert first.vector is not None
+    assert row == {
+        "data_file": first.data.file_path,
+        "rows": N,
+        "kind": "vector",
+        "state": "applies",
+        "path": first.vector.file_path,
+        "offset": first.vector.content_offset,
+        "n_bytes": first.vector.content_size_in_bytes,
+        "deleted": 25,
+        "share": 0.25,
+        "sequence_number": 3,
+    }
+    before = table.metadata.snapshots[1].snapshot_id
+    assert iceberg.deletes(table, snapshot_id=before).num_rows == 0
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -38,14 +56,7 @@ def test_entries_of_other_data_files_are_not_made(
     table = made(racing, 5)
     iceberg.delete(table, "id >= 0 and id < 490 and id <> 7")
     path = iceberg.plan_files(table).tasks[0].data.file_path
-    entries: list[ManifestEntry] = []
-    check = ManifestEntry.__init__
-
-    def init(self: ManifestEntry, *values: object, **named: object) -> None:
-        check(self, *values, **named)  # type: ignore[arg-type]
-        entries.append(self)
-
-    monkeypatch.setattr(ManifestEntry, "__init__", init)
+    entries = entries_made(monkeypatch)
     found = iceberg.deletes(table, file_paths=[path])
     assert found["data_file"].to_pylist() == [path]
     assert {entry.content for entry in entries} == {0, 1}

@@ -17,17 +17,20 @@ from pyiceberg.table import Table
 
 from puffin_fast import PositionBitmap, delta, iceberg
 from puffin_fast._io.folder import files_below
-from puffin_fast.errors import ConflictError, InvalidInputError
+from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.maintenance import unknown_metadata
 from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
-from tests.iceberg.conftest import local
-from tests.kit.tables import sqlite_catalog
+from tests.iceberg.conftest import RacingCatalog, files_of, local
+from tests.iceberg.maintenance.maintained import kinds, puffins
 
 orphan_module = import_module("puffin_fast.iceberg.maintenance.orphan_files")
 AT_ONCE = timedelta()
+SCHEMA = pa.schema([("id", pa.int64())])
+RUN = "nightly-0123456789ab"
+"""A run of the job ``nightly``."""
 
 
 def linked(root: Path) -> str:
@@ -54,11 +57,15 @@ SPELLINGS: dict[str, Callable[[Path], str]] = {
 }
 
 
-def with_deletes(catalog: SqlCatalog, root: Path, data_path: str) -> Table:
+def at(catalog: SqlCatalog, location: Path, name: str = "t", **properties: str) -> Table:
+    """A table in a folder; `properties` have underscores in place of dots."""
+    names = {key.replace("_", "."): value for key, value in properties.items()}
+    return iceberg.create_table(catalog, f"n.{name}", SCHEMA, location=f"file://{location}", properties=names)
+
+
+def with_deletes(catalog: SqlCatalog, root: Path, data_path: str | None = None) -> Table:
     """A table of two data files with a vector each, some of whose files no head needs."""
-    schema = pa.schema([("id", pa.int64())])
-    properties = {"write.data.path": data_path}
-    table = iceberg.create_table(catalog, "n.t", schema, location=f"file://{root}", properties=properties)
+    table = at(catalog, root, write_data_path=data_path or f"file://{root}/data")
     for first in (0, 100):
         iceberg.append(table, pa.table({"id": range(first, first + 100)}))
     for condition in ("id < 10", "id > 150"):
@@ -66,41 +73,52 @@ def with_deletes(catalog: SqlCatalog, root: Path, data_path: str) -> Table:
     return table
 
 
+def write(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+
+
+def make_old(*paths: Path) -> None:
+    for path in paths:
+        os.utime(path, (1e9, 1e9))
+
+
 def orphans(table: Table, **options: Any) -> list[str]:
-    found: list[str] = iceberg.orphan_files(table, older_than=AT_ONCE, **options)["path"].to_pylist()
+    found: list[str] = iceberg.orphan_files(table, **{"older_than": AT_ONCE} | options)["path"].to_pylist()
     return found
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(iceberg.scan(table).to_arrow()["id"].to_pylist())
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_no_spelling_of_the_data_path_makes_a_live_file_an_orphan(
-    spelling: str, racing: SqlCatalog, tmp_path: Path
+    spelling: str, racing: RacingCatalog, tmp_path: Path
 ) -> None:
     root = tmp_path / "wh" / "t"
     table = with_deletes(racing, root, SPELLINGS[spelling](root))
     assert orphans(table) == []
-    (root / "data" / "orphan.puffin").write_bytes(b"x")
+    write(root / "data" / "orphan.puffin")
     assert [local(path) for path in orphans(table)] == [root / "data" / "orphan.puffin"]
     for path in orphans(table, keep=[]):
         local(path).unlink()
-    assert set(iceberg.scan(table).to_arrow()["id"].to_pylist()) == set(range(10, 151))
+    assert ids(table) == [*range(10, 151)]
     assert iceberg.verify(table) == []
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_no_spelling_of_the_data_path_removes_a_jobs_live_files(
-    spelling: str, racing: SqlCatalog, tmp_path: Path
+    spelling: str, racing: RacingCatalog, tmp_path: Path
 ) -> None:
     root = tmp_path / "wh" / "t"
     table = with_deletes(racing, root, SPELLINGS[spelling](root))
-    run = "nightly-0123456789ab"
-    folder = root / "data" / run
-    folder.mkdir()
-    live, orphan = (folder / f"{run}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
-    orphan.write_bytes(b"")
-    named = f"{root}/data/{run}/{live.name}"
+    live, orphan = (root / "data" / RUN / f"{RUN}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
+    write(orphan)
     iceberg.append(table, pa.table({"id": [1000, 1001]}))
     (data,) = (task.data for task in iceberg.plan_files(table).tasks if task.data.record_count == 2)
-    (vector,) = write_vectors(named, [(data.file_path, PositionBitmap.from_positions([1]))])
+    (vector,) = write_vectors(str(live), [(data.file_path, PositionBitmap.from_positions([1]))])
     entry = vector_entry(vector, data, vector.file_size)
     commit(table, Changes(added=(entry,)), base=table.current_snapshot())
     assert len(job_files(table, "nightly")) == 2
@@ -108,15 +126,20 @@ def test_no_spelling_of_the_data_path_removes_a_jobs_live_files(
     assert live.exists()
 
 
+def test_needed_files_are_recognized_in_any_spelling(tmp_path: Path) -> None:
+    kept, orphan = (tmp_path / f"{RUN}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
+    write(kept, orphan)
+    spelling = f"file:{kept.parent}/.//{kept.name}"
+    assert remove_job_files(tmp_path, "nightly", keep=[spelling]) == [str(orphan)]
+
+
 def test_no_file_is_removed_if_the_table_cannot_be_loaded(tmp_path: Path) -> None:
     database = tmp_path / "c.db"
     catalog = SqlCatalog("c", uri=f"sqlite:///{database}?timeout=0.05", warehouse=f"file://{tmp_path}/wh")
     catalog.create_namespace("n")
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    run = "nightly-0123456789ab"
-    stray = Path(local(table.location())) / "data" / run / f"{run}-00000-1-0000.puffin"
-    stray.parent.mkdir(parents=True)
-    stray.write_bytes(b"")
+    table = iceberg.create_table(catalog, "n.t", SCHEMA)
+    stray = Path(local(table.location())) / "data" / RUN / f"{RUN}-00000-1-0000.puffin"
+    write(stray)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(ConflictError, match=r"n\.t: the catalog's database is busy"):
@@ -127,88 +150,46 @@ def test_no_file_is_removed_if_the_table_cannot_be_loaded(tmp_path: Path) -> Non
     catalog.close()
 
 
-def test_needed_files_are_recognized_in_any_spelling(tmp_path: Path) -> None:
-    run = "nightly-0123456789ab"
-    kept, orphan = (tmp_path / f"{run}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
-    for path in (kept, orphan):
-        path.write_bytes(b"")
-    spelling = f"file:{kept.parent}/.//{kept.name}"
-    assert remove_job_files(tmp_path, "nightly", keep=[spelling]) == [str(orphan)]
-
-
-def test_links_out_of_the_table_are_not_followed(racing: SqlCatalog, tmp_path: Path) -> None:
-    root = tmp_path / "wh" / "t"
-    table = with_deletes(racing, root, f"file://{root}/data")
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    run = "nightly-0123456789ab"
-    foreign = outside / f"{run}-00000-1-0000.puffin"
-    foreign.write_bytes(b"x")
-    (root / "data" / "elsewhere").symlink_to(outside)
-    (root / "data" / run).symlink_to(outside)
-    (root / "data" / "link.puffin").symlink_to(foreign)
-    (root / "data" / "loop").symlink_to(root)
-    assert orphans(table) == []
-    assert remove_job_files(table, "nightly") == []
-    assert foreign.exists()
-
-
-def test_the_files_of_a_table_below_another_are_not_its_orphans(racing: SqlCatalog, tmp_path: Path) -> None:
-    outer = with_deletes(racing, tmp_path / "wh", f"file://{tmp_path}/wh/data")
-    schema = pa.schema([("id", pa.int64())])
-    inner = iceberg.create_table(racing, "n.inner", schema, location=f"file://{tmp_path}/wh/n/inner")
-    iceberg.append(inner, pa.table({"id": [1]}))
-    assert orphans(outer) == []
-    (tmp_path / "wh" / "n" / "orphan").write_bytes(b"x")
-    assert orphans(outer) == [f"file://{tmp_path}/wh/n/orphan"]
-
-
-@pytest.mark.parametrize("metadata", ["inner/md", "inner", "inner/deep/metadata"])
-def test_a_table_below_another_may_have_its_metadata_in_any_folder(
-    metadata: str, racing: SqlCatalog, tmp_path: Path
-) -> None:
-    outer = with_deletes(racing, tmp_path / "t", f"file://{tmp_path}/t/data")
-    inner = iceberg.create_table(
-        racing,
-        "n.inner",
-        pa.schema([("id", pa.int64())]),
-        location=f"file://{tmp_path}/t/inner",
-        properties={"write.metadata.path": f"file://{tmp_path}/t/{metadata}"},
+@pytest.mark.parametrize("file_io", ["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"])
+def test_every_file_io_lists_old_files_that_no_snapshot_needs(file_io: str, tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", **{"py-io-impl": f"pyiceberg.io.{file_io}"})
+    catalog.create_namespace("n")
+    table = with_deletes(catalog, tmp_path / "t", f"{tmp_path}/t/data")
+    old, young, hint = (
+        tmp_path / "t" / name for name in ("data/old", "data/young", "metadata/version-hint.text")
     )
-    iceberg.append(inner, pa.table({"id": [1]}))
-    (tmp_path / "t" / "orphan").write_bytes(b"x")
-    (tmp_path / "t" / metadata / "orphan").write_bytes(b"x")
-    assert orphans(outer) == [f"file://{tmp_path}/t/orphan"]
-    assert orphans(inner) == [f"file://{tmp_path}/t/{metadata}/orphan"]
+    write(old, young, hint)
+    make_old(old, hint)
+    assert iceberg.orphan_files(table)["path"].to_pylist() == [f"file://{old}"]
+    assert orphans(table, older_than=timedelta.max) == []
+    found = iceberg.orphan_files(table, older_than=AT_ONCE).to_pylist()
+    assert {(row["path"], row["n_bytes"]) for row in found} == {
+        (f"file://{path}", 1) for path in (old, young)
+    }
+    young.unlink()
+    old.unlink()
+    assert iceberg.compact(table).puffin_files_removed == 2
+    assert orphans(table) == []
+    freed = orphans(table, keep=[])
+    assert sum(path.endswith(".puffin") for path in freed) == 2
+    assert not puffins(table) & set(freed)
+    for path in freed:
+        local(path).unlink()
+    assert ids(table) == [*range(10, 151)]
+    assert iceberg.verify(table) == []
+    with pytest.raises(NotFoundError, match="no snapshot 17"):
+        iceberg.orphan_files(table, keep=[17])
+    local(puffins(table).pop()).unlink()
+    assert kinds(table) == ["missing", "missing"]
+    catalog.engine.dispose()
 
 
-def test_a_delta_table_in_the_folder_of_a_table_has_no_orphans(racing: SqlCatalog, tmp_path: Path) -> None:
-    table = with_deletes(racing, tmp_path / "t", f"file://{tmp_path}/t/data")
-    delta.from_iceberg(table)
-    delta.delete(tmp_path / "t", "id < 20")
-    (tmp_path / "t" / "metadata" / "orphan.avro").write_bytes(b"x")
-    assert orphans(table) == [f"file://{tmp_path}/t/metadata/orphan.avro"]
-
-
-@pytest.mark.parametrize(
-    "log", ["_delta_log/0.json", ".hoodie/h", "_versions/1.manifest", "snapshot/snapshot-1"]
-)
-def test_the_files_of_a_table_of_another_format_below_are_not_orphans(
-    log: str, racing: SqlCatalog, tmp_path: Path
+def test_orphan_files_are_removed_only_when_asked_and_after_another_listing(
+    racing: RacingCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = with_deletes(racing, tmp_path / "t", f"file://{tmp_path}/t/data")
-    for path in (f"other/{log}", "other/p=1/part.parquet", "otherwise"):
-        (tmp_path / "t" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "t" / path).write_bytes(b"x")
-    assert orphans(table) == [f"file://{tmp_path}/t/otherwise"]
-
-
-def test_the_location_is_listed_once_and_again_before_files_are_removed(
-    racing: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = with_deletes(racing, tmp_path / "root", f"file://{tmp_path}/root/data")
-    orphan = tmp_path / "root/data/orphan.parquet"
-    orphan.touch()
+    table = with_deletes(racing, tmp_path / "t")
+    live, orphan = files_of(table), tmp_path / "t/data/orphan.parquet"
+    write(orphan)
     listed: list[object] = []
 
     def counted(root: str, **options: Any) -> Any:
@@ -217,41 +198,39 @@ def test_the_location_is_listed_once_and_again_before_files_are_removed(
 
     for module in (orphan_module, unknown_metadata):
         monkeypatch.setattr(module, "files_below", counted)
-    assert str(orphan) in "".join(orphans(table))
+    assert orphans(table) == [f"file://{orphan}"]
     assert len(listed) == 1
-    iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
-    assert not orphan.exists()
-    assert len(listed) == 3
+    dry = iceberg.remove_orphan_files(table, older_than=AT_ONCE)
+    assert (dry.files["path"].to_pylist(), dry.n_bytes, dry.dry_run) == ([f"file://{orphan}"], 1, True)
+    assert iceberg.remove_orphan_files(table, dry_run=False).files.num_rows == 0  # younger than three days
+    assert orphan.exists()
+    listed.clear()
+    done = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
+    assert (done.files.num_rows, done.n_bytes, done.not_removed, len(listed)) == (1, 1, (), 2)
+    assert files_of(table) == live
+    assert iceberg.verify(table) == []
 
 
-def test_the_version_hint_is_needed(racing: SqlCatalog, tmp_path: Path) -> None:
-    table = with_deletes(racing, tmp_path / "wh" / "t", f"file://{tmp_path}/wh/t/data")
-    (tmp_path / "wh" / "t" / "metadata" / "version-hint.text").write_text("1")
+def test_links_out_of_the_table_are_not_followed(racing: RacingCatalog, tmp_path: Path) -> None:
+    root, outside = tmp_path / "wh" / "t", tmp_path / "outside"
+    table = with_deletes(racing, root)
+    foreign = outside / f"{RUN}-00000-1-0000.puffin"
+    write(foreign)
+    for name, target in (("elsewhere", outside), (RUN, outside), ("link.puffin", foreign), ("loop", root)):
+        (root / "data" / name).symlink_to(target)
     assert orphans(table) == []
-
-
-@pytest.mark.parametrize("file_io", ["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"])
-def test_young_files_are_not_listed_through_any_file_io(file_io: str, tmp_path: Path) -> None:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", **{"py-io-impl": f"pyiceberg.io.{file_io}"})
-    catalog.create_namespace("n")
-    table = with_deletes(catalog, tmp_path / "t", f"{tmp_path}/t/data")
-    old, young = (tmp_path / "t" / "data" / name for name in ("old", "young"))
-    for path in (old, young):
-        path.write_bytes(b"x")
-    os.utime(old, (1e9, 1e9))
-    assert iceberg.orphan_files(table)["path"].to_pylist() == [f"file://{old}"]
-    catalog.engine.dispose()
+    assert remove_job_files(table, "nightly") == []
+    assert foreign.exists()
 
 
 def test_files_may_vanish_while_they_are_listed(
-    racing: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    racing: RacingCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process removes a file between the listing of its folder and the question how old it is."""
     table = with_deletes(racing, tmp_path / "t", f"{tmp_path}/t/data")
     stays, vanishes = (tmp_path / "t" / "data" / name for name in ("stays", "vanishes"))
-    for path in (stays, vanishes):
-        path.write_bytes(b"x")
-        os.utime(path, (1e9, 1e9))
+    write(stays, vanishes)
+    make_old(stays, vanishes)
     scandir, removed = os.scandir, list[Path]()
 
     def listed(folder: Any) -> Any:
@@ -266,79 +245,94 @@ def test_files_may_vanish_while_they_are_listed(
     assert removed
 
 
-def test_files_of_another_table_in_the_same_location_are_no_orphans(tmp_path: Path) -> None:
-    catalog = sqlite_catalog(tmp_path)
-    tables = []
-    for name in ("a", "b"):
-        table = iceberg.create_table(
-            catalog, f"n.{name}", pa.schema([("id", pa.int64())]), location=f"file://{tmp_path}/same"
-        )
-        iceberg.append(table, pa.table({"id": range(100)}))
-        iceberg.delete(table, "id < 10")
-        tables.append(table)
-    for table in tables:
-        assert iceberg.orphan_files(table, older_than=AT_ONCE).num_rows == 0
-    orphan = tmp_path / "same" / "data" / "orphan.parquet"
-    orphan.write_bytes(b"")
-    (found,) = iceberg.orphan_files(tables[0], older_than=AT_ONCE)["path"].to_pylist()
-    assert found == f"file://{orphan}"
-
-
-def test_files_of_another_table_whose_metadata_is_young_are_no_orphans(tmp_path: Path) -> None:
-    catalog = sqlite_catalog(tmp_path)
-    tables = [
-        iceberg.create_table(
-            catalog, name, pa.schema([("id", pa.int64())]), location=f"file://{tmp_path}/same"
-        )
-        for name in ("n.a", "n.b")
-    ]
-    for path in (tmp_path / "same" / "metadata").iterdir():
-        os.utime(path, (1e9, 1e9))
-    iceberg.append(tables[1], pa.table({"id": range(100)}))
-    for path in (tmp_path / "same" / "data").iterdir():
-        os.utime(path, (1e9, 1e9))
-    assert iceberg.orphan_files(tables[0]).num_rows == 0
-    catalog.engine.dispose()
-
-
-def test_files_of_a_table_that_was_dropped_are_no_orphans_of_its_successor(tmp_path: Path) -> None:
-    catalog = sqlite_catalog(tmp_path)
-    first = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    iceberg.append(first, pa.table({"id": range(10)}))
-    location = first.metadata_location
-    catalog.drop_table("n.t")
-    second = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-    assert iceberg.orphan_files(second, older_than=AT_ONCE).num_rows == 0
-    assert iceberg.scan(catalog.register_table("n.again", location)).to_arrow().num_rows == 10
-
-
-def test_files_of_an_older_state_of_another_table_are_no_orphans(tmp_path: Path) -> None:
-    """Another catalog may have the older state, which does not know that its snapshots have expired."""
-    catalog = sqlite_catalog(tmp_path)
-    mine, other = (
-        iceberg.create_table(
-            catalog, name, pa.schema([("id", pa.int64())]), location=f"file://{tmp_path}/same"
-        )
-        for name in ("n.a", "n.b")
-    )
-    iceberg.append(other, pa.table({"id": range(100)}))
-    stale = other.refresh().metadata_location
-    for path in (tmp_path / "same").rglob("*"):
-        os.utime(path, (1e9, 1e9))
-    iceberg.overwrite(other, pa.table({"id": range(5)}))
-    catalog.drop_table("n.b")
-    newer = catalog.register_table("n.newer", other.metadata_location)
-    with iceberg.v3_metadata(catalog):
-        newer.maintenance.expire_snapshots().by_id(newer.snapshots()[0].snapshot_id).commit()
-    assert iceberg.orphan_files(mine, older_than=AT_ONCE).num_rows == 0
-    assert iceberg.scan(catalog.register_table("n.stale", stale)).count() == 100
-    catalog.engine.dispose()
-
-
-def test_ages_that_would_remove_files_of_other_commits_are_refused(tmp_path: Path) -> None:
-    catalog = sqlite_catalog(tmp_path)
-    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+def test_ages_that_would_remove_files_of_other_commits_are_refused(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", SCHEMA)
     with pytest.raises(InvalidInputError, match="expected a timedelta, found 0"):
         iceberg.orphan_files(table, older_than=0)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="older_than: expected a timedelta that is not negative"):
         iceberg.remove_orphan_files(table, older_than=timedelta(days=-1))
+
+
+# Other tables in the folder ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("location", "metadata", "orphan"),
+    [
+        ("n/inner", "n/inner/metadata", "n/orphan"),
+        ("inner", "inner/md", "orphan"),
+        ("inner", "inner", "orphan"),
+        ("inner", "inner/deep/metadata", "orphan"),
+    ],
+)
+def test_a_table_below_another_may_have_its_metadata_in_any_folder(
+    location: str, metadata: str, orphan: str, racing: RacingCatalog, tmp_path: Path
+) -> None:
+    root = tmp_path / "t"
+    outer = with_deletes(racing, root)
+    inner = at(racing, root / location, "inner", write_metadata_path=f"file://{root}/{metadata}")
+    iceberg.append(inner, pa.table({"id": [1]}))
+    assert orphans(outer) == orphans(inner) == []
+    write(root / orphan, root / metadata / "orphan")
+    assert orphans(outer) == [f"file://{root}/{orphan}"]
+    assert orphans(inner) == [f"file://{root}/{metadata}/orphan"]
+
+
+def test_a_delta_table_in_the_folder_of_a_table_has_no_orphans(racing: RacingCatalog, tmp_path: Path) -> None:
+    table = with_deletes(racing, tmp_path / "t")
+    delta.from_iceberg(table)
+    delta.delete(tmp_path / "t", "id < 20")
+    write(tmp_path / "t" / "metadata" / "orphan.avro")
+    assert orphans(table) == [f"file://{tmp_path}/t/metadata/orphan.avro"]
+
+
+@pytest.mark.parametrize(
+    "log", ["_delta_log/0.json", ".hoodie/h", "_versions/1.manifest", "snapshot/snapshot-1"]
+)
+def test_the_files_of_a_table_of_another_format_below_are_not_orphans(
+    log: str, racing: RacingCatalog, tmp_path: Path
+) -> None:
+    table = with_deletes(racing, tmp_path / "t")
+    write(*(tmp_path / "t" / path for path in (f"other/{log}", "other/p=1/part.parquet", "otherwise")))
+    assert orphans(table) == [f"file://{tmp_path}/t/otherwise"]
+
+
+def test_files_of_another_table_in_the_same_location_are_no_orphans(
+    racing: RacingCatalog, tmp_path: Path
+) -> None:
+    mine, other = tables = [at(racing, tmp_path / "same", name) for name in "ab"]
+    make_old(*files_of(mine))
+    iceberg.append(other, pa.table({"id": range(100)}))
+    make_old(*(tmp_path / "same" / "data").iterdir())
+    assert iceberg.orphan_files(mine).num_rows == 0  # the other's metadata is young
+    iceberg.append(mine, pa.table({"id": range(100)}))
+    for table in tables:
+        iceberg.delete(table, "id < 10")
+    assert orphans(mine) == orphans(other) == []
+    write(tmp_path / "same" / "data" / "orphan.parquet")
+    assert orphans(mine) == [f"file://{tmp_path}/same/data/orphan.parquet"]
+
+
+def test_files_of_a_table_that_was_dropped_are_no_orphans_of_its_successor(racing: RacingCatalog) -> None:
+    first = iceberg.create_table(racing, "n.t", SCHEMA)
+    iceberg.append(first, pa.table({"id": range(10)}))
+    racing.drop_table("n.t")
+    assert orphans(iceberg.create_table(racing, "n.t", SCHEMA)) == []
+    assert ids(racing.register_table("n.again", first.metadata_location)) == [*range(10)]
+
+
+def test_files_of_an_older_state_of_another_table_are_no_orphans(
+    racing: RacingCatalog, tmp_path: Path
+) -> None:
+    """Another catalog may have the older state, which does not know that its snapshots have expired."""
+    mine, other = (at(racing, tmp_path / "same", name) for name in "ab")
+    iceberg.append(other, pa.table({"id": range(100)}))
+    stale = other.refresh().metadata_location
+    make_old(*files_of(mine))
+    iceberg.overwrite(other, pa.table({"id": range(5)}))
+    racing.drop_table("n.b")
+    newer = racing.register_table("n.newer", other.metadata_location)
+    with iceberg.v3_metadata(racing):
+        newer.maintenance.expire_snapshots().by_id(newer.snapshots()[0].snapshot_id).commit()
+    assert orphans(mine) == []
+    assert ids(racing.register_table("n.stale", stale)) == [*range(100)]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import RemoveSnapshotRefUpdate
 
 from puffin_fast import PositionBitmap, iceberg
@@ -72,11 +73,15 @@ def orphans(found: pa.Table) -> list[str]:
     return [path for path in found["path"].to_pylist() if not path.endswith(".crc")]
 
 
+def snapshots(table: Table) -> list[Snapshot]:
+    """All snapshots, the oldest first."""
+    return sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
+
+
 def counts(table: Table) -> list[int]:
     """The number of rows of each snapshot; all their files are read."""
-    table.refresh()
-    snapshots = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
-    return [iceberg.scan(table, snapshot_id=s.snapshot_id).to_arrow().num_rows for s in snapshots]
+    found = snapshots(table.refresh())
+    return [iceberg.scan(table, snapshot_id=s.snapshot_id).to_arrow().num_rows for s in found]
 
 
 ALL = [10, 20, 30, 19, 18]
@@ -131,7 +136,7 @@ def test_a_job_is_not_repeated_whose_snapshot_is_not_in_the_answer(whole: Table,
 
 
 def test_old_snapshots_are_found_by_id_and_by_time(whole: Table, partial: Table) -> None:
-    first = min(whole.metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    first, *_ = snapshots(whole)
     moment = datetime.fromtimestamp(first.timestamp_ms / 1000, UTC)
     assert iceberg.scan(partial, snapshot_id=first.snapshot_id).count() == 10
     assert iceberg.scan(partial, as_of=moment).count() == 10
@@ -139,7 +144,7 @@ def test_old_snapshots_are_found_by_id_and_by_time(whole: Table, partial: Table)
 
 
 def test_statistics_go_on_from_those_of_old_snapshots(whole: Table, server: Proxy) -> None:
-    first = min(whole.metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    first, *_ = snapshots(whole)
     iceberg.collect_ndv(whole, ["id"], snapshot_id=first.snapshot_id)
     partial = server.catalog().load_table(whole.name())
     assert iceberg.ndv(partial)["ndv"].to_pylist() == [10]
@@ -216,7 +221,7 @@ def test_other_changes_that_were_made_and_refused_keep_their_files(
 def test_what_cannot_be_known_is_refused(whole: Table, server: Proxy) -> None:
     server.names_file = False
     partial = server.catalog().load_table(whole.name())
-    first = min(whole.metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    first, *_ = snapshots(whole)
     for job in (
         lambda: iceberg.remove_orphan_files(partial, older_than=AT_ONCE, dry_run=False),
         lambda: iceberg.expire_snapshots(partial, older_than=timedelta()),

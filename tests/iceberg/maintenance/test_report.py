@@ -7,11 +7,12 @@ import json
 import sys
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from rich.console import Console
 
 from puffin_fast import iceberg
@@ -22,8 +23,7 @@ from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.iceberg.maintenance.maintained import add_vector, made, tasks
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
+PLOT = "pip install 'puffin-fast[plot]'"
 
 
 def test_the_most_wasteful_file_is_listed_first(racing: SqlCatalog) -> None:
@@ -42,6 +42,8 @@ def test_the_most_wasteful_file_is_listed_first(racing: SqlCatalog) -> None:
     assert (totals["data_files"], totals["vectors"], totals["puffin_files"]) == (3, 2, 2)
     assert [sentence.split()[0] for sentence in found.advice] == ["compact:", "rewrite_data_files:"]
     assert iceberg.report(table, share=0.7).files["advice"].to_pylist() == ["", ""]
+    with pytest.raises(InvalidInputError, match="share"):
+        iceberg.report(table, share=1.5)
 
 
 def test_the_advice_to_rewrite_is_what_the_verb_rewrites(racing: SqlCatalog) -> None:
@@ -82,19 +84,21 @@ def test_a_table_that_needs_repair_is_reported(racing: SqlCatalog) -> None:
     assert found.advice[0].startswith("repair")
 
 
+def printed(report: object) -> str:
+    text = io.StringIO()
+    Console(file=text, width=240).print(report)
+    return text.getvalue()
+
+
 def test_a_console_prints_it(racing: SqlCatalog) -> None:
     table = made(racing, 2)
     iceberg.delete(table, "id = 5")
-    text = io.StringIO()
-    Console(file=text, width=240).print(iceberg.report(table))
-    assert "n.t" in text.getvalue()
-    assert "wasted_bytes" in text.getvalue()
-    empty = io.StringIO()
-    Console(file=empty, width=240).print(
-        iceberg.report(table, snapshot_id=table.metadata.snapshots[0].snapshot_id)
-    )
-    assert empty.getvalue().startswith("n.t: data files 1, rows 100, n bytes ")  # and no count of zero
-    assert "deleted" not in empty.getvalue()
+    text = printed(iceberg.report(table))
+    assert "n.t" in text
+    assert "wasted_bytes" in text
+    empty = printed(iceberg.report(table, snapshot_id=table.metadata.snapshots[0].snapshot_id))
+    assert empty.startswith("n.t: data files 1, rows 100, n bytes ")  # and no count of zero
+    assert "deleted" not in empty
 
 
 def size_of(path: Path) -> tuple[int, int]:
@@ -105,7 +109,7 @@ def size_of(path: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize("n_files", [0, 3])
 def test_a_picture_is_drawn(racing: SqlCatalog, tmp_path: Path, n_files: int) -> None:
-    require_module("matplotlib", "pip install 'puffin-fast[plot]'")
+    require_module("matplotlib", PLOT)
     table = made(racing, n_files)
     if n_files:
         iceberg.delete(table, "id < 50")
@@ -141,7 +145,7 @@ def test_deletes_are_reported_by_partition_and_over_snapshots(racing: SqlCatalog
     ]
     assert history[-1]["snapshot_id"] == table.metadata.current_snapshot_id
     assert iceberg.report(table, snapshot_id=history[0]["snapshot_id"]).snapshots.num_rows == 1
-    require_module("matplotlib", "pip install 'puffin-fast[plot]'")
+    require_module("matplotlib", PLOT)
     found.to_html(tmp_path / "report.html")
     assert "g=b/at_day=2024-01-14" in (tmp_path / "report.html").read_text()
 
@@ -153,7 +157,7 @@ NAMES = ["$5", "$x^2$", r"a$\frac{$", "_hidden", "<b>&", "名前", "a\nb\x1b[2J"
 def test_names_and_values_of_users_are_drawn_as_they_are(
     racing: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usetex: bool
 ) -> None:
-    require_module("matplotlib", "pip install 'puffin-fast[plot]'")
+    require_module("matplotlib", PLOT)
     import matplotlib.text
 
     drawn: list[str] = []
@@ -190,8 +194,7 @@ def test_ids_of_snapshots_above_2_to_the_63_are_reported(racing: SqlCatalog) -> 
     first, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     metadata = local(table.metadata_location)
     metadata.write_text(metadata.read_text().replace(str(first), str(2**64 - 1)))
-    table.refresh()
-    found = iceberg.report(table).snapshots
+    found = iceberg.report(table.refresh()).snapshots
     assert found["snapshot_id"].to_pylist() == [2**64 - 1, last]
 
 
@@ -226,11 +229,13 @@ def test_distinct_values_are_reported(racing: SqlCatalog) -> None:
     iceberg.delete(table, "id = 5")
     found = iceberg.report(table)
     assert found.ndv.equals(iceberg.ndv(table))
-    text = io.StringIO()
-    Console(file=text, width=240).print(found)
-    assert "upper" in text.getvalue()
+    assert "upper" in printed(found)
     first = table.metadata.snapshots[0].snapshot_id
     assert iceberg.report(table, snapshot_id=first).ndv.num_rows == 0
+    local(table.metadata.statistics[0].statistics_path).unlink()
+    lost = iceberg.report(table)
+    assert lost.ndv.num_rows == 0
+    assert "collect_ndv" in [sentence.split(":")[0] for sentence in lost.advice]
 
 
 def test_key_indexes_are_reported_with_age_size_and_what_they_cover(racing: SqlCatalog) -> None:
@@ -250,9 +255,7 @@ def test_key_indexes_are_reported_with_age_size_and_what_they_cover(racing: SqlC
     assert (part["rows"], part["share_of_rows"], part["snapshots_since"]) == (n_rows, 0.5, 2)
     assert part["share_of_files"] == built.data_files / found.totals["data_files"]
     assert [sentence for sentence in found.advice if "index_keys: 1 data file came after" in sentence]
-    text = io.StringIO()
-    Console(file=text, width=240).print(found)
-    assert "share_of_rows" in text.getvalue()
+    assert "share_of_rows" in printed(found)
     assert "Key indexes" in found._repr_html_()
     local(table.metadata.statistics[-1].statistics_path).unlink()
     lost = iceberg.report(table)
@@ -271,26 +274,12 @@ def test_a_table_without_columns_to_count_is_refused_by_name(racing: SqlCatalog)
     assert iceberg.ndv(table).num_rows == 1
 
 
-def test_statistics_that_cannot_be_read_are_reported(racing: SqlCatalog) -> None:
-    table = made(racing, 1)
-    iceberg.collect_ndv(table)
-    local(table.metadata.statistics[0].statistics_path).unlink()
-    found = iceberg.report(table)
-    assert found.ndv.num_rows == 0
-    assert [sentence.split(":")[0] for sentence in found.advice] == ["collect_ndv"]
-
-
 def test_a_picture_without_matplotlib_names_the_extra(
     racing: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"puffin-fast\[plot\]"):
         iceberg.report(made(racing, 0)).picture(tmp_path / "picture.png")
-
-
-def test_a_share_outside_0_to_1_is_refused(racing: SqlCatalog) -> None:
-    with pytest.raises(InvalidInputError, match="share"):
-        iceberg.report(made(racing, 0), share=1.5)
 
 
 def test_no_share_is_above_one_where_deletes_repeat(racing: SqlCatalog) -> None:

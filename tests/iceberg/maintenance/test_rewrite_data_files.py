@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,10 +28,10 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.maintenance.rewrite_job import run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
-from tests.iceberg.conftest import files_of, local, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import current_snapshot, files_of, local, refused, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.iceberg.maintenance.delete_files import delete_by_file
-from tests.iceberg.maintenance.rewritten import ALL, is_sound, lineage
+from tests.iceberg.maintenance.maintained import ALL, lineage
 from tests.nanoseconds import nanosecond_types
 from tests.rows.deletes.equality_deletes import delete_equal
 
@@ -52,21 +52,16 @@ def ids(table: Table) -> list[int]:
 
 
 def summary(table: Table) -> Any:
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
+    snapshot = current_snapshot(table)
     return snapshot.summary
 
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
 def test_no_row_changes(
-    shared_catalog: SqlCatalog,
-    namespace: str,
-    duckdb_iceberg: DuckDBPyConnection,
-    version: int,
-    spec: tuple[str, ...],
+    racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection, version: int, spec: tuple[str, ...]
 ) -> None:
-    table = made(shared_catalog, namespace, version=version, spec=spec)
+    table = made(racing, "n", version=version, spec=spec)
     iceberg.delete(table, "id < 10 or id = 33")
     iceberg.update(table, "id = 50", {"x": None})
     before = lineage(table)
@@ -87,7 +82,7 @@ def test_no_row_changes(
         [("g0",), ("g1",), ("g2",)] if spec else [()]
     )
     assert sum(task.data.file_size_in_bytes for task in tasks) == done.n_bytes
-    assert is_sound(table)
+    assert iceberg.verify(table) == []
     again = iceberg.rewrite_data_files(table, **ALL)
     assert (again.snapshot_id, again.data_files, again.attempts) == (None, 0, 0)
     iceberg.update(table, "id = 40", {"x": 0.0})  # the new files take deletes as others do
@@ -95,8 +90,8 @@ def test_no_row_changes(
     assert [r["id"] for r in rows_of(table).to_pylist()] == [r["id"] for r in rows if r["id"] != 41]
 
 
-def test_only_files_that_are_worth_it_are_rewritten(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
+def test_only_files_that_are_worth_it_are_rewritten(racing: RacingCatalog) -> None:
+    table = made(racing, "n")
     first = iceberg.plan_files(table, row_filter="id = 3").tasks[0].data.file_path
     iceberg.delete(table, "id < 7 or id = 30")
     keep = {task.data.file_path for task in iceberg.plan_files(table).tasks} - {first}
@@ -111,16 +106,16 @@ def test_only_files_that_are_worth_it_are_rewritten(shared_catalog: SqlCatalog, 
     assert ids(table) == [i for i in range(7, N) if i != 30]
 
 
-def test_a_filter_does_not_hide_deletes(shared_catalog: SqlCatalog, namespace: str) -> None:
+def test_a_filter_does_not_hide_deletes(racing: RacingCatalog) -> None:
     """A file is rewritten whole, with the deletes of rows that the filter does not select."""
-    table = made(shared_catalog, namespace, spec=("g",))
+    table = made(racing, "n", spec=("g",))
     iceberg.delete(table, "id < 30")
     assert iceberg.rewrite_data_files(table, "g = 'g1' and id = 31", min_deleted=0.1).data_files == 1
     assert ids(table) == list(range(30, N))
 
 
-def test_files_have_the_target_size(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = iceberg.create_table(shared_catalog, f"{namespace}.t", pa.schema([("id", pa.int64())]))
+def test_files_have_the_target_size(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
     for first in range(0, 6000, 1000):
         iceberg.append(table, pa.table({"id": range(first, first + 1000)}))
     iceberg.delete(table, "id >= 2500")
@@ -139,33 +134,21 @@ def test_files_have_the_target_size(shared_catalog: SqlCatalog, namespace: str) 
     assert max(counts) - min(counts) <= len(counts)
     assert len(counts) > 1
     assert lineage(table) == before[1000:]
-    assert is_sound(table)
+    assert iceberg.verify(table) == []
 
 
-def test_rows_keep_the_order_of_their_commits(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
+def test_rows_keep_the_order_of_their_commits(racing: RacingCatalog) -> None:
+    table = made(racing, "n")
     iceberg.delete(table, "id = 21")
     iceberg.rewrite_data_files(table, min_input_files=2)
     assert iceberg.scan(table).to_arrow()["id"].to_pylist() == [i for i in range(N) if i != 21]
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_dry_run_counts_and_writes_nothing(
-    shared_catalog: SqlCatalog, namespace: str, version: int
-) -> None:
-    table = made(shared_catalog, namespace, version=version)
-    iceberg.delete(table, "id < 10")
-    before, files = table.metadata_location, files_of(table)
-    dry = iceberg.rewrite_data_files(table, **ALL, dry_run=True)
-    assert (dry.snapshot_id, dry.data_files, dry.rows, dry.rows_purged) == (None, 3, N - 10, 10)
-    assert (table.refresh().metadata_location, files_of(table)) == (before, files)
-    done = iceberg.rewrite_data_files(table, **ALL)
-    assert (done.data_files, done.rows, done.n_bytes_before) == (3, N - 10, dry.n_bytes_before)
-
-
-def test_empty_tables_one_row_and_no_row_left(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = iceberg.create_table(shared_catalog, f"{namespace}.t", SCHEMA)
+def test_empty_tables_one_row_and_no_row_left(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", SCHEMA)
     assert iceberg.rewrite_data_files(table).snapshot_id is None
+    with pytest.raises(NotFoundError, match="twig"):
+        iceberg.rewrite_data_files(table, branch="twig")
     for number in range(2):
         iceberg.append(table, of([row(number)]))
     assert iceberg.rewrite_data_files(table, min_input_files=2).rows == 2
@@ -180,14 +163,14 @@ def test_empty_tables_one_row_and_no_row_left(shared_catalog: SqlCatalog, namesp
     done = iceberg.rewrite_data_files(table, min_input_files=2)
     assert (done.rows, done.rows_purged, done.data_files_written) == (0, 2, 0)
     assert (ids(table), iceberg.plan_files(table).tasks) == ([], [])
-    assert (rows_of(table).num_rows, is_sound(table)) == (0, True)
+    assert (rows_of(table).num_rows, iceberg.verify(table)) == (0, [])
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_equality_and_shared_position_deletes_are_applied(
-    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection, version: int
+    racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection, version: int
 ) -> None:
-    table = made(shared_catalog, namespace, version=2)
+    table = made(racing, "n", version=2)
     paths = [task.data.file_path for task in iceberg.plan_files(table).tasks]
     delete_by_file(table, [(path, 3) for path in paths])
     if version == 3:
@@ -207,17 +190,15 @@ def test_equality_and_shared_position_deletes_are_applied(
     if version == 3:
         kept = {r["id"]: r for r in lineage(table)}
         assert [kept[r["id"]] for r in before] == before
-    assert is_sound(table)
+    assert iceberg.verify(table) == []
 
 
-def test_old_specs_and_schemas(
-    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
-) -> None:
-    table = made(shared_catalog, namespace, spec=("g",))
-    with v3_metadata(shared_catalog):
+def test_old_specs_and_schemas(racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection) -> None:
+    table = made(racing, "n", spec=("g",))
+    with v3_metadata(racing):
         with table.update_spec() as update:
             update.remove_field("g")
-            update.add_field("id", BucketTransform(2), "b")  # type: ignore[no-untyped-call]
+            update.add_field("id", BucketTransform(2), "b")
         with table.update_schema() as change:
             change.add_column("new", IntegerType())
             change.rename_column("g", "other")
@@ -244,9 +225,9 @@ def test_old_specs_and_schemas(
     assert iceberg.scan(table, "other = 'g1' and id < 20").to_arrow().num_rows == 5
 
 
-def test_nanoseconds_keep_their_bounds(shared_catalog: SqlCatalog, namespace: str) -> None:
+def test_nanoseconds_keep_their_bounds(racing: RacingCatalog) -> None:
     kinds = pa.schema([("id", pa.int64()), ("t", pa.timestamp("ns"))])
-    table = iceberg.create_table(shared_catalog, f"{namespace}.t", kinds, types=nanosecond_types(kinds))
+    table = iceberg.create_table(racing, "n.t", kinds, types=nanosecond_types(kinds))
     for first in (0, 10):
         times = pa.array([1_700_000_000_000_000_001 + first + i for i in range(10)], pa.timestamp("ns"))
         iceberg.append(table, pa.table({"id": range(first, first + 10), "t": times}))
@@ -257,47 +238,27 @@ def test_nanoseconds_keep_their_bounds(shared_catalog: SqlCatalog, namespace: st
     assert (task.data.upper_bounds or {})[2] == max((data.upper_bounds or {})[2] for data in before)
 
 
-def test_a_column_with_the_name_of_a_metadata_column(shared_catalog: SqlCatalog, namespace: str) -> None:
+def test_a_column_with_the_name_of_a_metadata_column(racing: RacingCatalog) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "_pos", StringType()))
-    with v3_metadata(shared_catalog):  # `create_table` refuses these names
-        table = shared_catalog.create_table(f"{namespace}.t", schema, properties={"format-version": "3"})
+    with v3_metadata(racing):  # `create_table` refuses these names
+        table = racing.create_table("n.t", schema, properties={"format-version": "3"})
     for number in range(2):
         iceberg.append(table, pa.table({"id": [number], "_pos": ["x"]}))
     assert iceberg.rewrite_data_files(table, **ALL).rows == 2
     assert iceberg.scan(table).to_arrow().to_pylist() == [{"id": n, "_pos": "x"} for n in range(2)]
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "_row_id", StringType()))
-    with v3_metadata(shared_catalog):
-        table = shared_catalog.create_table(f"{namespace}.u", schema, properties={"format-version": "3"})
+    with v3_metadata(racing):
+        table = racing.create_table("n.u", schema, properties={"format-version": "3"})
     with pytest.raises(UnsupportedError, match="_row_id"):
         iceberg.rewrite_data_files(table)
 
 
-def test_a_job_is_done_once_and_on_its_branch(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace)
-    head = table.current_snapshot()
-    assert head is not None
-    with v3_metadata(shared_catalog):
-        table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
-    first = iceberg.rewrite_data_files(table, **ALL, branch="b", job_id="j")
-    again = iceberg.rewrite_data_files(table, **ALL, branch="b", job_id="j")
-    assert (again.repeated, again.snapshot_id, again.data_files) == (True, first.snapshot_id, 0)
-    assert len(iceberg.plan_files(table).tasks) == 3
-    assert len(iceberg.plan_files(table, branch="b").tasks) == 1
-    assert lineage(table, branch="b") == lineage(table)
-    with pytest.raises(NotFoundError, match="twig"):
-        iceberg.rewrite_data_files(table, branch="twig")
-
-
-def test_a_row_that_the_schema_does_not_allow_changes_nothing(
-    shared_catalog: SqlCatalog, namespace: str
-) -> None:
-    table = made(shared_catalog, namespace)
-    with v3_metadata(shared_catalog), table.update_schema(allow_incompatible_changes=True) as change:
+def test_a_row_that_the_schema_does_not_allow_changes_nothing(racing: RacingCatalog) -> None:
+    table = made(racing, "n")
+    with v3_metadata(racing), table.update_schema(allow_incompatible_changes=True) as change:
         change.update_column("tags", required=True)
-    files = files_of(table)
-    with pytest.raises(InvalidInputError, match="tags is required"):
+    with refused(table, InvalidInputError, "tags is required"):
         iceberg.rewrite_data_files(table, **ALL)
-    assert files_of(table) == files
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -313,7 +274,7 @@ def test_several_commits_keep_what_is_done(
     assert (done.commits, done.data_files, done.attempts) == (2, 9, 3)
     assert len(table.metadata.snapshots) == n_before + 3
     assert lineage(table) == [found for found in before if found["id"] != 30]
-    assert is_sound(table)
+    assert iceberg.verify(table) == []
     assert (
         iceberg.rewrite_data_files(table, **ALL, max_commits=5).commits <= 1
     )  # of the file with the new delete
@@ -372,30 +333,132 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
-def test_a_row_deleted_meanwhile_stays_deleted(
+class Race(NamedTuple):
+    """What another writer commits while data files are rewritten, and what the rewrite makes of it."""
+
+    meanwhile: Callable[[Table], Any]
+    deletes_moved: int = 0
+    gone: Sequence[int] = ()
+    """Ids that no row has in the end."""
+    before: Callable[[Table], Any] = lambda table: None
+    left_out: int = 0
+    versions: Sequence[int] = (2, 3)
+    specs: Sequence[tuple[str, ...]] = ((),)
+
+
+def delete(row_filter: str) -> Callable[[Table], Any]:
+    return lambda table: iceberg.delete(table, row_filter)
+
+
+def delete_by_id(*ids: int) -> Callable[[Table], Any]:
+    return lambda table: delete_equal(table, [1], [(id,) for id in ids])
+
+
+def delete_by_position(*positions: Sequence[int]) -> Callable[[Table], Any]:
+    """Commits one file of position deletes, of some positions in each of the three data files."""
+
+    def run(table: Table) -> None:
+        paths = [
+            iceberg.plan_files(table, row_filter=f"id = {id}").tasks[0].data.file_path for id in (0, 20, 40)
+        ]
+        delete_by_file(
+            table, [(path, at) for path, some in zip(paths, positions, strict=True) for at in some]
+        )
+
+    return run
+
+
+def append_row(table: Table) -> None:
+    iceberg.append(table, of([row(100)]))
+
+
+def in_turn(*steps: Callable[[Table], Any]) -> Callable[[Table], Any]:
+    return lambda table: [step(table) for step in steps]
+
+
+def planned(racing: RacingCatalog, meanwhile: Callable[[Table], Any]) -> list[dict[str, Any]]:
+    """Has something committed before the next commit; the list gets the rows that the table has then."""
+    other, rows = racing.load_table("n.t"), list[dict[str, Any]]()
+    racing.before.append(lambda: (meanwhile(other), rows.extend(lineage(other.refresh()))))  # type: ignore[func-returns-value]
+    return rows
+
+
+def expire(table: Table) -> None:
+    iceberg.expire_snapshots(table, older_than=timedelta(), retain_last=1)
+
+
+RACES = {
+    "rows are deleted": Race(
+        delete("id in (0, 3, 21, 59)"), 4, [0, 1, 2, 3, 5, 21, 22, 57, 59],
+        before=delete("id in (1, 2, 5, 22, 57)"), specs=((), ("g",)),
+    ),
+    "rows are appended": Race(
+        append_row, 0, range(8), before=delete("id < 8"), versions=[3]
+    ),
+    "rows are updated": Race(
+        lambda table: iceberg.update(table, "id in (10, 30)", {"x": pc.field("x") + 1}), 2, versions=[3]
+    ),
+    "equality deletes": Race(delete_by_id(5, 45), 0, [4, 5, 45], before=delete_by_id(4)),
+    "deletes that replace and expire what was read": Race(
+        in_turn(delete("id in (2, 23)"), expire), 2, [1, 2, 22, 23], before=delete("id in (1, 22)"),
+    ),
+    "deletes that replace and expire what was read beside equality deletes": Race(
+        in_turn(delete("id in (2, 23)"), expire), 2, [1, 2, 4, 22, 23],
+        before=in_turn(delete_by_id(4), delete("id in (1, 22)")),
+    ),
+    "position deletes of several data files": Race(
+        delete_by_position([1], [0], [19]), 2, [0, 1, 20, 40, 59],
+        before=delete_by_position([0], [0], [0]), versions=[2],
+    ),
+    "equality deletes are converted": Race(
+        lambda table: iceberg.convert_equality_deletes(table), 0, [4, 44], before=delete_by_id(4, 44), versions=[3]
+    ),
+    "a data file is removed": Race(
+        delete("g = 'g1' and id < 20"), 0, [*range(8), 10, 13, 16, 19],
+        before=delete("id < 8"), left_out=3, versions=[3], specs=[("g",)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("race", "version", "spec"),
+    [
+        pytest.param(race, version, spec, id=f"{name}-{version}{'-partitioned' * len(spec)}")
+        for name, race in RACES.items()
+        for version in race.versions
+        for spec in race.specs
+    ],
+)
+def test_what_is_committed_meanwhile_stays(
     racing: RacingCatalog,
     duckdb_iceberg: DuckDBPyConnection,
     reads: list[int],
+    race: Race,
     version: int,
-    spec: tuple[str, ...],
+    spec: Any,
 ) -> None:
     table = made(racing, "n", version=version, spec=spec)
-    iceberg.delete(table, "id in (1, 2, 5, 22, 57)")
-    before = {r["id"]: r for r in lineage(table)}
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: iceberg.delete(other, "id in (0, 3, 21, 59)"))
+    race.before(table)
+    wanted = planned(racing, race.meanwhile)
     done = iceberg.rewrite_data_files(table, **ALL)
-    assert (done.attempts, done.deletes_moved, done.data_files_left_out) == (2, 4, 0)
-    assert sum(reads) == done.data_files  # each file once
-    gone = {1, 2, 5, 22, 57, 0, 3, 21, 59}
-    check(table, duckdb_iceberg, [r for r in START if r["id"] not in gone])
-    assert lineage(table) == [r for i, r in before.items() if i not in gone]
-    assert is_sound(table)
+    assert (done.attempts, done.deletes_moved, done.data_files_left_out) == (
+        2,
+        race.deletes_moved,
+        race.left_out,
+    )
+    assert sum(reads) == done.data_files + done.data_files_left_out  # each file once
+    assert lineage(table) == wanted
+    rows = [{name: found[name] for name in SCHEMA.names} for found in wanted]
+    if is_equality := any(task.equality_deletes for task in iceberg.plan_files(table).tasks):
+        assert rows_of_duckdb(duckdb_iceberg, table).to_pylist() == rows  # PyIceberg does not read them
+    else:
+        check(table, duckdb_iceberg, rows)
+    assert is_equality == (race is RACES["equality deletes"])
+    assert [id for id in ids(table) if id < N] == [id for id in range(N) if id not in race.gone]
+    assert iceberg.verify(table) == []
     assert iceberg.orphan_files(table, older_than=timedelta(seconds=-5)).num_rows == 0
-    iceberg.delete(table, "id = 30")
-    assert ids(table) == [i for i in range(N) if i not in gone | {30}]
+    iceberg.delete(table, "id = 31")
+    assert ids(table) == [found["id"] for found in wanted if found["id"] != 31]
 
 
 def test_deletes_of_two_races_and_of_each_position(racing: RacingCatalog) -> None:
@@ -422,60 +485,7 @@ def test_deletes_of_two_races_and_of_each_position(racing: RacingCatalog) -> Non
     assert done.attempts >= 2
     assert ids(table)[0] in (live[1], live[2])
     racing.before.clear()
-    assert is_sound(table)
-
-
-def test_appends_and_updates_that_race_in(racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection) -> None:
-    table = made(racing, "n")
-    iceberg.delete(table, "id < 8")
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: iceberg.append(other, of([row(100)])))
-    done = iceberg.rewrite_data_files(table, min_deleted=0.2)
-    assert (done.attempts, done.data_files, done.deletes_moved) == (2, 1, 0)
-    rows = [*START[8:], row(100)]
-    check(table, duckdb_iceberg, rows)
-    racing.before.append(lambda: iceberg.update(other, "id in (10, 30)", {"x": pc.field("x") + 1}))
-    done = iceberg.rewrite_data_files(table, min_input_files=2)
-    assert (done.attempts, done.deletes_moved) == (2, 2)
-    rows = [{**r, "x": r["x"] + 1} if r["id"] in (10, 30) else r for r in rows]
-    check(table, duckdb_iceberg, rows)
-    assert [r["_row_id"] for r in lineage(table)] == [*range(8, N), N]
-    assert is_sound(table)
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_equality_deletes_that_race_in_apply_to_the_new_files(racing: RacingCatalog, version: int) -> None:
-    table = made(racing, "n", version=version)
-    delete_equal(table, [1], [(4,)])
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: delete_equal(other, [1], [(5,), (45,)]))
-    done = iceberg.rewrite_data_files(table, min_input_files=2)
-    assert (done.attempts, done.rows_purged, done.deletes_moved, done.deletes_removed) == (2, 1, 0, 1)
-    assert ids(table) == [i for i in range(N) if i not in (4, 5, 45)]
-
-
-@pytest.mark.parametrize("equal", [False, True], ids=["positions", "equality deletes"])
-@pytest.mark.parametrize("version", [2, 3])
-def test_deletes_that_replace_and_expire_what_was_read(
-    racing: RacingCatalog, version: int, equal: bool
-) -> None:
-    """The delete files that said which rows were not live are gone when the rewrite compares."""
-    table = made(racing, "n", version=version)
-    if equal:
-        delete_equal(table, [1], [(4,)])
-    iceberg.delete(table, "id in (1, 22)")
-    other = racing.load_table("n.t")
-
-    def delete_and_expire() -> None:
-        iceberg.delete(other, "id in (2, 23)")
-        iceberg.expire_snapshots(other, older_than=timedelta(), retain_last=1)
-
-    racing.before.append(delete_and_expire)
-    done = iceberg.rewrite_data_files(table, **ALL)
-    assert (done.attempts, done.deletes_moved, done.data_files_left_out) == (2, 2, 0)
-    gone = {1, 22, 2, 23, *([4] if equal else [])}
-    assert ids(table) == [i for i in range(N) if i not in gone]
-    assert is_sound(table)
+    assert iceberg.verify(table) == []
 
 
 def test_a_data_file_that_expires_while_it_is_read(
@@ -503,105 +513,45 @@ def test_a_data_file_that_expires_while_it_is_read(
         iceberg.rewrite_data_files(table, min_deleted=0.001)
 
 
-def test_deletes_of_other_kinds_that_race_in(racing: RacingCatalog) -> None:
-    table = made(racing, "n", version=2)
-    paths = [task.data.file_path for task in iceberg.plan_files(table).tasks]
-    delete_by_file(table, [(path, 0) for path in paths])
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: delete_by_file(other, [(paths[0], 1), (paths[1], 0), (paths[2], 19)]))
-    before = set(ids(table))
-    done = iceberg.rewrite_data_files(table, min_input_files=2)
-    assert (done.attempts, done.deletes_moved) == (2, 2)
-    assert before - set(ids(table)) == before - {r["id"] for r in iceberg.scan(other).to_arrow().to_pylist()}
-    assert len(ids(table)) == N - 5
-    assert is_sound(table)
+def to_snapshot(number: int) -> Callable[[Table], None]:
+    """Makes a snapshot the current one."""
+
+    def run(table: Table) -> None:
+        chosen = table.metadata.snapshots[number].snapshot_id
+        with v3_metadata(table.catalog):
+            table.manage_snapshots().set_current_snapshot(chosen).commit()
+
+    return run
 
 
-def test_equality_deletes_that_are_converted_meanwhile(racing: RacingCatalog) -> None:
-    table = made(racing, "n")
-    delete_equal(table, [1], [(4,), (44,)])
-    before = lineage(table)
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: iceberg.convert_equality_deletes(other))
-    done = iceberg.rewrite_data_files(table, min_input_files=2)
-    assert (done.attempts, done.deletes_moved, done.data_files_left_out) == (2, 0, 0)
-    assert lineage(table) == before
-    assert is_sound(table)
+LOST: dict[str, tuple[int, Callable[[Table], Any], Callable[[Table], Any], str]] = {
+    "a rewrite": (3, delete("id < 8"), lambda table: iceberg.rewrite_data_files(table, **ALL), "all 3 data files"),
+    "a delete is undone": (3, delete("id in (2, 3)"), to_snapshot(2), "all 3 data files"),
+    "an equality delete is undone": (3, delete_by_id(2, 3), to_snapshot(2), "all 3 data files"),
+    # older ones do not apply to the new files, whose data sequence number is that of a later snapshot
+    "an equality delete is done again": (
+        3, in_turn(delete_by_id(2, 3), to_snapshot(2), append_row),
+        to_snapshot(3), "all 4 data files",
+    ),
+    "a data file is removed, and row ids are assigned": (
+        2, lambda table: iceberg.upgrade(table), delete("id < 20"), "all 3 data files",
+    ),
+    "an upgrade": (2, lambda table: None, lambda table: iceberg.upgrade(table), "format version from 2 to 3"),
+}  # fmt: skip
+"""A format version, what was committed before, what is committed meanwhile, and the error's words."""
 
 
-def test_a_rewrite_that_races_a_rewrite(racing: RacingCatalog, reads: list[int]) -> None:
-    table = made(racing, "n")
-    iceberg.delete(table, "id < 8")
-    before = lineage(table)
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: iceberg.rewrite_data_files(other, **ALL))
-    with pytest.raises(ConflictError, match="all 3 data files"):
+@pytest.mark.parametrize("name", LOST)
+def test_a_rewrite_of_files_that_changed_otherwise_is_lost(racing: RacingCatalog, name: str) -> None:
+    version, before, meanwhile, words = LOST[name]
+    table = made(racing, "n", version=version)
+    before(table)
+    wanted = planned(racing, meanwhile)
+    with pytest.raises(ConflictError, match=words):
         iceberg.rewrite_data_files(table, **ALL)
-    assert sum(reads) == 6
-    other.refresh()
-    assert racing.load_table("n.t").metadata == other.metadata
-    assert lineage(other) == before
-    assert iceberg.orphan_files(other, older_than=timedelta(seconds=-5)).num_rows == 0
-
-
-def test_a_group_whose_file_is_removed_meanwhile_is_left_out(racing: RacingCatalog) -> None:
-    table = made(racing, "n", spec=("g",))
-    iceberg.delete(table, "id < 8")
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: iceberg.delete(other, "g = 'g1' and id < 20"))  # drops a data file
-    done = iceberg.rewrite_data_files(table, **ALL)
-    assert (done.data_files, done.data_files_left_out, done.data_files_written) == (6, 3, 2)
-    assert ids(table) == [i for i in range(8, N) if not (i % 3 == 1 and i < 20)]
-    assert iceberg.orphan_files(table, older_than=timedelta(seconds=-5)).num_rows == 0
-    assert is_sound(table)
-
-
-ROLLBACKS: dict[str, Callable[[Table], Any]] = {
-    "vector": lambda table: iceberg.delete(table, "id in (2, 3)"),
-    "equality": lambda table: delete_equal(table, [1], [(2,), (3,)]),
-}
-
-
-@pytest.mark.parametrize("kind", ROLLBACKS)
-def test_deletes_that_are_undone_meanwhile(racing: RacingCatalog, kind: str) -> None:
-    """The rows are live again, but the new files do not have them."""
-    table = made(racing, "n")
-    start = table.metadata.current_snapshot_id
-    assert start is not None
-    ROLLBACKS[kind](table)
-    other = racing.load_table("n.t")
-
-    def roll_back() -> None:
-        with v3_metadata(racing):
-            other.manage_snapshots().set_current_snapshot(start).commit()
-
-    racing.before.append(roll_back)
-    with pytest.raises(ConflictError, match="all 3 data files"):
-        iceberg.rewrite_data_files(table, min_input_files=2)
-    assert ids(racing.load_table("n.t")) == list(range(N))
-
-
-def test_older_equality_deletes_that_come_back_meanwhile(racing: RacingCatalog) -> None:
-    """They do not apply to the new files, whose data sequence number is that of a later snapshot."""
-    table = made(racing, "n")
-    start = table.metadata.current_snapshot_id
-    delete_equal(table, [1], [(2,), (3,)])
-    table.refresh()
-    deleted = table.metadata.current_snapshot_id
-    assert start is not None
-    assert deleted is not None
-    other = racing.load_table("n.t")
-
-    def set_head(snapshot_id: int) -> None:
-        with v3_metadata(racing):
-            other.refresh().manage_snapshots().set_current_snapshot(snapshot_id).commit()
-
-    set_head(start)
-    iceberg.append(table, of([row(100)]))
-    racing.before.append(lambda: set_head(deleted))
-    with pytest.raises(ConflictError, match="all 3 data files"):
-        iceberg.rewrite_data_files(table, "id < 60", min_input_files=2)
-    assert ids(racing.load_table("n.t")) == [i for i in range(N) if i not in (2, 3)]
+    found = racing.load_table("n.t")
+    assert lineage(found) == wanted
+    assert iceberg.orphan_files(found, older_than=timedelta(seconds=-5)).num_rows == 0
 
 
 @pytest.mark.parametrize("options", [{}, {"sort_by": ["x"]}, {"max_commits": 3}], ids=str)
@@ -613,33 +563,17 @@ def test_row_ids_that_are_assigned_meanwhile(
     table = made(racing, "n", version=2, spec=("g",))
     iceberg.delete(table, "id = 7")
     iceberg.upgrade(table)
-    other, meanwhile = racing.load_table("n.t"), list[Any]()
-
-    def change() -> None:
-        iceberg.append(other, of([row(100)])) if verb == "append" else iceberg.delete(other, "id = 8")
-        meanwhile.extend(lineage(other))
-
-    racing.before.append(change)
+    wanted = planned(racing, delete("id = 8") if verb == "delete" else append_row)
     done = iceberg.rewrite_data_files(table, min_input_files=2, **options)
     assert (done.data_files, done.data_files_left_out) == (9, 0)
     assert done.attempts == (2 if done.commits == 1 else 1 + done.commits)
-    assert lineage(table) == meanwhile
+    assert lineage(table) == wanted
     assert iceberg.verify(table) == []
     paths = iceberg.scan(table, selected_fields=("_file",)).to_arrow()["_file"].unique()
     live = {local(path) for path in paths.to_pylist()}
     before = {path for path in files_of(table) if path.suffix == ".parquet"}
     iceberg.expire_snapshots(table, older_than=timedelta(), retain_last=1)
     assert {path for path in files_of(table) if path.suffix == ".parquet"} == live < before
-
-
-def test_a_group_without_a_data_file_is_left_out_though_row_ids_were_assigned(racing: RacingCatalog) -> None:
-    table = made(racing, "n", version=2)
-    iceberg.upgrade(table)
-    other = racing.load_table("n.t")
-    racing.before.append(lambda: iceberg.delete(other, "id < 20"))
-    with pytest.raises(ConflictError, match="all 3 data files"):
-        iceberg.rewrite_data_files(table, min_input_files=2)
-    assert ids(other.refresh()) == list(range(20, N))
 
 
 def test_a_table_without_row_ids_gets_those_that_any_commit_assigns(racing: RacingCatalog) -> None:
@@ -649,17 +583,6 @@ def test_a_table_without_row_ids_gets_those_that_any_commit_assigns(racing: Raci
     found = lineage(table)
     assert [r["_row_id"] for r in found] == list(range(N))
     assert [r["_last_updated_sequence_number"] for r in found] == [i // 20 + 1 for i in range(N)]
-
-
-def test_an_upgrade_that_races_in(racing: RacingCatalog) -> None:
-    table = made(racing, "n", version=2)
-    other = racing.load_table("n.t")
-    files = {path for path in files_of(table) if path.suffix == ".parquet"}
-    racing.before.append(lambda: iceberg.upgrade(other))
-    with pytest.raises(ConflictError, match="format version from 2 to 3"):
-        iceberg.rewrite_data_files(table, min_input_files=2)
-    assert {path for path in files_of(table) if path.suffix == ".parquet"} == files
-    assert ids(other) == list(range(N))
 
 
 @pytest.mark.jar

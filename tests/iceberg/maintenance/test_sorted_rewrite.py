@@ -13,10 +13,12 @@ import uuid
 from decimal import Decimal
 from functools import cmp_to_key, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from duckdb import DuckDBPyConnection
+from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, UnknownTransform
 
@@ -24,15 +26,9 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.rewrite import sorted_rows
 from puffin_fast.rows.rewrite.row_order import RowOrder
+from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.dml.example_rows import START, check, made
-from tests.iceberg.maintenance.rewritten import ALL, is_sound, lineage
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
-
-    from tests.iceberg.conftest import RacingCatalog
+from tests.iceberg.maintenance.maintained import ALL, lineage
 
 
 @pytest.fixture(
@@ -54,20 +50,10 @@ def in_file_order(table: Table) -> list[list[dict[str, Any]]]:
     return [*files.values()]
 
 
-def with_order(catalog: SqlCatalog, schema: pa.Schema, column: str, direction: SortDirection) -> Table:
-    """A table of version 3 with a sort order, which PyIceberg adds in version 2."""
-    catalog.create_namespace_if_not_exists("n")
-    table = catalog.create_table("n.t", schema, properties={"format-version": "2"})
-    with table.update_sort_order() as change:
-        (change.asc if direction == SortDirection.ASC else change.desc)(column, IdentityTransform())
-    iceberg.upgrade(table)
-    return table
-
-
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
 def test_rows_are_sorted_and_do_not_change(
-    racing: SqlCatalog,
+    racing: RacingCatalog,
     duckdb_iceberg: DuckDBPyConnection,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -88,7 +74,7 @@ def test_rows_are_sorted_and_do_not_change(
         assert keys == sorted(keys)
     left = [{**r, "x": None} if r["id"] in (20, 50) else r for r in START if r["id"] >= 10 and r["id"] != 33]
     check(table, duckdb_iceberg, left)
-    assert is_sound(table)
+    assert iceberg.verify(table) == []
     assert not [*scratch.iterdir()]
 
 
@@ -104,10 +90,10 @@ def test_concurrent_deletes_follow_the_rows(
     assert (done.deletes_moved, done.attempts) == (3, 2)
     assert lineage(table) == [row for row in before if row["id"] not in (11, 40, 58)]
     check(table, duckdb_iceberg, [r for r in START if r["id"] >= 10 and r["id"] not in (11, 40, 58)])
-    assert is_sound(table)
+    assert iceberg.verify(table) == []
 
 
-def test_files_of_a_partition_do_not_overlap_and_are_marked(racing: SqlCatalog) -> None:
+def test_files_of_a_partition_do_not_overlap_and_are_marked(racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64()), ("k", pa.int64())]))
     numbers = random.Random(1)
     for first in range(0, 4000, 1000):
@@ -144,6 +130,7 @@ def are_apart(table: Table) -> bool:
 
 
 def total(value: float) -> int:
+    """A number in the total order of IEEE 754."""
     bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return bits if bits >= 0 else bits ^ (2**63 - 1)
 
@@ -170,7 +157,7 @@ VALUES: list[tuple[pa.DataType, list[Any], Any]] = [
 
 @pytest.mark.parametrize(("kind", "values", "key"), VALUES, ids=[str(kind) for kind, _, _ in VALUES])
 def test_the_order_is_that_of_the_specification(
-    racing: SqlCatalog, kind: pa.DataType, values: list[Any], key: Any
+    racing: RacingCatalog, kind: pa.DataType, values: list[Any], key: Any
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("v", kind)])
     table = iceberg.create_table(racing, "n.t", schema)
@@ -198,7 +185,7 @@ def test_the_order_is_that_of_the_specification(
         assert [row["id"] for row in rows] == sorted(range(60), key=cmp_to_key(compare)), text
 
 
-def test_transforms_and_nested_columns_are_sorted_by(racing: SqlCatalog) -> None:
+def test_transforms_and_nested_columns_are_sorted_by(racing: RacingCatalog) -> None:
     table = made(racing, "n")
     schema = table.schema()
     a = schema.find_field("s.a").field_id
@@ -215,22 +202,16 @@ def test_transforms_and_nested_columns_are_sorted_by(racing: SqlCatalog) -> None
     assert all(one[1] <= two[1] for one, two in itertools.pairwise(keys) if one[0] == two[0])
 
 
-def test_a_column_may_be_named_as_an_order(racing: SqlCatalog) -> None:
-    table = iceberg.create_table(racing, "n.t", pa.schema([("v desc", pa.int64()), ("a.b", pa.int64())]))
-    iceberg.append(table, pa.table({"v desc": [3, 1, 2], "a.b": [1, 3, 2]}))
-    iceberg.rewrite_data_files(table, sort_by=["v desc"])
-    assert [row["v desc"] for row in in_file_order(table)[0]] == [1, 2, 3]
-    iceberg.rewrite_data_files(table, sort_by=["a.b"])
-    assert [row["v desc"] for row in in_file_order(table)[0]] == [3, 2, 1]
-
-
-def test_a_column_may_be_named_as_that_of_runs(racing: SqlCatalog) -> None:
-    name = sorted_rows._INDEX
-    table = iceberg.create_table(racing, "n.t", pa.schema([(name, pa.int64())]))
-    iceberg.append(table, pa.table({name: [3, 1, 2]}))
-    iceberg.append(table, pa.table({name: [5, 0, 4]}))
-    iceberg.rewrite_data_files(table, sort_by=[name], min_input_files=2)
-    assert [row[name] for row in in_file_order(table)[0]] == list(range(6))
+def test_a_column_may_be_named_as_an_order_or_as_that_of_runs(racing: RacingCatalog) -> None:
+    run = sorted_rows._INDEX
+    rows = {"v desc": [3, 1, 2], "a.b": [1, 3, 2], run: [2, 1, 3]}
+    table = iceberg.create_table(racing, "n.t", pa.table(rows).schema)
+    for name, ids in (("v desc", [1, 2, 3]), ("a.b", [3, 2, 1]), (run, [1, 3, 2])):
+        iceberg.overwrite(table, pa.table(rows).slice(0, 1))
+        iceberg.append(table, pa.table(rows).slice(1))
+        iceberg.rewrite_data_files(table, sort_by=[name], min_input_files=2)
+        (found,) = in_file_order(table)
+        assert [row["v desc"] for row in found] == ids
 
 
 @pytest.mark.parametrize(
@@ -252,20 +233,24 @@ def test_a_column_may_be_named_as_that_of_runs(racing: SqlCatalog) -> None:
         ),
     ],
 )
-def test_bad_orders_are_refused(racing: SqlCatalog, sort_by: Any, error: type[Exception], text: str) -> None:
+def test_bad_orders_are_refused(
+    racing: RacingCatalog, sort_by: Any, error: type[Exception], text: str
+) -> None:
     table = made(racing, "n")
     with pytest.raises(error, match=text):
         iceberg.rewrite_data_files(table, sort_by=sort_by, dry_run=True)
 
 
-def test_the_order_has_the_id_of_the_table(racing: SqlCatalog) -> None:
-    table = with_order(racing, pa.schema([("id", pa.int64())]), "id", SortDirection.DESC)
+def test_the_order_has_the_id_of_the_table(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    with iceberg.v3_metadata(racing), table.update_sort_order() as change:
+        change.desc("id", IdentityTransform())
     assert RowOrder.of(["id"], table.metadata).order_id is None
     assert RowOrder.of(["id desc"], table.metadata).order_id == table.sort_order().order_id
     assert RowOrder.of(["id desc nulls first"], table.metadata).order_id is None
 
 
-def test_the_order_of_new_rows_is_that_of_the_table(racing: SqlCatalog) -> None:
+def test_the_order_of_new_rows_is_that_of_the_table(racing: RacingCatalog) -> None:
     """None if it cannot be applied: its column was dropped, another engine knows the transform, or it is in a list."""
     table = made(racing, "n")
     assert RowOrder.of_table(table.metadata) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -14,12 +14,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_fast import PositionBitmap, iceberg
-from puffin_fast.errors import ConflictError, InvalidInputError, UnsupportedError
+from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import remove_job_files
-from tests.iceberg.conftest import RacingCatalog, local
+from tests.iceberg.conftest import RacingCatalog, local, set_properties
+from tests.kit.tables import iceberg_table
 
 AT_ONCE = timedelta()
 AT_ONCE_FAILING = {"commit.retry.num-retries": "1", "commit.retry.max-wait-ms": "1"}
@@ -44,15 +45,17 @@ def both(
 ) -> tuple[Table, Table]:
     """The table of a catalog, and that of another one in which it was registered."""
     place = {"write.metadata.path": f"file://{tmp_path}/{request.param}"} if request.param else {}
-    table = iceberg.create_table(racing, "n.t", SCHEMA, properties={**AT_ONCE_FAILING, **place})
-    iceberg.append(table, ids(0))
-    iceberg.append(table, ids(10))
+    table = iceberg_table(racing, [ids(0), ids(10)], properties={**AT_ONCE_FAILING, **place})
     return table, other.register_table("n.t", table.metadata_location)
 
 
 def is_refused(stale: Table, newer: Table) -> None:
     """Checks that no file is removed, and that all snapshots can be read."""
-    there = {path for path in Path(local(newer.location())).parent.parent.rglob("*") if path.is_file()}
+
+    def there() -> set[Path]:
+        return {path for path in local(newer.location()).parent.parent.rglob("*") if path.is_file()}
+
+    before = there()
     assert iceberg.orphan_files(stale, older_than=AT_ONCE).num_rows == 0
     for dry_run in (True, False):
         with pytest.raises(ConflictError, match="another catalog") as refused:
@@ -61,9 +64,7 @@ def is_refused(stale: Table, newer: Table) -> None:
     policy = iceberg.MaintenancePolicy(steps=("clean",), clean_older_than=timedelta())
     with pytest.raises(ConflictError, match="another catalog"):
         iceberg.maintain(stale, policy)
-    assert there == {
-        path for path in Path(local(newer.location())).parent.parent.rglob("*") if path.is_file()
-    }
+    assert there() == before
     is_whole(newer)
 
 
@@ -74,38 +75,36 @@ def is_whole(table: Table) -> None:
     assert iceberg.verify(table) == []
 
 
-@pytest.mark.parametrize("n_commits", [1, 3])
-def test_files_of_newer_commits_stay(n_commits: int, both: tuple[Table, Table]) -> None:
+def in_new_folder(folder: str) -> Callable[[Table], None]:
+    def run(table: Table) -> None:
+        set_properties(table, {"write.metadata.path": f"{table.location()}/{folder}"})
+        iceberg.append(table, ids(20))
+
+    return run
+
+
+NEWER: dict[str, Callable[[Table], object]] = {
+    "a commit": lambda table: iceberg.delete(table, "id = 0"),
+    "commits": lambda table: [iceberg.delete(table, f"id = {number}") for number in range(3)],
+    "no snapshot": lambda table: set_properties(table, {"a": "b"}),
+    "a new folder of metadata": in_new_folder("m"),
+    "a new folder below that of metadata": in_new_folder("metadata/new"),
+    "a new folder far below": in_new_folder("a/b/m"),
+}
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_files_of_a_newer_state_stay(name: str, both: tuple[Table, Table]) -> None:
     newer, stale = both
-    for number in range(n_commits):
-        iceberg.delete(newer, f"id = {number}")
+    NEWER[name](newer)
     is_refused(stale, newer)
     assert iceberg.orphan_files(newer, older_than=AT_ONCE).num_rows == 0
     stray = local(newer.location()) / "data" / "stray.parquet"
     stray.write_bytes(b"x")
-    assert [local(path) for path in iceberg.orphan_files(stale, older_than=AT_ONCE)["path"].to_pylist()] == [
-        stray
-    ]
+    found = iceberg.orphan_files(stale, older_than=AT_ONCE)["path"].to_pylist()
+    assert [local(path) for path in found] == [stray]
     removed = iceberg.remove_orphan_files(newer, older_than=AT_ONCE, dry_run=False)
     assert removed.files.num_rows == 1
-
-
-def test_files_of_a_newer_state_without_new_snapshots_stay(both: tuple[Table, Table]) -> None:
-    newer, stale = both
-    with iceberg.v3_metadata(newer.catalog), newer.transaction() as change:
-        change.set_properties({"a": "b"})
-    is_refused(stale, newer)
-
-
-@pytest.mark.parametrize("folder", ["m", "metadata/new", "a/b/m"])
-def test_files_of_newer_commits_stay_whose_metadata_is_in_a_new_folder(
-    folder: str, both: tuple[Table, Table]
-) -> None:
-    newer, stale = both
-    with iceberg.v3_metadata(newer.catalog), newer.transaction() as change:
-        change.set_properties({"write.metadata.path": f"{newer.location()}/{folder}"})
-    iceberg.append(newer, ids(20))
-    is_refused(stale, newer)
 
 
 def test_files_of_other_commits_stay_after_commits_through_the_stale_catalog(
@@ -149,8 +148,7 @@ def test_a_job_keeps_its_files_of_the_newer_state(both: tuple[Table, Table]) -> 
 
 
 def test_a_lost_race_is_no_other_catalog(racing: RacingCatalog) -> None:
-    table = iceberg.create_table(racing, "n.t", SCHEMA)
-    iceberg.append(table, ids(0))
+    table = iceberg_table(racing, ids(0))
     rival = racing.load_table("n.t")
     racing.before.append(lambda: iceberg.append(rival, ids(10)))
     iceberg.append(table, ids(20))
@@ -212,18 +210,13 @@ def test_clean_up_of_one_catalog_keeps_the_diverged_state_of_the_other(
 ) -> None:
     """In the order, "a" and "b" are commits through the two catalogs, and "p" one of b that changes a property."""
     properties = {**AT_ONCE_FAILING, **properties}
-    if by == "pyiceberg":
-        a = racing.create_table("n.t", SCHEMA, properties=properties)
-        a.append(ids(0))
-    else:
-        a = iceberg.create_table(racing, "n.t", SCHEMA, properties=properties)
-        iceberg.append(a, ids(0))
+    version, appender = (2, "pyiceberg") if by == "pyiceberg" else (3, "us")
+    a = iceberg_table(racing, ids(0), version=version, properties=properties, by=appender)
     b = other.register_table("n.t", a.metadata_location)
     for number, who in enumerate(order, 1):
         table = a if who == "a" else b
         if who == "p":
-            with iceberg.v3_metadata(b.catalog), b.transaction() as change:
-                change.set_properties({"a": str(number)})
+            set_properties(b, {"a": str(number)})
         elif by == "pyiceberg":
             table.append(ids(10 * number))
         else:
@@ -257,22 +250,3 @@ def test_metadata_before_the_log_is_an_orphan(
     assert iceberg.orphan_files(table, older_than=AT_ONCE)["path"].to_pylist() == [locations[3]]
     assert locations[1] in caplog.text
     is_whole(table)
-
-
-@pytest.mark.parametrize(
-    ("refused", "error"),
-    [
-        ({"gc.enabled": "false"}, UnsupportedError),
-        ({"history.expire.max-snapshot-age-ms": "soon"}, InvalidInputError),
-    ],
-)
-def test_maintenance_is_refused_before_its_first_step(
-    refused: dict[str, str], error: type[Exception], racing: RacingCatalog
-) -> None:
-    table = iceberg.create_table(racing, "n.t", SCHEMA, properties=refused)
-    iceberg.append(table, ids(0))
-    iceberg.delete(table, "id < 5")
-    before = table.metadata_location
-    with pytest.raises(error):
-        iceberg.maintain(table)
-    assert table.refresh().metadata_location == before
