@@ -1,6 +1,6 @@
 """The same operations by Spark, whose logs are golden data, and by this package; `differences` compares their logs.
 
-``python -m tests.delta.log.log_actions FOLDER`` has Spark write the log of `KINDS`' first table.
+``python -m tests.delta.log.log_actions FOLDER`` has Spark write the tables of `KINDS` whose names begin with ``log_of``.
 """
 
 # ruff: noqa: E501
@@ -53,12 +53,14 @@ class Kind:
     Attributes:
         rows: makes the rows of some ids.
         steps: the operations after the creation, one version each.
+        columns: as Spark's SQL names them, of tables that `by_spark` writes.
     """
 
     rows: Callable[[int, int], pa.Table]
     partitions: tuple[str, ...]
     properties: dict[str, str]
     steps: tuple[tuple[Any, ...], ...]
+    columns: str = "id BIGINT, v STRING, part STRING"
 
 
 SHORT_SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("part", pa.string())])
@@ -75,36 +77,40 @@ def ids_of(divisor: int) -> str:
 
 
 SHORT = (("append", 0, 300), ("delete", ids_of(10)), ("delete", ids_of(21)))
+VERBS = (
+    ("append", 0, 30), ("append", 30, 60), ("delete", "id < 6"), ("update", "id >= 6 and id < 12"), ("upsert", 50, 66),
+    ("optimize",), ("replace", "id >= 60", 60, 63), ("delete", "part = 'p 0'"), ("overwrite", 90, 96), ("delete", "true"),
+)  # fmt: skip
+FEATURES = {
+    "delta.enableChangeDataFeed": "true", "delta.enableRowTracking": "true", "delta.columnMapping.mode": "name",
+    "delta.enableInCommitTimestamps": "true",
+}  # fmt: skip
 KINDS = {
     "log_of_operations": Kind(rows, (), {"delta.checkpointInterval": "4"}, (
         ("append", 0, 100), ("append", 100, 200), ("delete", "id < 10"), ("delete", "id < 20"), ("delete", "id < 100"),
         ("update", "id < 110"), ("upsert", 190, 210), ("optimize",), ("replace", "id >= 150", 150, 160),
         ("overwrite", 400, 410), ("delete", "id < 0"), ("delete", "true"),
-    )),
+    ), "id BIGINT NOT NULL, s STRING, x DOUBLE, dec DECIMAL(12, 2), day DATE, at TIMESTAMP, flag BOOLEAN, "
+       "st STRUCT<a: INT, b: STRING>, l ARRAY<INT>, none STRING, part STRING, year INT"),
+    "log_of_partitions": Kind(short_rows, ("part",), {}, VERBS),
+    "log_of_features": Kind(short_rows, ("part",), FEATURES, VERBS),
     "spark_partitioned": Kind(short_rows, ("part",), {}, SHORT),
     "spark_v1_checkpoint": Kind(short_rows, ("part",), {"delta.checkpointInterval": "2"}, SHORT),
-    "spark_many_features": Kind(short_rows, ("part",), {
-        "delta.enableChangeDataFeed": "true", "delta.enableRowTracking": "true", "delta.columnMapping.mode": "name",
-        "delta.enableInCommitTimestamps": "true",
-    }, SHORT),
+    "spark_many_features": Kind(short_rows, ("part",), FEATURES, SHORT),
 }  # fmt: skip
 """By the folder of the golden table."""
 
 
-def by_spark(spark: SparkSession, table: Path) -> None:
-    """Writes the golden table ``log_of_operations``, of which only the log is kept."""
-    kind = KINDS["log_of_operations"]
-    columns = (
-        "id BIGINT NOT NULL, s STRING, x DOUBLE, dec DECIMAL(12, 2), day DATE, at TIMESTAMP, flag BOOLEAN, "
-        "st STRUCT<a: INT, b: STRING>, l ARRAY<INT>, none STRING, part STRING, year INT"
-    )
-    here = f"delta.`{table}`"
+def by_spark(spark: SparkSession, table: Path, kind: Kind) -> None:
+    """Writes a golden table, of which only the log is kept."""
+    here, text = f"delta.`{table}`", kind.rows(0, 0).schema.names[1]
     properties = {"delta.enableDeletionVectors": "true"} | kind.properties
     stated = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
-    spark.sql(f"CREATE TABLE {here} ({columns}) USING delta TBLPROPERTIES ({stated})")
+    parts = f"PARTITIONED BY ({', '.join(kind.partitions)})" if kind.partitions else ""
+    spark.sql(f"CREATE TABLE {here} ({kind.columns}) USING delta {parts} TBLPROPERTIES ({stated})")
 
     def frame(first: int, last: int) -> Any:
-        return spark.createDataFrame(rows(first, last), columns).coalesce(1)
+        return spark.createDataFrame(kind.rows(first, last), kind.columns).coalesce(1)
 
     for step in kind.steps:
         match step:
@@ -113,7 +119,7 @@ def by_spark(spark: SparkSession, table: Path) -> None:
             case "delete", str(where):
                 spark.sql(f"DELETE FROM {here} WHERE {where}")
             case "update", str(where):
-                spark.sql(f"UPDATE {here} SET s = 'new' WHERE {where}")
+                spark.sql(f"UPDATE {here} SET {text} = 'new' WHERE {where}")
             case "upsert", int(first), int(last):
                 frame(first, last).createOrReplaceTempView("given")
                 spark.sql(
@@ -130,7 +136,8 @@ def by_spark(spark: SparkSession, table: Path) -> None:
 
 
 def by_us(table: Path, kind: Kind) -> None:
-    delta_table(table, kind.rows(0, 0).schema, partition=kind.partitions, properties=kind.properties)
+    schema = kind.rows(0, 0).schema
+    delta_table(table, schema, partition=kind.partitions, properties=kind.properties)
     for step in kind.steps:
         match step:
             case "append", int(first), int(last):
@@ -138,7 +145,7 @@ def by_us(table: Path, kind: Kind) -> None:
             case "delete", str(where):
                 delta.delete(table, where)
             case "update", str(where):
-                delta.update(table, where, {"s": "new"})
+                delta.update(table, where, {schema.names[1]: "new"})
             case "upsert", int(first), int(last):
                 delta.upsert(table, kind.rows(first, last), "id", skip_unchanged=False)
             case ("optimize",):
@@ -267,7 +274,9 @@ def main() -> None:
     folder = Path(sys.argv[1])
     spark = session(folder / "spark")
     try:
-        by_spark(spark, folder / "log_of_operations")
+        for name, kind in KINDS.items():
+            if name.startswith("log_of"):
+                by_spark(spark, folder / name, kind)
     finally:
         spark.stop()
 
