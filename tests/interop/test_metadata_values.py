@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import fastavro
 import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
+from tests.kit.avro_files import read_avro
+from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -106,16 +106,6 @@ def unexplained(found: dict[str, tuple[Any, Any]], kind: Kind) -> tuple[dict[str
     return left, rules.keys() - {rule for some in used.values() for rule in some}
 
 
-def local(location: str) -> Path:
-    return Path(re.sub("^file:/+", "/", location))
-
-
-def read_avro(location: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    with local(location).open("rb") as file:
-        reader = fastavro.reader(file)
-        return dict(reader.metadata), [dict(record) for record in reader]  # type: ignore[arg-type]
-
-
 def without_words(schema: Any) -> Any:
     """An Avro schema without documentation: names, types, ids and defaults."""
     if isinstance(schema, dict):
@@ -145,11 +135,11 @@ def entry_of(entry: dict[str, Any]) -> dict[str, Any]:
     for name in ("lower_bounds", "upper_bounds"):
         bounds = file[name] or {}
         if PATH_ID in bounds:
-            bounds[PATH_ID] = local(bounds[PATH_ID].decode()).suffix
+            bounds[PATH_ID] = path_of(bounds[PATH_ID].decode()).suffix
     file["file_path"] = file["file_path"].rpartition(".")[2]
     file["file_size_in_bytes"] = file["file_size_in_bytes"] > 0
     if file.get("referenced_data_file"):
-        file["referenced_data_file"] = local(file["referenced_data_file"]).suffix
+        file["referenced_data_file"] = path_of(file["referenced_data_file"]).suffix
     if file["column_sizes"]:
         file["column_sizes"] = dict.fromkeys(file["column_sizes"], "a size")
     return {**entry, "snapshot_id": entry["snapshot_id"] is not None, "data_file": file}
@@ -199,7 +189,7 @@ def snapshot_facts(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 
 def facts_of(table: Table, names: list[str]) -> dict[str, Any]:
-    document = json.loads(local(table.refresh().metadata_location).read_text())
+    document = json.loads(path_of(table.refresh().metadata_location).read_text())
     left_out = ("snapshots", "snapshot-log", "metadata-log", "location", "table-uuid", "current-snapshot-id")
     random = (*left_out, "last-updated-ms", "refs", "statistics", "partition-statistics")
     found = {"metadata": {key: value for key, value in document.items() if key not in random}}

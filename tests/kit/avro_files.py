@@ -1,4 +1,4 @@
-"""Changes Avro files of Iceberg's metadata, which stay valid."""
+"""Reads Avro files of Iceberg's metadata, and changes them so that they stay valid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import Any
 
 import fastavro
 
-__all__ = ["rewrite_avro"]
+from tests.kit.tables import path_of
+
+__all__ = ["read_avro", "rewrite_avro"]
+
+
+def read_avro(location: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The header and the records of a file, by its location."""
+    with path_of(location).open("rb") as file:
+        reader = fastavro.reader(file)
+        return dict(reader.metadata), [dict(record) for record in reader]  # type: ignore[arg-type]
 
 
 def rewrite_avro(path: Path, change: Callable[[list[Any], Any], Any]) -> None:

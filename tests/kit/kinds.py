@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from puffin_fast import delta, iceberg
 from tests.kit.rows import Rows, by_deltalake, by_pyiceberg, by_us, row_ids
 from tests.kit.tables import delta_table, files_of, iceberg_table
+from tests.kit.vectors import by_vectors
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -83,6 +84,8 @@ class IcebergTable(AnyTable):
 
     def others(self) -> Iterator[Rows]:
         yield by_pyiceberg(self.table)
+        if self.table.format_version == 3:
+            yield by_vectors(self.table)
         assert iceberg.verify(self.table) == []
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "iceberg_table",
     "parquet_file",
     "parts",
+    "path_of",
     "sqlite_catalog",
     "table_of_files",
 ]
@@ -175,10 +176,14 @@ def golden_table(name: str, folder: Path) -> Path:
 # Files -------------------------------------------------------------------------------------------------------
 
 
+def path_of(location: str) -> Path:
+    """A local location as a path; Java writes one slash after ``file:``, others three."""
+    return Path(re.sub("^file:/+", "/", location))
+
+
 def folder_of(table: Table | Path | str) -> Path:
     """The folder of a table: of an Iceberg table, or of a Delta table, which is its folder; also a local location."""
-    location = str(table) if isinstance(table, Path | str) else table.location()
-    return Path(location.removeprefix("file://"))
+    return path_of(str(table) if isinstance(table, Path | str) else table.location())
 
 
 def files_of(table: Table | Path | str) -> set[Path]:
