@@ -1,6 +1,7 @@
-"""Runs functions elsewhere, on a `concurrent.futures.Executor`: processes here, or of Dask, loky, MPI or Ray.
+"""Who does the work: threads, an executor of `concurrent.futures` (processes here, or of Dask or Ray), or Spark.
 
-The function changes nothing outside of its worker, so that a bin may be run again after a worker ended.
+A function may be called again for an item after a worker ended: it changes nothing outside of its worker but files with
+names that no other call uses.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from itertools import chain, islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from puffin_fast._run.groups import bins_of
 from puffin_fast._run.progress import progress
-from puffin_fast._run.threads import on_threads
+from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 
@@ -42,6 +45,7 @@ KEPT = 4
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_attempt = "driver"
 _kept: OrderedDict[str, Callable[[Any], Any]] = OrderedDict()
 
 
@@ -83,9 +87,8 @@ def on_workers(
         UnsupportedError: the function or an item cannot be pickled.
         PuffinFastError: a worker ended, or the executor was shut down. Errors of `body` are raised as they are.
     """
-    n_workers = getattr(executor, "_max_workers", None) or ASSUMED_WORKERS
-    share = sum(map(n_bytes, items)) // (BINS_PER_WORKER * n_workers)
-    bins = iter(bins_of(items, min(LARGEST_BIN, max(SMALLEST_BIN, share)), n_bytes))
+    n_workers = _n_workers(executor)
+    bins = iter(bins_of(items, _bin_bytes(executor, sum(map(n_bytes, items))), n_bytes))
     call = _Call.of(body)
     waiting: deque[tuple[list[Item], Future[Result]]] = deque()
 
@@ -107,49 +110,129 @@ def on_workers(
             wait(left)
 
 
-class Each(Protocol):
-    """Calls a function for each item, here or elsewhere; gives the results in the order of the items.
+def _n_workers(executor: Executor) -> int:
+    return getattr(executor, "_max_workers", None) or ASSUMED_WORKERS
 
-    The function, the items and the results can be pickled. An item may get a second call if a worker ends.
 
-    Args:
-        call: the function.
-        items: the items.
-        n_bytes: returns the bytes of files that are read for an item.
-        label: as `progress` takes it.
-    """
+def _bin_bytes(executor: Executor, n_bytes: int) -> int:
+    return min(LARGEST_BIN, max(SMALLEST_BIN, n_bytes // (BINS_PER_WORKER * _n_workers(executor))))
 
-    def __call__(
+
+def attempt() -> str:
+    """Returns what distinguishes names of files that this process writes from those of other workers and attempts."""
+    return _attempt
+
+
+@contextmanager
+def as_attempt(name: str) -> Iterator[None]:
+    """What this process does in the block is an attempt of a task."""
+    global _attempt
+    before, _attempt = _attempt, name
+    try:
+        yield
+    finally:
+        _attempt = before
+
+
+class Workers(Protocol):
+    """Calls functions for items; gives the results in the order of the items."""
+
+    def each(
         self,
         call: Callable[[Item], Result],
         items: Sequence[Item],
         n_bytes: Callable[[Item], int],
         label: str,
-    ) -> Iterable[Result]: ...
+        *,
+        run: str | None = None,
+    ) -> Iterable[Result]:
+        """Calls a function for each item. When it raises an error, all calls have ended, except those of Spark.
+
+        Args:
+            call: the function. It, the items and the results can be pickled, unless threads do the work.
+            items: the items.
+            n_bytes: returns the bytes of files that are read for an item.
+            label: as `progress` takes it.
+            run: the name of the run, which is a tag of Spark's jobs.
+        """
+
+    def bin_bytes(self, n_bytes: int) -> int:
+        """Returns the bytes of files that one worker reads at a time.
+
+        Args:
+            n_bytes: the bytes of all files.
+        """
 
 
-def each_on(workers: Executor | None, threads: int | None = None, *, settled: bool = False) -> Each:
-    """Returns what calls functions on workers, or on threads of this process.
+@dataclass(frozen=True)
+class Threads:
+    """Threads of this process.
 
-    Args:
-        workers: as for `on_workers`; None: threads.
-        threads: as for `on_threads`.
-        settled: as for `on_workers`.
+    Attributes:
+        n: their number; by default the number of processors.
     """
 
+    n: int | None = None
+
     def each(
+        self,
         call: Callable[[Item], Result],
         items: Sequence[Item],
         n_bytes: Callable[[Item], int],
         label: str,
+        *,
+        run: str | None = None,
     ) -> Iterator[Result]:
-        if workers is None:
-            return on_threads(call, items, threads, label=label)
-        body = partial(_each, call)
-        found = on_workers(workers, body, items, n_bytes, label=label, settled=settled)
+        return on_threads(call, items, self.n, label=label)
+
+    def bin_bytes(self, n_bytes: int) -> int:
+        return LARGEST_BIN
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The workers of an executor."""
+
+    executor: Executor
+
+    def each(
+        self,
+        call: Callable[[Item], Result],
+        items: Sequence[Item],
+        n_bytes: Callable[[Item], int],
+        label: str,
+        *,
+        run: str | None = None,
+    ) -> Iterator[Result]:
+        found = on_workers(self.executor, partial(_each, call), items, n_bytes, label=label, settled=True)
         return chain.from_iterable(results for _, results in found)
 
-    return each
+    def bin_bytes(self, n_bytes: int) -> int:
+        return _bin_bytes(self.executor, n_bytes)
+
+
+def workers_of(workers: Any, threads: int | None = None) -> Workers:
+    """Returns who does the work, as the argument `workers` says.
+
+    Args:
+        workers: an executor, a SparkSession, a DataFrame of it, or None: threads.
+        threads: the number of threads.
+
+    Raises:
+        InvalidInputError: it is something else, or the number of threads is below 1.
+    """
+    check_threads(threads)
+    if workers is None:
+        return Threads(threads)
+    if isinstance(workers, Executor):
+        return Pool(workers)
+    if type(workers).__module__.partition(".")[0] == "pyspark":
+        found: Workers = import_module("puffin_fast.spark.session.workers").spark_workers(workers)
+        return found
+    raise InvalidInputError(
+        "workers: expected a concurrent.futures.Executor, a SparkSession, or None, found "
+        f"{shown_argument(workers)}"
+    )
 
 
 def _each(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -178,7 +261,8 @@ class _Call(Generic[Item, Result]):
             body = _kept[self.token] = pickle.loads(self.body)
             while len(_kept) > KEPT:
                 _kept.popitem(last=False)
-        result: Result = body(items)
+        with as_attempt("worker"):
+            result: Result = body(items)
         return result
 
 

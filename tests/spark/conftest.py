@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-HERE = "puffin_fast.spark.table.job.HERE_BYTES"
+HERE = "puffin_fast.spark.session.workers.HERE_BYTES"
 """The bytes of data files that the driver reads itself."""
 
 MOST = "puffin_fast.spark.table.saved_rows.MOST_BYTES"

@@ -15,9 +15,11 @@ import pytest
 
 from puffin_fast import delta, iceberg
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError, UnsupportedError
+from puffin_fast.rows.findings import Level
 from tests.delta.tables import commit_of
 from tests.iceberg.conftest import processes
 from tests.kit.kinds import TRACKED
+from tests.kit.tables import delta_table
 from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
@@ -131,6 +133,26 @@ def test_damage_is_found_as_on_threads(table: Table, pool: ProcessPoolExecutor) 
     assert found == iceberg.verify(table, level="rows")
 
 
+def test_damage_of_a_delta_table_is_found_as_on_threads(pool: ProcessPoolExecutor, tmp_path: Path) -> None:
+    path = damaged_delta(tmp_path / "t")
+    levels: tuple[Level, ...] = ("files", "rows")
+    for level in levels:
+        found = delta.verify(path, level=level, workers=pool)
+        assert len(found) == (1 if level == "files" else 2)
+        assert found == delta.verify(path, level=level)
+
+
+def damaged_delta(folder: Path) -> Path:
+    """A table of three data files: one has a byte of another value among its pages, one is missing."""
+    rows = pa.table({"id": range(90), "s": ["x" * 40] * 90})
+    path = delta_table(folder, [rows.slice(at, 30) for at in (0, 30, 60)])
+    first, second, _ = sorted(path.glob("*.parquet"))
+    data = first.read_bytes()
+    first.write_bytes(data[:20] + bytes(90) + data[110:])
+    second.unlink()
+    return path
+
+
 def test_values_are_counted_as_on_threads(table: Table, pool: ProcessPoolExecutor) -> None:
     iceberg.delete(table, "s = 'k2'")
     assert iceberg.collect_ndv(table, workers=pool, dry_run=True) == iceberg.collect_ndv(table, dry_run=True)
@@ -204,6 +226,8 @@ def test_executors_that_cannot_work_are_refused(table: Table) -> None:
     given: Any = 2
     with pytest.raises(InvalidInputError, match=r"workers: expected a concurrent.futures.Executor, or None"):
         iceberg.scan(table, workers=given)
+    with pytest.raises(InvalidInputError, match=r"Executor, a SparkSession, or None, found 2"):
+        iceberg.verify(table, workers=given)
 
 
 def test_a_table_that_cannot_be_pickled_is_refused(table: Table, pool: Executor) -> None:

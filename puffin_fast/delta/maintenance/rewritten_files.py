@@ -14,7 +14,7 @@ from pyiceberg.expressions import AlwaysTrue
 from puffin_fast._io.folder import remove_empty
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.threads import on_threads
-from puffin_fast._run.workers import each_on
+from puffin_fast._run.workers import Pool
 from puffin_fast.delta.dml.changes import remove_action
 from puffin_fast.delta.dml.data_files import DataFileWriter, new_name, row_tracking_columns
 from puffin_fast.delta.log.storage import canonical_path
@@ -93,7 +93,7 @@ class FileRewriter:
         storage, folder = self.table.snapshot.storage, f"rewrite-{uuid.uuid4().hex[:12]}"
         there = replace(self, table=self.table.without_files(), name=_NamesIn(folder))
         try:
-            each = each_on(workers, settled=True)
+            each = Pool(workers).each
             for adds in each(there._written_group, groups, _live_bytes, "rewriting file groups"):
                 self.adds += adds
             self.written += [canonical_path(add["add"]["path"]) for add in self.adds]

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puffin_fast._io import open_source
-from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._run.workers import Workers, workers_of
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.storage_options import filesystem_of
@@ -24,12 +25,16 @@ from puffin_fast.puffin.finding import DUPLICATE, MISMATCH, Finding, Kind, kind_
 from puffin_fast.puffin.vectors import read_vector
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
+from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.located_rows import with_text
 from puffin_fast.rows.scan.splits import jobs_of
-from puffin_fast.rows.tasks import Task, TaskOf
+from puffin_fast.rows.tasks import DataFile, TaskOf
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 
 def verify(
@@ -39,6 +44,7 @@ def verify(
     as_of: int | str | datetime | None = None,
     level: Level = "files",
     threads: int | None = None,
+    workers: Executor | SparkSession | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Findings:
@@ -54,6 +60,8 @@ def verify(
         level: "files" reads the footers of all data files and compares them with the log, "metadata" opens no data
             file, "rows" also decodes all rows.
         threads: number of files read at a time; the number of processors by default.
+        workers: an executor of ``concurrent.futures``, as for `delete`, or a SparkSession: reads vectors and data files
+            instead of threads.
 
     Returns:
         The findings, those of partition values first, then in the order of the log; a list that is empty if there are
@@ -67,7 +75,7 @@ def verify(
         []
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
-    check_threads(threads)
+    who = workers_of(workers, threads)
     check_level(level)
     base = (
         table
@@ -78,52 +86,49 @@ def verify(
     storage, files = base.storage, base.files
     of_partitions = _partition_findings(opened)
     counts = Statistics.of(files["stats"], {}, base.root).n_rows.tolist()
-    rows = list(
-        zip(
+    rows = [
+        _Row(*row)
+        for row in zip(
             map(storage.location, files["path"].to_pylist()),
             files["size"].to_pylist(),
             files["deletionVector"].to_pylist(),
             counts,
             strict=True,
         )
-    )
-    times = Counter(location for location, *_ in rows)
-
-    def check(row: tuple[str, int | None, dict[str, Any] | None, int]) -> list[Finding]:
-        found = _check_file(storage, *row, data_files=level != "metadata")
-        if times[row[0]] > 1:
-            message = f"{times[row[0]]} times in version {base.version}"
-            found.append(Finding(DUPLICATE, row[0], row[0], None, message))
-        return found
-
-    of_files = on_threads(check, rows, threads, label="checking deletes")
-    findings = of_partitions + [finding for found in of_files for finding in found]
+    ]
+    times = Counter(row.location for row in rows)
+    check = partial(_check_file, storage, data_files=level != "metadata")
+    findings = of_partitions
+    for row, found in zip(rows, who.each(check, rows, _bytes_read, "checking deletes"), strict=True):
+        findings += found
+        if times[row.location] > 1:
+            message = f"{times[row.location]} times in version {base.version}"
+            findings.append(Finding(DUPLICATE, row.location, row.location, None, message))
     if level == "rows":
         damaged = {finding.path for finding in findings}
-        findings += _check_rows(base, damaged, threads)
+        findings += _check_rows(base, damaged, who)
     return Findings(findings, level=level, data_files=len(rows), unchecked=unchecked_at(level))
 
 
-def _check_rows(base: Snapshot, damaged: AbstractSet[str | None], threads: int | None) -> list[Finding]:
+def _check_rows(base: Snapshot, damaged: AbstractSet[str | None], workers: Workers) -> list[Finding]:
     """Reads each data file whole, without its deletes, except those in which a problem was found."""
     whole = scan(base)
-    reader = whole.file_reader()
+    files = [task.data for task in whole.tasks() if task.data.file_path not in damaged]
+    check = partial(_check_rows_of, whole.file_reader())
+    every = workers.each(check, files, lambda data: data.file_size_in_bytes, "decoding rows")
+    return [finding for found in every for finding in found]
 
-    def check(task: Task) -> list[Finding]:
-        path = task.data.file_path
-        try:
-            jobs = jobs_of([TaskOf(task.data)], 1, together=False)
-            for job in jobs:
-                for batch in chain.from_iterable(reader.read_all(job)):
-                    with_text(batch, path)
-        except PuffinFastError as error:
-            return [Finding(kind_of(error), path, path, None, str(error))]
-        return []
 
-    tasks = [task for task in whole.tasks() if task.data.file_path not in damaged]
-    return [
-        finding for found in on_threads(check, tasks, threads, label="decoding rows") for finding in found
-    ]
+def _check_rows_of(reader: FileReader, data: DataFile) -> list[Finding]:
+    path = data.file_path
+    try:
+        jobs = jobs_of([TaskOf(data)], 1, together=False)
+        for job in jobs:
+            for batch in chain.from_iterable(reader.read_all(job)):
+                with_text(batch, path)
+    except PuffinFastError as error:
+        return [Finding(kind_of(error), path, path, None, str(error))]
+    return []
 
 
 def _partition_findings(table: DeltaTable) -> list[Finding]:
@@ -150,15 +155,22 @@ def _partition_findings(table: DeltaTable) -> list[Finding]:
     ]
 
 
-def _check_file(
-    storage: TableStorage,
-    location: str,
-    size: int | None,
-    vector: dict[str, Any] | None,
-    n_rows: int,
-    *,
-    data_files: bool,
-) -> list[Finding]:
+class _Row(NamedTuple):
+    """A data file as the log has it."""
+
+    location: str
+    size: int | None
+    vector: dict[str, Any] | None
+    n_rows: int
+
+
+def _bytes_read(row: _Row) -> int:
+    """The bytes of its vector; of the data file, only the footer is read."""
+    return 0 if row.vector is None else int(row.vector["sizeInBytes"] or 0)
+
+
+def _check_file(storage: TableStorage, row: _Row, *, data_files: bool) -> list[Finding]:
+    location, size, vector, n_rows = row
     found: list[Finding] = []
 
     def wrong(kind: Kind, path: str, offset: int | None, message: str) -> None:

@@ -15,7 +15,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.threads import check_threads
-from puffin_fast._run.workers import check_workers, each_on
+from puffin_fast._run.workers import check_workers, workers_of
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.commit.request import Request
@@ -97,7 +97,7 @@ def convert_position_deletes(
         not_rewritten: list[SupersededPositions] = []
 
         def found() -> Iterator[NewDeletes]:
-            converted = each_on(workers, threads)(convert, files, _delete_bytes, "converting deletes")
+            converted = workers_of(workers, threads).each(convert, files, _delete_bytes, "converting deletes")
             for file, new in zip(files, converted, strict=True):
                 if isinstance(new, SupersededPositions):
                     not_rewritten.append(new)
@@ -311,7 +311,7 @@ class EqualityConverter:
             threads: number of files read at a time.
             workers: reads the data files instead of threads.
         """
-        found = each_on(workers, threads)(self, files, data_bytes, "converting deletes")
+        found = workers_of(workers, threads).each(self, files, data_bytes, "converting deletes")
         for file, new in zip(files, found, strict=True):
             yield new if workers is None else replace(new, task=file.task)
 

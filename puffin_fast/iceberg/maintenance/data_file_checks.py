@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_fast._io import open_source
 from puffin_fast._run.cached import cached_property
-from puffin_fast._run.workers import Each
+from puffin_fast._run.workers import Workers
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
 from puffin_fast.iceberg.manifest.columns import Paths
@@ -46,7 +46,7 @@ MANIFESTS = 8
 
 
 def check_data_files(
-    table: Table, snapshot: Snapshot | None, paths: Set[str], each: Each
+    table: Table, snapshot: Snapshot | None, paths: Set[str], workers: Workers
 ) -> dict[str, list[Finding]]:
     """Compares data files with their manifest entries: that they exist, their size, and the footers of Parquet files.
 
@@ -55,7 +55,7 @@ def check_data_files(
     Args:
         table: a table of format version 1 to 3.
         snapshot: the snapshot; None for an empty branch.
-        each: calls the check of a data file.
+        workers: call the check of a data file.
 
     Returns:
         the findings by data file, for files that have some.
@@ -74,7 +74,7 @@ def check_data_files(
         some = manifests[first : first + MANIFESTS]
         for _, entries in read_manifests(table.io, some, table.specs(), select=select):
             for entry, findings in zip(
-                entries, each(check, entries, _bytes_read, "checking data files"), strict=True
+                entries, workers.each(check, entries, _bytes_read, "checking data files"), strict=True
             ):
                 if findings:
                     found[entry.file_path] += findings
@@ -184,19 +184,21 @@ class _Column:
 
 
 def check_rows(
-    scan: Scan, metadata: TableMetadata, files: Sequence[ManifestEntry], each: Each
+    scan: Scan, metadata: TableMetadata, files: Sequence[ManifestEntry], workers: Workers
 ) -> list[Finding]:
     """Reads each data file whole, without its deletes. Memory holds a part of one file per call.
 
     Args:
         scan: the scan of the snapshot, with all columns.
-        each: calls the check of a data file.
+        workers: call the check of a data file.
 
     Returns:
         A finding for each file that cannot be read, or that has another number of rows than its manifest entry.
     """
     check = _RowCheck(scan.reader(metadata))
-    return [finding for found in each(check, files, _file_bytes, "decoding rows") for finding in found]
+    return [
+        finding for found in workers.each(check, files, _file_bytes, "decoding rows") for finding in found
+    ]
 
 
 def _file_bytes(data: ManifestEntry) -> int:

@@ -11,7 +11,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._run.workers import check_workers, each_on
+from puffin_fast._run.workers import Pool, check_workers
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.index.build import on_this_machine
 from puffin_fast.iceberg.index.segment_maker import Encode
@@ -168,7 +168,7 @@ def _written_by(
     write = replace(writer, table=folder.table).write
     named: list[str] = []
     try:
-        each = each_on(workers, settled=True)
+        each = Pool(workers).each
         written = [*each(write, groups, _group_bytes, "rewriting file groups")]
         named = [new.entry.file_path for group in written for new in group.new]
     finally:

@@ -6,14 +6,13 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._run.workers import Each, check_workers, each_on
+from puffin_fast._run.threads import on_threads
+from puffin_fast._run.workers import workers_of
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, check_rows, has_checked_footer
@@ -47,8 +46,11 @@ from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
 from puffin_fast.rows.shared_deletes import distinct, single_data_file
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
 
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.iceberg.manifest import ManifestEntry
@@ -63,7 +65,7 @@ def verify(
     as_of: int | str | datetime | None = None,
     level: Level = "files",
     threads: int | None = None,
-    workers: Executor | None = None,
+    workers: Executor | SparkSession | None = None,
 ) -> Findings:
     """Checks a snapshot: its metadata, all deletes, and the data files that are live; changes nothing.
 
@@ -92,7 +94,8 @@ def verify(
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
         level: "files" reads the end of each data file, "metadata" opens none of them, "rows" decodes all of them.
         threads: number of files read at a time; the number of processors by default.
-        workers: an executor of ``concurrent.futures`` that reads the data files instead of threads, as for `delete`.
+        workers: an executor of ``concurrent.futures``, as for `delete`, or a SparkSession: reads the data files instead
+            of threads.
 
     Returns:
         The findings, a list that is empty if there is none; data files are in the table's order. `unchecked` says what
@@ -106,25 +109,10 @@ def verify(
         >>> list(pf.iceberg.verify(table))  # no finding
         []
     """
-    check_threads(threads)
-    check_workers(workers)
-    state = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
-    return verified(as_table(table), state, level, threads, each_on(workers, threads))
-
-
-def verified(
-    table: Table, state: Mapping[str, Any], level: Level, threads: int | None, each: Each
-) -> Findings:
-    """Checks a snapshot; as `verify`.
-
-    Args:
-        state: the snapshot, as keyword arguments of `resolve`.
-        level: as `verify`.
-        threads: number of Puffin files and delete files read at a time.
-        each: calls the check of a data file.
-    """
+    who = workers_of(workers, threads)
+    table = as_table(table)
     check_level(level)
-    snapshot, _ = resolve(table, **state)
+    snapshot, _ = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
     for vector in found.vectors():
@@ -147,7 +135,7 @@ def verified(
         chain(*on_threads(check, by_puffin_file(with_deletes), threads, label="checking deletes"))
     )
     paths = {file.data.file_path for file in found.files if level != "metadata"}
-    of_data_files = check_data_files(table, snapshot, paths, each)
+    of_data_files = check_data_files(table, snapshot, paths, who)
     for file in found.files:
         result += findings.get(id(file), []) + of_data_files.pop(file.data.file_path, [])
     live = [file.data for file in found.files]
@@ -155,7 +143,7 @@ def verified(
         damaged = {finding.path for finding in result if finding.kind in (CORRUPT, MISSING, UNSUPPORTED)}
         whole = scan_of(table, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
         files = [data for data in live if data.file_path not in damaged]
-        result += check_rows(whole, table.metadata, files, each)
+        result += check_rows(whole, table.metadata, files, who)
     result += check_key_indexes(table, snapshot, live, level)
     numbers = (
         {file.data.file_path: file.data.sequence_number for file in found.files} if found.dangling else {}

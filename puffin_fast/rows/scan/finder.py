@@ -13,7 +13,7 @@ import numpy as np
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._pyiceberg.metrics import proves_all_rows
 from puffin_fast._run.streams import in_order
-from puffin_fast._run.workers import each_on
+from puffin_fast._run.workers import Pool
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
@@ -138,7 +138,7 @@ class Finder:
             workers: searches the data files instead of threads; each is searched as a whole.
         """
         if workers is not None:
-            there = each_on(workers)(self._counted, tasks, data_bytes, "searching data files")
+            there = Pool(workers).each(self._counted, tasks, data_bytes, "searching data files")
             for task, (new, reads) in zip(tasks, there, strict=True):
                 if self.reads is not None:
                     self.reads.opened_there(task, reads)

@@ -14,7 +14,7 @@ from pyiceberg.types import NestedField
 
 from puffin_fast._run.groups import filled_groups
 from puffin_fast._run.streams import in_order
-from puffin_fast._run.workers import each_on
+from puffin_fast._run.workers import Pool
 from puffin_fast.columns.plain_types import check_text, text_columns
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import arrow_type
@@ -157,7 +157,7 @@ def located_groups(
 
     label = "reading data files"
     if workers is not None:
-        parts = each_on(workers)(partial(_read, reader, texts), tasks, data_bytes, label)
+        parts = Pool(workers).each(partial(_read, reader, texts), tasks, data_bytes, label)
         return made(
             (numbers[id(task)], batch)
             for task, batches in zip(tasks, _received(reader, tasks, parts), strict=True)

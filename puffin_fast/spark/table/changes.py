@@ -16,8 +16,9 @@ from puffin_fast.rows.changes.states import CommitChanges, FileChange
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.session.workers import TASK_BYTES, spread
 from puffin_fast.spark.table.conditions import check_meaning
-from puffin_fast.spark.table.job import TASK_BYTES, bins_of_tasks, spread
+from puffin_fast.spark.table.job import bins_of_tasks
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta, refuse
 from puffin_fast.spark.worker.changes import lines

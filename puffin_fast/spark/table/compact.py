@@ -14,8 +14,9 @@ from puffin_fast.iceberg.maintenance.compact import n_bytes_of, select_vectors
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.session.workers import spread
 from puffin_fast.spark.table.caches import refreshing
-from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread
+from puffin_fast.spark.table.job import MAIN, Job, checked_id
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.conversions import move
 

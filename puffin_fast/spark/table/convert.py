@@ -22,17 +22,9 @@ from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_m
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.session.workers import OPEN_BYTES, TASK_BYTES, spread
 from puffin_fast.spark.table.caches import refreshing
-from puffin_fast.spark.table.job import (
-    MAIN,
-    OPEN_BYTES,
-    TASK_BYTES,
-    Job,
-    bins_of_tasks,
-    checked_id,
-    spread,
-    task_rows,
-)
+from puffin_fast.spark.table.job import MAIN, Job, bins_of_tasks, checked_id, task_rows
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.saved_rows import MOST_BYTES
 from puffin_fast.spark.worker import conversions

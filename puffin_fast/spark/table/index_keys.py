@@ -14,8 +14,9 @@ from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker
 from puffin_fast.spark.dataframe.transforms import check_memory
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.session.workers import spread
 from puffin_fast.spark.table.caches import refreshing
-from puffin_fast.spark.table.job import MAIN, Job, spread
+from puffin_fast.spark.table.job import MAIN, Job
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.indexed_keys import segments
 

@@ -15,7 +15,8 @@ from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
 from puffin_fast.rows.tasks import columns_of, paths_of
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
-from puffin_fast.spark.table.job import Job, bins_of_numbered, spread, task_rows
+from puffin_fast.spark.session.workers import spread
+from puffin_fast.spark.table.job import Job, bins_of_numbered, task_rows
 from puffin_fast.spark.worker.indexed_keys import PART, named, with_parts
 from puffin_fast.spark.worker.indexed_keys import candidates as indexed_candidates
 from puffin_fast.spark.worker.keys import candidate_schema, candidates

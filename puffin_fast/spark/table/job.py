@@ -21,9 +21,10 @@ from puffin_fast.rows.shared_deletes import SharedDeletes
 from puffin_fast.rows.tasks import AnyTask, DataFile, Task, columns_of, named, total
 from puffin_fast.spark.dataframe.job_files import check_job, run_name
 from puffin_fast.spark.dataframe.write import collect_report, remove_unnamed
-from puffin_fast.spark.session.batches import rows_per_batch
-from puffin_fast.spark.session.executor_calls import Batches, Options, pack, sent_by
+from puffin_fast.spark.session import workers
+from puffin_fast.spark.session.executor_calls import Batches, Options, sent_by
 from puffin_fast.spark.session.sessions import tagged
+from puffin_fast.spark.session.workers import OPEN_BYTES, TASK_BYTES, frame_of
 from puffin_fast.spark.worker.marked import MARKED, pickled_tasks
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.reports import Report
@@ -34,19 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAIN = "main"
-
-TASK_BYTES = 128 << 20
-"""Bytes of files that one task reads (a larger file is a task of its own), as in Spark's own scans."""
-
-OPEN_BYTES = 512 << 10
-"""The cost of opening a data file, expressed as bytes that are read."""
-
-LITERAL_BYTES = 1 << 20
-"""Bytes of packed bins that are part of a query's plan."""
-
-HERE_FILES, HERE_BYTES = 256, 32 << 20
-"""Up to these numbers of data files and of bytes of their columns, the driver reads them in less time than Spark takes
-to run a job."""
 
 Item = TypeVar("Item")
 
@@ -283,13 +271,13 @@ def is_small(tasks: Collection[Task], field_ids: Sequence[int] | None = None) ->
     Args:
         field_ids: the columns that are read; None for all.
     """
-    if len(tasks) > HERE_FILES:
+    if len(tasks) > workers.HERE_FILES:
         return False
     n_bytes = 0
     for task in tasks:
         n_bytes += _column_bytes(task, field_ids)
         n_bytes += sum(entry.file_size_in_bytes for entry in (*task.position_deletes, *task.equality_deletes))
-    return n_bytes <= HERE_BYTES
+    return n_bytes <= workers.HERE_BYTES
 
 
 def _column_bytes(task: Task, field_ids: Sequence[int] | None) -> int:
@@ -298,32 +286,6 @@ def _column_bytes(task: Task, field_ids: Sequence[int] | None) -> int:
     if task.candidates is None and field_ids is not None and sizes.keys() >= {*field_ids}:
         return sum(sizes[field_id] for field_id in field_ids)
     return data_bytes(task)
-
-
-def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """`createDataFrame` for sessions without a limit of rows per batch, too, where PySpark passes 0 to PyArrow."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    schema = from_arrow_schema(rows.schema)
-    if rows_per_batch(session) > 0:
-        return session.createDataFrame(rows, schema)
-    return session.createDataFrame(list(zip(*(c.to_pylist() for c in rows.columns), strict=True)), schema)
-
-
-def spread(session: SparkSession, bins: Sequence[Sequence[Any]]) -> DataFrame:
-    """A DataFrame with one partition per bin: those of a range.
-
-    Small bins are literals of the query, others are joined with the range by a broadcast, which is a Spark job.
-    """
-    from pyspark.sql import functions
-
-    packed = [pack(items) for items in bins]
-    numbers = session.range(0, len(bins), 1, len(bins))
-    if 0 < sum(map(len, packed)) <= LITERAL_BYTES:
-        every = functions.array(*map(functions.lit, packed))
-        return numbers.select(functions.get(every, functions.col("id").cast("int")).alias("tasks"))
-    table = pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": pa.array(packed, pa.binary())})
-    return numbers.join(functions.broadcast(_frame(session, table)), "id").select("tasks")
 
 
 def task_rows(session: SparkSession, paths: Sequence[str], tasks: Objects[Any]) -> tuple[DataFrame, bytes]:
@@ -335,4 +297,4 @@ def task_rows(session: SparkSession, paths: Sequence[str], tasks: Objects[Any]) 
         pa.nulls(len(tasks), pa.binary()),
         pa.array(pickled, pa.binary()),
     ]
-    return _frame(session, pa.Table.from_arrays(columns, schema=MARKED)), common
+    return frame_of(session, pa.Table.from_arrays(columns, schema=MARKED)), common

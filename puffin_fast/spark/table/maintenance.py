@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import chain
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from puffin_fast import delta
-from puffin_fast._run.groups import bins_of
-from puffin_fast._run.workers import each_on
-from puffin_fast._text import counted
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult
@@ -21,36 +16,24 @@ from puffin_fast.iceberg.maintenance.maintain import FileSteps, MaintainResult, 
 from puffin_fast.iceberg.maintenance.orphan_files import remove_orphan_files as remove_orphans_here
 from puffin_fast.iceberg.maintenance.report import report as report_here
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
-from puffin_fast.iceberg.maintenance.verify import verified
-from puffin_fast.iceberg.plan.files import metadata_of
+from puffin_fast.iceberg.maintenance.verify import verify as verify_here
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, RewriteTerms
-from puffin_fast.spark.dataframe.job_files import run_name
-from puffin_fast.spark.session.executor_calls import received, sent_by
-from puffin_fast.spark.session.sessions import session_of, tagged
+from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.compact import compact
 from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.spark.table.index_keys import TASK_MEMORY, index_keys, on_executors
-from puffin_fast.spark.table.job import MAIN, OPEN_BYTES, TASK_BYTES, spread
+from puffin_fast.spark.table.job import MAIN
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.rewrite_data_files import rewrite_on_executors
 from puffin_fast.spark.table.scan import is_delta, refuse
-from puffin_fast.spark.worker.tasks import called
 from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
-
-    from puffin_fast._run.workers import Each
-
-Item = TypeVar("Item")
-Found = TypeVar("Found")
-
-FEW = 256
-"""Up to this number of footers are read by the driver."""
 
 
 @of_session
@@ -65,11 +48,10 @@ def verify(
     version: int | None = None,
     level: Level = "files",
 ) -> Findings:
-    """`puffin_fast.iceberg.verify` or `puffin_fast.delta.verify`; executors read the data files of Iceberg tables.
+    """`puffin_fast.iceberg.verify` or `puffin_fast.delta.verify`; executors read the data files.
 
-    The driver checks the metadata and the deletes. Footers of up to 256 data files are read by the driver, more by
-    tasks of 256 files each; with level "rows", tasks decode about 128 MiB of data files each. Delta tables are
-    checked by the driver.
+    The driver checks the metadata, and the deletes of Iceberg tables. It reads the footers of up to 256 data files, and
+    with level "rows" up to 32 MiB of them; tasks read more, about 128 MiB or 256 footers each.
 
     Args:
         spark: the session, or a DataFrame of it.
@@ -95,11 +77,11 @@ def verify(
     table = table_in(session, table)
     if is_delta(table):
         refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
-        return delta.verify(table, version=version, as_of=as_of, level=level)
+        return delta.verify(table, version=version, as_of=as_of, level=level, workers=session)
     refuse(table, "Iceberg", version=version)
-    metadata_of(table)
-    state = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
-    return verified(table, state, level, None, _each_on_executors(session))
+    return verify_here(
+        table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of, level=level, workers=session
+    )
 
 
 @of_session
@@ -266,23 +248,3 @@ def remove_orphan_files(
     table = table_in(session_of(spark), table)
     remove: Any = delta.remove_orphan_files if is_delta(table) else remove_orphans_here
     return remove(table, older_than=older_than, dry_run=dry_run)  # type: ignore[no-any-return]
-
-
-def _each_on_executors(session: SparkSession) -> Each:
-    """Returns what calls checks of data files on executors, unless they are few."""
-    here, run = each_on(None), run_name(None, "verify")
-
-    def each(
-        call: Callable[[Item], Found],
-        items: Sequence[Item],
-        n_bytes: Callable[[Item], int],
-        label: str,
-    ) -> Iterable[Found]:
-        if len(items) <= FEW and not any(map(n_bytes, items)):
-            return here(call, items, n_bytes, label)
-        bins = bins_of([*enumerate(items)], TASK_BYTES, lambda one: OPEN_BYTES + n_bytes(one[1]))
-        with tagged(session, run, f"{label}: {counted(len(items), 'data file')}"):
-            found = received(sent_by(spread(session, bins), called, call=call))
-        return [result for _, result in sorted(chain.from_iterable(found), key=itemgetter(0))]
-
-    return each

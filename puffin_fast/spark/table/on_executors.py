@@ -20,8 +20,9 @@ from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.spark.session.executor_calls import received, sent_by
 from puffin_fast.spark.session.sessions import tagged
+from puffin_fast.spark.session.workers import spread
 from puffin_fast.spark.table.delta import target_of
-from puffin_fast.spark.table.job import bins_of_numbered, is_small, of_files, spread
+from puffin_fast.spark.table.job import bins_of_numbered, is_small, of_files
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search
 from puffin_fast.spark.worker import located as worker

@@ -25,19 +25,12 @@ from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, R
 from puffin_fast.rows.tasks import columns_of
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.session.workers import OPEN_BYTES, spread
 from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import filter_only
 from puffin_fast.spark.table.delta import DeltaVerb
 from puffin_fast.spark.table.index_keys import TASK_MEMORY, on_executors
-from puffin_fast.spark.table.job import (
-    MAIN,
-    OPEN_BYTES,
-    Job,
-    bins_of_tasks,
-    checked_id,
-    of_files,
-    spread,
-)
+from puffin_fast.spark.table.job import MAIN, Job, bins_of_tasks, checked_id, of_files
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.worker.data_files import rewrite, rewrite_delta

@@ -21,8 +21,9 @@ from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.session.workers import spread
 from puffin_fast.spark.table.conditions import rows_where, sql_condition
-from puffin_fast.spark.table.job import bins_of_shares, shares_of, spread
+from puffin_fast.spark.table.job import bins_of_shares, shares_of
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker import scan as worker
 from puffin_fast.spark.worker.column_types import spark_schema

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from puffin_fast.columns.objects import Objects
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.tasks import Task, columns_of, distinct_files, with_metrics
-from puffin_fast.spark.table.job import HERE_FILES, bins_of_files, is_small, spread
+from puffin_fast.spark.session.workers import HERE_FILES, spread
+from puffin_fast.spark.table.job import bins_of_files, is_small
 from puffin_fast.spark.worker.tasks import deleted, search
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.session.workers import spread
 from puffin_fast.spark.table.caches import refreshing
-from puffin_fast.spark.table.job import bins_of_shares, shares_of, spread
+from puffin_fast.spark.table.job import bins_of_shares, shares_of
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker.sketches import SKETCHES, of_files, unite
 from puffin_fast.theta import ThetaSketch

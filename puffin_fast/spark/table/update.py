@@ -20,6 +20,7 @@ from puffin_fast.spark.dataframe.transforms import by_file
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
+from puffin_fast.spark.session.workers import spread
 from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import (
     PLACES,
@@ -31,7 +32,7 @@ from puffin_fast.spark.table.conditions import (
     sql_condition,
     sql_errors,
 )
-from puffin_fast.spark.table.job import MAIN, checked_id, is_small, spread
+from puffin_fast.spark.table.job import MAIN, checked_id, is_small
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search

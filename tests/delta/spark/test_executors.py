@@ -17,6 +17,7 @@ import pytest
 
 from puffin_fast import delta, dv, errors
 from puffin_fast import spark as on_spark
+from puffin_fast.rows.findings import Level
 from puffin_fast.spark.session.sessions import own_errors
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN, TABLES
@@ -26,6 +27,7 @@ from tests.kit.rows import by_us, in_order, row_ids
 from tests.kit.tables import delta_table, parts
 from tests.spark.conftest import work_on_executors
 from tests.spark.faults.injection import wait
+from tests.verbs.test_workers import damaged_delta
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -69,6 +71,15 @@ def test_a_delete_on_executors_is_one_commit_that_others_read(
     kept = [i for i in kept if i >= 9]
     assert ids_of_others(duckdb_delta, table) == [kept, kept]
     assert delta.orphan_files(table, older_than=_NOTHING).num_rows == 0
+
+
+def test_executors_find_the_damage_that_threads_find(spark: SparkSession, tmp_path: Path) -> None:
+    table = damaged_delta(tmp_path / "t")
+    levels: list[tuple[Level, int]] = [("files", 1), ("rows", 2)]
+    for level, n in levels:
+        found = delta.verify(table, level=level, workers=spark)
+        assert len(found) == n
+        assert found == on_spark.verify(spark, table, level=level) == delta.verify(table, level=level)
 
 
 def test_rows_go_by_keys_of_a_dataframe(spark: SparkSession, golden: Golden) -> None:
@@ -211,9 +222,9 @@ def watch(table):
         pass
     kill()
 
-from puffin_fast.spark.table import job
+from puffin_fast.spark.session import workers
 
-job.HERE_BYTES = -1  # executors write
+workers.HERE_BYTES = -1  # executors write
 session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 for step, table in zip(sys.argv[1::2], sys.argv[2::2]):
     if step == "while_vectors_are_written":  # the last one: all of the session ends

@@ -28,7 +28,8 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, MissingExtraError
 from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.spark.table import job, saved_rows
+from puffin_fast.spark.session import workers
+from puffin_fast.spark.table import saved_rows
 from tests.conftest import JVM
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
 from tests.rows.deletes.equality_deletes import delete_equal
@@ -513,7 +514,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     spark = session(folder)
     # the tables and the given rows are so small that the driver would do all
-    job.HERE_BYTES = saved_rows.MOST_BYTES = -1
+    workers.HERE_BYTES = saved_rows.MOST_BYTES = -1
     failed = 0
     for name in sys.argv[2:] or CASES:
         place = folder / name  # of its own: a worker without its executor may still write

@@ -23,7 +23,8 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, JobInterruptedError
-from puffin_fast.spark.table import job, saved_rows
+from puffin_fast.spark.session import workers
+from puffin_fast.spark.table import saved_rows
 from tests.conftest import JVM, QUICK
 from tests.spark.connect import connect_session
 from tests.spark.faults import injection
@@ -213,7 +214,7 @@ def _check(table: Table, error: BaseException, verb: str, how: str) -> None:
 def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
     # the tables and the given rows are so small that the driver would do all
-    job.HERE_BYTES = saved_rows.MOST_BYTES = -1
+    workers.HERE_BYTES = saved_rows.MOST_BYTES = -1
     spark = session()
     failed = 0
     for how in HOW:

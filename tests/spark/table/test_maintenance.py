@@ -30,7 +30,6 @@ pytestmark = pytest.mark.spark
 def test_executors_find_what_the_single_machine_finds(
     spark: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch, level: Any
 ) -> None:
-    monkeypatch.setattr("puffin_fast.spark.table.maintenance.FEW", 0)
     table = made(racing, "n")
     assert ps.verify(spark, table, level=level) == iceberg.verify(table, level=level) == []
     first, second, *_ = (

@@ -1,0 +1,113 @@
+"""The executors of a Spark session as `Workers`: bins of items are the partitions of a DataFrame."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from puffin_fast._run.groups import bins_of
+from puffin_fast._run.workers import Threads, Workers, as_attempt
+from puffin_fast._text import counted
+from puffin_fast.spark.session.batches import rows_per_batch
+from puffin_fast.spark.session.executor_calls import Batches, pack, received, sent_by, unpack
+from puffin_fast.spark.session.sessions import session_of, tagged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TASK_BYTES = 128 << 20
+"""Bytes of files that one task reads (a larger file is a task of its own), as in Spark's own scans."""
+
+OPEN_BYTES = 512 << 10
+"""The cost of opening a data file, expressed as bytes that are read."""
+
+HERE_FILES, HERE_BYTES = 256, 32 << 20
+"""Up to these numbers of data files and of bytes of their columns, the driver reads them in less time than Spark takes
+to run a job."""
+
+LITERAL_BYTES = 1 << 20
+"""Bytes of packed bins that are part of a query's plan."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Spark:
+    """The executors of a session; threads of the driver do what takes less time than to run a Spark job."""
+
+    session: SparkSession
+
+    def each(
+        self,
+        call: Callable[[Item], Result],
+        items: Sequence[Item],
+        n_bytes: Callable[[Item], int],
+        label: str,
+        *,
+        run: str | None = None,
+    ) -> Iterable[Result]:
+        sizes = [*map(n_bytes, items)]
+        if len(items) <= HERE_FILES and sum(sizes) <= HERE_BYTES:
+            return Threads().each(call, items, n_bytes, label)
+        groups = bins_of(range(len(items)), TASK_BYTES, lambda at: OPEN_BYTES + sizes[at])
+        ends = [*accumulate(map(len, groups), initial=0)]
+        bins = [(number, items[slice(*ends[number : number + 2])]) for number in range(len(groups))]
+        run = run or f"{label.partition(' ')[0]}-{uuid.uuid4().hex[:12]}"
+        with tagged(self.session, run, f"{label}: {counted(len(items), 'item')}"):
+            found = received(sent_by(spread(self.session, bins), _called, call=call))
+        return chain.from_iterable(results for _, results in sorted(found, key=itemgetter(0)))
+
+    def bin_bytes(self, n_bytes: int) -> int:
+        return TASK_BYTES
+
+
+def spark_workers(spark: SparkSession | DataFrame) -> Workers:
+    """Returns the executors of a session, or of the session of a DataFrame; raises as `session_of`."""
+    return Spark(session_of(spark))
+
+
+def _called(batches: Batches, *, call: Callable[[Any], Any]) -> Iterator[tuple[int, list[Any]]]:
+    """On executors: calls a function for each item of the bins of a task; yields their numbers and results."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    for batch in batches:
+        for packed in batch.column(0):
+            number, items = unpack(packed.as_py())
+            with as_attempt(f"{context.partitionId():05d}-{context.taskAttemptId()}"):
+                results = [*map(call, items)]
+            yield number, results
+
+
+def frame_of(session: SparkSession, rows: pa.Table) -> DataFrame:
+    """`createDataFrame` for sessions without a limit of rows per batch, too, where PySpark passes 0 to PyArrow."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = from_arrow_schema(rows.schema)
+    if rows_per_batch(session) > 0:
+        return session.createDataFrame(rows, schema)
+    return session.createDataFrame(list(zip(*(c.to_pylist() for c in rows.columns), strict=True)), schema)
+
+
+def spread(session: SparkSession, bins: Sequence[Sequence[Any]]) -> DataFrame:
+    """A DataFrame with one partition per bin: those of a range.
+
+    Small bins are literals of the query, others are joined with the range by a broadcast, which is a Spark job.
+    """
+    from pyspark.sql import functions
+
+    packed = [pack(items) for items in bins]
+    numbers = session.range(0, len(bins), 1, len(bins))
+    if 0 < sum(map(len, packed)) <= LITERAL_BYTES:
+        every = functions.array(*map(functions.lit, packed))
+        return numbers.select(functions.get(every, functions.col("id").cast("int")).alias("tasks"))
+    table = pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": pa.array(packed, pa.binary())})
+    return numbers.join(functions.broadcast(frame_of(session, table)), "id").select("tasks")
