@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import PositionBitmap, delta, dv
-from puffin_fast.delta.log.segment import commit_path
+from puffin_fast.delta.changelog.versions import earliest
+from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.changes.lines import WORDS
 from tests.conftest import require_module
@@ -209,6 +210,21 @@ def test_a_log_that_was_cleaned_up(tmp_path: Path) -> None:
         delta.changes(table, starting_timestamp=0)
 
 
+def test_changes_begin_after_the_last_commit_that_is_missing(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    for id in (1, 2, 3):
+        delta.delete(table, f"id = {id}")
+    storage = delta.snapshot(table).storage
+    assert earliest(LogListing.of(storage)) == 0
+    require_module("deltalake").DeltaTable(table).create_checkpoint()
+    for missing, begins in ((1, 2), (3, 4), (5, 6)):
+        remove_commits(tmp_path, (missing,))
+        said = f"can begin with version {begins}" if begins < 6 else "it has no later one"
+        with pytest.raises(NotFoundError, match=f"commit of version 1; .*{said}"):
+            delta.changes(table, 0)
+        assert earliest(LogListing.of(storage)) == begins
+
+
 def test_data_files_that_are_missing_are_named(tmp_path: Path) -> None:
     table = made(tmp_path)
     delta.delete(table, "id <= 4")
@@ -257,6 +273,11 @@ def test_other_partition_columns_are_refused(tmp_path: Path) -> None:
         found.to_arrow()
     with pytest.raises(UnsupportedError, match="partitioned by nothing, the table by s"):
         delta.changes(table, 2, net=True).count()
+    log = [line for line in lines_of(table, 3) if "metaData" in line]
+    log[0]["metaData"]["partitionColumns"] = []
+    write_lines(table, 4, log)
+    with pytest.raises(UnsupportedError, match="partitioned by s, the table by nothing"):
+        delta.changes(table, 3).to_arrow()
 
 
 @pytest.mark.parametrize("properties", [None, FEED], ids=["plain", "feed"])

@@ -52,6 +52,7 @@ def test_a_rewrite_changes_files_and_no_row(
         assert stored_row_ids(table) == ids
     actions = commit_of(table, version + 1)
     assert not any(action["dataChange"] for action in [*actions["add"], *actions["remove"]])
+    assert done.rows == sum(json.loads(add["stats"])["numRecords"] for add in actions["add"])
     sizes = {add["path"]: add["size"] for add in actions["add"]}
     assert sum(sizes.values()) == done.n_bytes
     for add in actions["add"]:
@@ -104,13 +105,17 @@ def test_a_filter_chooses_the_files(partitioned: Path) -> None:
     assert by_us(partitioned) == before
 
 
-def test_several_commits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("max_commits", "commits"), [(2, 2), (4, 4), (9, 4)])
+def test_several_commits(tmp_path: Path, max_commits: int, commits: int) -> None:
     table = small_files(tmp_path / "t")
     size = max(file.stat().st_size for file in table.glob("*.parquet"))
     before, version = by_us(table), delta.snapshot(table).version
-    done = delta.rewrite_data_files(table, target_file_size=3 * size, min_input_files=2, max_commits=2)
-    assert (done.commits, done.version, done.data_files, done.data_files_left_out) == (2, version + 2, 12, 0)
+    several: dict[str, Any] = {"min_input_files": 2, "max_commits": max_commits}
+    done = delta.rewrite_data_files(table, target_file_size=3 * size, **several)
+    assert (done.commits, done.version) == (commits, version + commits)
+    assert (done.data_files, done.data_files_left_out) == (12, 0)
     assert by_us(table) == before
+    assert delta.rewrite_data_files(table, target_file_size=size // 2, **several).commits == 0
     with pytest.raises(errors.InvalidInputError, match="max_commits 2: expected 1 with a job_id"):
         delta.rewrite_data_files(table, max_commits=2, job_id="j")
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import pytest
 from puffin_fast import delta, iceberg
 from puffin_fast._run.interrupt import is_from_outside
 from tests.iceberg.conftest import RacingCatalog
-from tests.kit.tables import sqlite_catalog
+from tests.kit.tables import folder_of, sqlite_catalog
 
 RUNS = 40
 # an exception that a destructor or a weak reference's call loses
@@ -149,6 +150,17 @@ def test_no_verb_reports_it_as_an_error_of_the_table_or_its_catalog(racing: Raci
             ids.intersection_update(left)
 
     assert other_errors(run, run(0)) == []
+
+
+def test_a_removal_does_not_report_it_as_a_file_that_was_not_removed(
+    racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg.create_table(racing, "n.t", ROWS.schema)
+    iceberg.append(table, ROWS)
+    (folder_of(table) / "data" / "left.parquet").write_bytes(b"12345")
+    monkeypatch.setattr("pyiceberg.io.pyarrow.PyArrowFileIO.delete", lambda io, path: set_here())
+    with pytest.raises(OverTimeError):
+        iceberg.remove_orphan_files(table, older_than=timedelta(), dry_run=False)
 
 
 def raised_by(work: Callable[[], object]) -> Exception:

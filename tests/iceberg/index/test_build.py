@@ -125,7 +125,8 @@ def test_statistics_that_are_committed_meanwhile_are_kept(racing: RacingCatalog)
 def test_a_dry_run_and_a_failed_commit_leave_nothing(racing: RacingCatalog) -> None:
     table = make(racing)
     before = files_of(table)
-    assert iceberg.index_keys(table, "n", dry_run=True).data_files_left == N
+    planned = iceberg.index_keys(table, "n", dry_run=True)
+    assert (planned.data_files_left, planned.committed, planned.dry_run) == (N, False, True)
     assert files_of(table) == before
 
     def fail() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg import MaintenancePolicy
 from tests.iceberg.conftest import RacingCatalog, files_of, local, refused, unchanged
+from tests.kit.faults import failing
 from tests.kit.tables import iceberg_table, parts
 
 AT_ONCE = MaintenancePolicy(expire_older_than=timedelta(), clean_older_than=timedelta())
@@ -71,6 +73,24 @@ def test_the_rewrite_takes_as_many_commits_as_the_policy_says(racing: RacingCata
     assert done is not None
     assert (done.commits, done.data_files, len(table.metadata.snapshots) - before) == (2, 6, 2)
     assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == list(range(20))
+
+
+def test_an_error_names_the_steps_that_were_done(racing: RacingCatalog) -> None:
+    table = used(racing, 3)
+    done = "steps that were done before: position deletes, equality deletes, data files, vectors"
+    steps = ("convert", "rewrite", "compact", "expire")
+    expected: list[tuple[tuple[str, ...], bool, list[str]]] = [
+        (steps, True, []),
+        (steps[-1:], False, []),
+        (steps, False, [done]),
+    ]
+    for some, dry_run, notes in expected:
+        with (
+            failing("puffin_fast.iceberg.maintenance.maintain.expire_snapshots", OSError("no disk")),
+            pytest.raises(OSError, match="no disk") as caught,
+        ):
+            iceberg.maintain(table, replace(AT_ONCE, steps=some), dry_run=dry_run)
+        assert getattr(caught.value, "__notes__", []) == notes
 
 
 @pytest.mark.parametrize(

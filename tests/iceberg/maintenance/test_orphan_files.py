@@ -25,6 +25,7 @@ from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from tests.iceberg.conftest import RacingCatalog, files_of, local
 from tests.iceberg.maintenance.maintained import kinds, puffins
+from tests.kit.faults import failing
 
 orphan_module = import_module("puffin_fast.iceberg.maintenance.orphan_files")
 AT_ONCE = timedelta()
@@ -204,6 +205,9 @@ def test_orphan_files_are_removed_only_when_asked_and_after_another_listing(
     assert (dry.files["path"].to_pylist(), dry.n_bytes, dry.dry_run) == ([f"file://{orphan}"], 1, True)
     assert iceberg.remove_orphan_files(table, dry_run=False).files.num_rows == 0  # younger than three days
     assert orphan.exists()
+    with failing("pyiceberg.io.pyarrow.PyArrowFileIO.delete", PermissionError("read-only")):
+        kept = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
+    assert (kept.files.num_rows, kept.n_bytes, kept.not_removed) == (0, 0, (f"file://{orphan}: read-only",))
     listed.clear()
     done = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
     assert (done.files.num_rows, done.n_bytes, done.not_removed, len(listed)) == (1, 1, (), 2)
