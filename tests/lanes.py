@@ -107,7 +107,7 @@ DEEP: dict[str, tuple[str, ...]] = {
     ),
     "cases": (
         "tests/cli/test_demo.py",
-        "tests/cli/test_json_lines.py::test_what_scan_prints_as_json_is_read_again[%3]",
+        "tests/cli/test_json_lines.py::test_json_lines_that_scan_prints_are_read_again[%3]",
         "tests/cli/test_round_trips.py::test_each_value_of_each_type_comes_back[%5]",
         "tests/cli/test_round_trips.py::test_values_are_set_as_scan_prints_them[%4]",
         "tests/delta/log/test_checkpoint.py::test_checkpoints_of_many_files_are_read[%3]",

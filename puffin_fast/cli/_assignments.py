@@ -21,7 +21,6 @@ from pyiceberg.types import (
     StructType,
 )
 
-from puffin_fast.cli._files import bytes_of_text
 from puffin_fast.cli._json_lines import WRONG, read_value
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.files.conversion import arrow_type
@@ -53,13 +52,13 @@ def typed_values(
             name if case_sensitive else name.lower()
         )  # the function that sets the values refuses unknown columns
         try:
-            found[name] = _typed_value(text, kind, name)
+            found[name] = _typed_value(text, kind)
         except (*WRONG, RecursionError) as error:
             raise InvalidInputError(f"{name}={text}: expected null or a value of type {kind}") from error
     return found
 
 
-def _typed_value(text: str, kind: IcebergType | None, name: str) -> object:
+def _typed_value(text: str, kind: IcebergType | None) -> object:
     if text == "null":
         return None
     if isinstance(kind, BinaryType | FixedType):
@@ -67,7 +66,7 @@ def _typed_value(text: str, kind: IcebergType | None, name: str) -> object:
     if isinstance(kind, FloatType | DoubleType) and text in ("nan", "inf", "-inf"):
         return float(text)
     if isinstance(kind, StructType | ListType | MapType):
-        return read_value(text, arrow_type(kind), name, bytes_of_text)
+        return read_value(text, arrow_type(kind))
     if isinstance(kind, BooleanType | IntegerType | LongType | FloatType | DoubleType):
         return json.loads(text)
     if isinstance(kind, StringType) and len(text) > 1 and text[0] == text[-1] == '"':

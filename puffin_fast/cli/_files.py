@@ -25,7 +25,8 @@ from puffin_fast._io import open_sink, open_source, split_location
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.progress import is_watched, progress
 from puffin_fast.cli._json_lines import JsonArrayWriter, JsonLinesWriter, read_json_lines
-from puffin_fast.cli._reader_errors import csv_error, shape_of, without_values
+from puffin_fast.cli._reader_errors import csv_error, without_values
+from puffin_fast.cli._values import converted, is_bytes, is_uuid, read_type
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _opened(path: Path, name: str, schema: Schema, form: str | None) -> Iterator
                     raise csv_error(name, error, partial(_names, path), partial(_texts, path)) from error
             case ".jsonl" | ".ndjson" | ".json":
                 with path.open("rb") as lines:
-                    yield read_json_lines(lines, name, _types(schema, nested=True), bytes_of_text)
+                    yield read_json_lines(lines, name, _types(schema, nested=True))
             case suffix:
                 raise UnsupportedError(f"{name}: expected {KNOWN}, found {suffix or 'no suffix'}")
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -242,7 +243,7 @@ def _read_csv(path: Path, name: str, schema: Schema) -> pa.RecordBatchReader:
     import pyarrow.csv as csv
 
     wanted = _types(schema)
-    read = {name: pa.string() if _is_bytes(kind) else kind for name, kind in wanted.items()}
+    read = {name: read_type(kind) for name, kind in wanted.items()}
     convert = csv.ConvertOptions(
         column_types=read, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
     )
@@ -264,17 +265,18 @@ def _read_csv(path: Path, name: str, schema: Schema) -> pa.RecordBatchReader:
     if len(reader.schema) == 1:  # an empty line is a row: NULL
         reader.close()
         reader = opened(ignore_empty_lines=False)
-    types = {name: wanted[name] for name in reader.schema.names if name in wanted and _is_bytes(wanted[name])}
-    if not types:
-        return reader
-    found = pa.schema([field.with_type(types.get(field.name, field.type)) for field in reader.schema])
+    found = pa.schema([field.with_type(wanted.get(field.name, field.type)) for field in reader.schema])
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in reader:
-            columns = [
-                bytes_of_text(name, key, column, types[key]) if key in types else column
-                for key, column in zip(batch.schema.names, batch.columns, strict=True)
-            ]
+            columns = []
+            for field, column in zip(found, batch.columns, strict=True):
+                try:
+                    columns.append(converted(column, field.type))
+                except (pa.ArrowInvalid, InvalidInputError) as error:
+                    raise InvalidInputError(
+                        f"{name}: column {field.name}: {without_values(error)}"
+                    ) from error
             yield pa.RecordBatch.from_arrays(columns, schema=found)
 
     return pa.RecordBatchReader.from_batches(found, batches())
@@ -321,50 +323,6 @@ def _types(schema: Schema, *, nested: bool = False) -> dict[str, Any]:
     }
 
 
-def _is_uuid(kind: pa.DataType) -> bool:
-    return str(getattr(kind, "extension_name", "")) == "arrow.uuid"
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    """Whether values of a type are written to CSV as hexadecimal digits or UUID text."""
-    import pyarrow as pa
-
-    return _is_uuid(kind) or any(
-        check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    )
-
-
-def bytes_of_text(name: str, key: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Converts text to UUIDs (from their text) or binary values (from hexadecimal digits).
-
-    Args:
-        name: the name of the file, for errors.
-        key: the name of the column, for errors.
-        column: a column of strings.
-
-    Raises:
-        InvalidInputError: a text is not a value of the type.
-    """
-    import pyarrow as pa
-
-    parse: Callable[[str], bytes] = (lambda text: UUID(text).bytes) if _is_uuid(kind) else bytes.fromhex
-    values: list[bytes | None] = []
-    for text in column.to_pylist():
-        try:
-            values.append(None if text is None else parse(text))
-        except ValueError:
-            expected = "a UUID" if _is_uuid(kind) else "hexadecimal digits"
-            raise InvalidInputError(
-                f"{name}: column {key}: expected {expected}, found {shape_of(text)}"
-            ) from None
-    storage = kind.storage_type if _is_uuid(kind) else kind
-    try:
-        array = pa.array(values, storage)
-    except pa.ArrowInvalid as error:
-        raise InvalidInputError(f"{name}: column {key}: {error}") from error
-    return pa.ExtensionArray.from_storage(kind, array) if _is_uuid(kind) else array
-
-
 def _for_csv(path: str, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Converts UUIDs and binary values of the rows to text.
 
@@ -380,7 +338,7 @@ def _for_csv(path: str, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
                 "or write .parquet, .arrow or .jsonl"
             )
     schema = pa.schema(
-        [field.with_type(pa.string()) if _is_bytes(field.type) else field for field in reader.schema]
+        [field.with_type(pa.string()) if is_bytes(field.type) else field for field in reader.schema]
     )
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -398,8 +356,8 @@ def _as_text(path: str, name: str, column: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if _is_bytes(column.type):
-        uuids = _is_uuid(column.type)
+    if is_bytes(column.type):
+        uuids = is_uuid(column.type)
         values = (column.storage if uuids else column).to_pylist()
         form: Callable[[bytes], str] = (lambda value: str(UUID(bytes=value))) if uuids else bytes.hex
         return pa.array([None if value is None else form(value) for value in values], pa.string())

@@ -2,29 +2,33 @@
 
 Numbers are written in full and without separators. Dates, times, timestamps, decimals, UUIDs and binary values have
 the form of the table specification's "JSON single-value serialization": ISO 8601, digits, hexadecimal. Structs are
-JSON objects, lists are arrays, maps are arrays of pairs.
+JSON objects, lists are arrays, maps are objects with the arrays ``keys`` and ``values``.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from puffin_fast._text import printable
+from puffin_fast.cli._reader_errors import shape_of
+from puffin_fast.errors import InvalidInputError
 
 
-def json_value(value: object) -> object:
-    """Converts a value to the types of JSON; NaN and infinities, which JSON does not have, become text."""
+def json_value(value: object, *, nan: bool = False) -> object:
+    """Converts a value to the types of JSON; NaN and infinities, which JSON does not have, become text unless `nan`."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        return value if nan or math.isfinite(value) else str(value)
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, date | time):  # datetime is a subclass of date
@@ -32,9 +36,9 @@ def json_value(value: object) -> object:
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, Mapping):
-        return {str(key): json_value(item) for key, item in value.items()}
+        return {str(key): json_value(item, nan=nan) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_value(item) for item in value]
+        return [json_value(item, nan=nan) for item in value]
     return str(value)
 
 
@@ -44,6 +48,63 @@ def shown_value(value: object) -> str:
     if plain is None:
         return ""
     return printable(plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False))
+
+
+def is_uuid(kind: pa.DataType) -> bool:
+    """Whether a type is Arrow's type of UUIDs."""
+    return str(getattr(kind, "extension_name", "")) == "arrow.uuid"
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether values of a type are written as hexadecimal digits or UUID text."""
+    checks = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    return is_uuid(kind) or any(check(kind) for check in checks)
+
+
+def read_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which PyArrow's readers of text read values that are not nested; `converted` makes the values."""
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    return pa.string() if is_bytes(kind) else kind
+
+
+def converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Converts values from the type in which they were read; UUIDs have their text, binary values hexadecimal digits.
+
+    It checks what PyArrow's readers do not: the precision of decimals, and the range of 32-bit floats.
+
+    Args:
+        column: an array of `read_type`, or of strings.
+        kind: a type that is not nested.
+
+    Raises:
+        InvalidInputError, ArrowInvalid: a value is not one of the type.
+    """
+    if is_bytes(kind):
+        return _bytes_of_text(column, kind)
+    if pa.types.is_time(kind) and pa.types.is_string(column.type):  # PyArrow has no cast
+        if not pc.all(pc.match_like(column, "__:__:__%")).as_py():
+            raise InvalidInputError("expected hours, minutes and seconds")
+        return pc.binary_join_element_wise("1970-01-01T", column, "").cast(pa.timestamp(kind.unit)).cast(kind)
+    values = column.cast(kind)
+    if pa.types.is_decimal(kind):
+        values.validate(full=True)
+    elif pa.types.is_floating(kind) and pc.any(pc.and_(pc.is_finite(column), pc.is_inf(values))).as_py():
+        raise InvalidInputError(f"expected a number in the range of {kind}")
+    return values
+
+
+def _bytes_of_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    parse: Callable[[str], bytes] = (lambda text: UUID(text).bytes) if is_uuid(kind) else bytes.fromhex
+    values: list[bytes | None] = []
+    for text in column.to_pylist():
+        try:
+            values.append(None if text is None else parse(text))
+        except ValueError:
+            expected = "a UUID" if is_uuid(kind) else "hexadecimal digits"
+            raise InvalidInputError(f"expected {expected}, found {shape_of(text)}") from None
+    array = pa.array(values, kind.storage_type if is_uuid(kind) else kind)
+    return pa.ExtensionArray.from_storage(kind, array) if is_uuid(kind) else array
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -73,7 +134,11 @@ def _value(scalar: pa.Scalar) -> Any:
     if pa.types.is_struct(kind):
         return {name: _value(item) for name, item in scalar.items()}
     if pa.types.is_map(kind):
-        return [[_value(entry["key"]), _value(entry["value"])] for entry in scalar.values]
+        entries = scalar.values
+        return {
+            "keys": [_value(item) for item in entries.field("key")],
+            "values": [_value(item) for item in entries.field("value")],
+        }
     if pa.types.is_nested(kind):
         return [_value(item) for item in scalar.values]
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):

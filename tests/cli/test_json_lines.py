@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 
@@ -32,13 +33,12 @@ NUMBERS = {"id": pa.int64(), "share": pa.float64(), "done": pa.bool_(), "word": 
 
 def read(text: str | bytes, types: dict[str, pa.DataType] | None = None) -> pa.Table:
     data = text.encode() if isinstance(text, str) else text
-    return _json_lines.read_json_lines(
-        BytesIO(data), "rows.jsonl", NUMBERS if types is None else types, _files.bytes_of_text
-    ).read_all()
+    types = NUMBERS if types is None else types
+    return _json_lines.read_json_lines(BytesIO(data), "rows.jsonl", types).read_all()
 
 
 @pytest.mark.parametrize("name", [*VALUES, *NESTED])
-def test_what_scan_prints_as_json_is_read_again(run: Run, tmp_path: Path, name: str) -> None:
+def test_json_lines_that_scan_prints_are_read_again(run: Run, tmp_path: Path, name: str) -> None:
     kind, values = (VALUES | NESTED)[name]
     uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/tables"
     options = ("--catalog", "c", "--uri", uri, "--warehouse", warehouse)
@@ -58,11 +58,11 @@ def test_what_scan_prints_as_json_is_read_again(run: Run, tmp_path: Path, name: 
     if isinstance(wanted, pa.ExtensionType):
         column = pa.ExtensionArray.from_storage(wanted, column)
     iceberg.append(source, pa.table({"c": column}))
-    printed = json.loads(run("scan", "ns.from", "--output", "json", *options).stdout)
+    printed = run("scan", "ns.from", "--to", "-", *options).stdout
     path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(json.dumps(row) for row in printed))
+    path.write_text(printed)
     assert run("append", "ns.to", path, *options).exit_code == 0
-    assert json.loads(run("scan", "ns.to", "--output", "json", *options).stdout) == printed
+    assert run("scan", "ns.to", "--to", "-", *options).stdout == printed
     found, expected = (catalog.load_table(table).scan().to_arrow()["c"] for table in ("ns.to", "ns.from"))
     assert str(found.to_pylist()) == str(expected.to_pylist())  # NaN is not equal to itself
     catalog.close()
@@ -87,30 +87,32 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         ('{"share": true}', "line 1: column share: expected double, found true or false"),
         ('{"share": "much"}', "line 1: column share: expected double, found a text of 4 characters"),
         ('{"word": "\\ud800"}', "line 1: column word: expected string"),
-        ('{"word": "a", "\\ud800": 1}', "line 1: expected a JSON object: 'utf-8' codec"),
-        ('{"new": {"\\udfff": 1}}', "line 1: expected a JSON object: 'utf-8' codec"),
-        ('{"new": "\\ud800"}', "column new"),
+        ('{"word": "a", "\\ud800": 1}', "expected text, found half of a surrogate pair"),
+        ('{"new": {"\\udfff": 1}}', "expected text, found half of a surrogate pair"),
+        ('{"new": "\\ud800"}', "expected text, found half of a surrogate pair"),
         (
             '{"share": 1e9999999999999999999}',
-            "line 1: expected a JSON object: expected a number, found 1e99999",
+            "line 1: expected a JSON object: expected a number in the range of floats",
         ),
-        ('{"share": 1e400}', "line 1: column share: expected double"),
-        ('{"share": -%s}' % ("9" * 400), "line 1: column share: expected double"),
-        ('{"new": [1e-9999999999999999999]}', "line 1: expected a JSON object: expected a number"),
-        (
-            '{"id": %s}' % ("9" * 4301),
-            "line 1: expected a JSON object: expected a number of at most 640 digits",
-        ),
-        ('{"new": %s}' % ("9" * 600), "column new"),
+        ('{"share": 1e400}', "line 1: expected a JSON object: expected a number in the range"),
+        ('{"share": -%s}' % ("9" * 400), "line 1: expected a JSON object: expected a number in the range"),
+        ('{"share": "nan"}', "line 1: column share: expected double, found a text of 3 characters"),
+        ('{"id": %s}' % ("9" * 4301), "line 1: expected a JSON object: expected a number in the range"),
+        ('{"new": %s}' % ("9" * 300), "column new"),
+        ('{"id": 1}\nnull', "line 2: expected a JSON object, found null"),
+        ('{"id": 1}{"id": 2}', "line 1: expected a JSON object: Extra data"),
         ('{"id": 1}\n{}', "line 2: expected the keys of the first line, found a difference in id"),
         ('{"id": 1}\n{"id": 2, "extra": 3}', "line 2: expected the keys of the first line"),
         ('{"id": 1, "id": 2}', "line 1: expected a JSON object: a key is repeated"),
-        ("[1]", "expected a JSON object, found int"),
-        ("7", "line 1: expected a JSON object, found int"),
+        ("[1]", "row 1: expected a JSON object, found a number"),
+        ("7", "line 1: expected a JSON object, found a number"),
         ('{"id": 1', "line 1: expected a JSON object"),
         (b'{"word": "\xff"}', "line 1: expected a JSON object"),
         ('{"id": 1}\x00', "line 1: expected a JSON object"),
-        ("[" * 100_000, "expected a JSON array of objects"),
+        ("[" * 100_000, "rows.jsonl: expected a JSON array of objects: "),
+        ('[{"id": 1}, {"id": 2}', "rows.jsonl: expected a JSON array of objects: "),
+        ('[{"id": 1} {"id": 2}]', "rows.jsonl: expected a JSON array of objects: "),
+        ('[{"id": 1}] 2', "rows.jsonl: expected a JSON array of objects: "),
         ('{"other": 1}\n{"other": "x"}', "column other"),
     ],
 )
@@ -135,6 +137,67 @@ def test_rows_of_several_batches_are_all_read(monkeypatch: pytest.MonkeyPatch) -
     assert found.to_pylist() == rows
     assert found.schema.types == [pa.int64(), pa.float64()]
     assert read("").schema.names == list(NUMBERS)
+
+
+SOME = {
+    "small": pa.float32(),
+    "time": pa.time64("us"),
+    "local": pa.timestamp("us"),
+    "map": pa.map_(pa.string(), pa.int64()),
+    "struct": pa.struct([("a", pa.int64())]),
+    "price": pa.decimal128(5, 2),
+}
+
+
+@each(
+    "text",
+    [
+        '{"small": 1e39}',
+        '{"time": 1}',
+        '{"time": "10"}',
+        '{"local": "2024-01-01T00:00:00+02:00"}',
+        '{"local": "2024-01-01T00:00:00.1234567"}',
+        '{"map": {"keys": ["a"], "values": []}}',
+        '{"map": {"keys": ["a"]}}',
+        '{"map": {"keys": [null], "values": [1]}}',
+        '{"map": {"a": 1}}',
+        '{"map": [["a", 1]]}',
+        '{"struct": {"b": 1}}',
+        '{"struct": {"a": 1, "a": 2}}',
+        '{"price": 1.005}',
+        '{"price": 1234.5}',
+    ],
+)
+def test_a_value_that_would_change_is_refused(text: str) -> None:
+    """PyArrow's reader alone takes several of them: infinities, and times without their zone."""
+    with pytest.raises(InvalidInputError, match=r"rows\.jsonl: line 1: "):
+        read(text, SOME)
+
+
+def test_numbers_keep_their_digits_in_an_array() -> None:
+    text = (
+        '[\n{"price": 123.45,\n"map": null}, {"price": "0.10", "map": {"keys": ["a"], "values": [null]}}]\n'
+    )
+    assert read(text, SOME).to_pylist() == [
+        {"price": Decimal("123.45"), "map": None},
+        {"price": Decimal("0.10"), "map": [("a", None)]},
+    ]
+    assert read("[ ]", SOME).num_rows == 0
+
+
+@each(
+    "text, kind",
+    [
+        ("2024-01-02", pa.date32()),
+        ("10:11:12.5", pa.time64("us")),
+        ("2024-01-02 10:11:12", pa.timestamp("us")),
+        ("2024-01-02T10:11:12+02:00", pa.timestamp("us", "UTC")),
+        ("10", pa.string()),
+        ("2024", pa.string()),
+    ],
+)
+def test_times_of_a_new_column_are_recognised(text: str, kind: pa.DataType) -> None:
+    assert read(json.dumps({"new": text})).schema.field("new").type == kind
 
 
 def test_a_byte_order_mark_is_skipped() -> None:

@@ -102,9 +102,9 @@ def test_a_json_array_is_rows(shell: Shell, tmp_path: Path, text: str) -> None:
     "text, expected",
     [
         ('[{"id": 1}, {"id": "x"}]', "row 2: column id: expected int64"),
-        ('[{"id": 1}, 7]', "row 2: expected a JSON object, found int"),
+        ('[{"id": 1}, 7]', "row 2: expected a JSON object, found a number"),
         ('[{"id": 1}', "expected a JSON array of objects"),
-        ('{"id": 1}\n[{"id": 2}]', "line 2: expected a JSON object, found list"),
+        ('{"id": 1}\n[{"id": 2}]', "line 2: expected a JSON object, found an array"),
     ],
 )
 def test_a_wrong_json_array_says_where(shell: Shell, tmp_path: Path, text: str, expected: str) -> None:

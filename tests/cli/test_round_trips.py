@@ -135,6 +135,8 @@ def test_a_column_of_one_csv_field_keeps_its_nulls(shell: Shell, tmp_path: Path)
         ("binary", "0g", "expected hexadecimal digits, found a text of 2 characters"),
         ("fixed", "00", "column fixed"),
         ("int", "NA", "rows.csv"),
+        ("decimal", "12345678.5", "column decimal"),
+        ("float", "1e39", "column float: expected a number in the range of float"),
     ],
 )
 def test_text_that_is_no_value_of_its_column_is_refused(
@@ -152,9 +154,10 @@ def test_text_that_is_no_value_of_its_column_is_refused(
 def test_values_are_set_as_scan_prints_them(shell: Shell, kind: str) -> None:
     table = made(shell, {kind: (VALUES | DEEP)[kind]})
     before = str(by_us(table))  # NaN is not NaN
+    lines = [json.loads(line) for line in shell.says("scan", "ns.k", "--to", "-").splitlines()]
     shown = in_order(shell.ask("scan", "ns.k"))
     iceberg.update(table, "true", {kind: None})
-    for row in shown:
+    for row in lines:
         value = row[kind] if isinstance(row[kind], str) else json.dumps(row[kind])
         arguments = ("--row-filter", f"id = {row['id']}", "--set", f"{kind}={value}")
         shell.says("update", "ns.k", *arguments)
