@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from tests import jars, oracle
+from tests import jars
+from tests.kit import oracle
 
 GOLDEN = Path(__file__).parent / "golden" / "dv"
 PACKAGE = "org.apache.iceberg.deletes"

@@ -18,7 +18,7 @@ from puffin_fast import dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import _frame
 from puffin_fast.dv.conversion import FORMATS
-from tests import oracle, oracle_formats, strategies
+from tests.kit import oracle, oracle_formats, strategies
 from tests.kit.cases import each
 from tests.kit.damage import flipped_bits
 

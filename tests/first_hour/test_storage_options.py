@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 import puffin_fast as pf
-from tests.object_store import Store, store
+from tests.kit.object_store import Store, store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ import pyarrow as pa
 from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.puffin import PuffinWriter
-from tests import key_index_oracle, malformed_formats, oracle, oracle_formats, strategies
 from tests.fuzz import parquet_targets
+from tests.kit import key_index_oracle, malformed_formats, oracle, oracle_formats, strategies
 
 CORPUS = Path(__file__).parent / "corpus"
 LARGEST = 600

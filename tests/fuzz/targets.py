@@ -20,8 +20,8 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.delta.log import json_rows as json_columns
 from puffin_fast.key_index import Segment, in_memory
 from puffin_fast.puffin import PuffinReader, PuffinWriter
-from tests import key_index_oracle, oracle, oracle_formats
 from tests.fuzz import parquet_targets
+from tests.kit import key_index_oracle, oracle, oracle_formats
 
 TARGETS: dict[str, Callable[[bytes], None]] = {}
 """By name; the corpus has a folder for each."""

@@ -17,7 +17,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import puffin_fast as pf
-from tests.memory import MIB, Cost, forks
+from tests.kit.memory import MIB, Cost, forks
 
 TIMEOUT_S = 60
 N_ROWS = 1_000

@@ -20,9 +20,9 @@ import zstandard
 from puffin_fast import ThetaSketch, dv
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import lance
-from tests import thrift
 from tests.hostile.avro_files import avro, record
 from tests.hostile.conftest import HostileTable
+from tests.kit import thrift
 
 
 def lance_file(n_rows: int, codec: str | None, n_batches: int = 1) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 
 from puffin_fast import iceberg
 from tests.kit.histories.sql import MODES
-from tests.seeds import seeds
+from tests.kit.seeds import seeds
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -14,7 +14,7 @@ from pyroaring import BitMap, BitMap64
 
 from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
-from tests import malformed_formats, oracle, oracle_formats, strategies
+from tests.kit import malformed_formats, oracle, oracle_formats, strategies
 
 
 def croaring(positions: Any, *, runs: bool = True) -> bytes:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from puffin_fast import arrow, dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import conversion
-from tests import oracle, strategies
 from tests.conftest import readable, require_module
+from tests.kit import oracle, strategies
 from tests.kit.cases import each
 from tests.kit.damage import flipped_bits
 

@@ -16,9 +16,9 @@ from pyroaring import BitMap64
 
 from puffin_fast import errors
 from puffin_fast.bitmap import PositionBitmap
-from tests import oracle, strategies
 from tests.conftest import readable
 from tests.kernel.bank import croaring
+from tests.kit import oracle, strategies
 from tests.kit.cases import each
 
 INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")

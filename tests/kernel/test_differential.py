@@ -14,8 +14,8 @@ from pyroaring import BitMap64
 
 from puffin_fast import dv, errors
 from puffin_fast.bitmap import PositionBitmap
-from tests import oracle, strategies
 from tests.java import GOLDEN, Java, Verdict, positions_of
+from tests.kit import oracle, strategies
 from tests.kit.cases import each
 from tests.kit.damage import flipped_bits
 

@@ -12,8 +12,8 @@ import pytest
 
 from puffin_fast import dv, errors
 from puffin_fast.bitmap import PositionBitmap
-from tests import oracle, strategies
-from tests.memory import MIB, forks, peak_growth
+from tests.kit import oracle, strategies
+from tests.kit.memory import MIB, forks, peak_growth
 
 IMPORTS = """
     import struct

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from puffin_fast import errors
 from puffin_fast.bitmap import PositionBitmap
-from tests import oracle, strategies
+from tests.kit import oracle, strategies
 from tests.kit.cases import each
 
 N_ROWS = (0, 1, 7, 8, 9, 63, 64, 65, 65_535, 65_536, 65_537, 131_072, 200_003)

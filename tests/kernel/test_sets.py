@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.theta import ThetaSketch
-from tests import oracle, strategies
 from tests.conftest import readable
 from tests.kernel.bank import croaring
+from tests.kit import oracle, strategies
 from tests.kit.cases import each
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
-from tests.strategies import Positions, position_sets
+from tests.kit.strategies import Positions, position_sets
 
 ONE_CONTAINER_BYTES = 8 + 12 + 8 + 8192
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule
 
 from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
-from tests import oracle, strategies
+from tests.kit import oracle, strategies
 
 Pair = tuple[PositionBitmap, frozenset[int]]
 

@@ -33,9 +33,9 @@ from puffin_fast.key_index import (
 )
 from puffin_fast.key_index.canonical import HASH_BITS
 from puffin_fast.key_index.making import widened
-from tests import key_index_oracle
+from tests.kit import key_index_oracle
 from tests.kit.cases import each
-from tests.memory import MIB, peak_growth
+from tests.kit.memory import MIB, peak_growth
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "key_index"
 

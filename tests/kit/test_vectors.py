@@ -15,9 +15,9 @@ from puffin_fast import iceberg
 from tests.kit.avro_files import read_avro, rewrite_avro
 from tests.kit.cases import each
 from tests.kit.damage import flipped_bits
+from tests.kit.oracle import RefusedError
 from tests.kit.tables import iceberg_table, path_of
 from tests.kit.vectors import read_vectors
-from tests.oracle import RefusedError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.kit.avro_files import read_avro
+from tests.kit.oracle import check, decode_blob, mask
 from tests.kit.rows import Rows, in_order
 from tests.kit.tables import path_of
-from tests.oracle import check, decode_blob, mask
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

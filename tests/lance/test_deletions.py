@@ -17,8 +17,8 @@ import pytest
 from puffin_fast import PositionBitmap, arrow, dv, errors
 from puffin_fast import lance as ours
 from tests.conftest import require_module
+from tests.kit.mounts import may_mount, run_read_only
 from tests.lance.deletions import GOLDEN
-from tests.mounts import may_mount, run_read_only
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import pytest
 from puffin_fast import arrow, errors
 from puffin_fast import lance as ours
 from tests.conftest import require_module
+from tests.kit.thrift import Reader, varint
 from tests.lance.deletions import GOLDEN
-from tests.thrift import Reader, varint
 
 N_CASES = int(os.environ.get("PUFFIN_FAST_OPERATIONS", 100))
 TAIL_BYTES = 16

@@ -14,7 +14,7 @@ import pytest
 
 from puffin_fast import iceberg
 from tests.kit.histories import KINDS, follow
-from tests.seeds import seeds
+from tests.kit.seeds import seeds
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

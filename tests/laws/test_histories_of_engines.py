@@ -12,7 +12,7 @@ import pytest
 
 from tests.interop.conftest import attached
 from tests.kit.histories import KINDS, follow
-from tests.seeds import seeds
+from tests.kit.seeds import seeds
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -24,7 +24,7 @@ import pytest
 from puffin_fast import PositionBitmap, arrow, dv, errors, paimon
 from puffin_fast.paimon.compat import WorkingTable
 from puffin_fast.paimon.snapshot_files import SnapshotFiles
-from tests.mounts import may_mount, run_read_only
+from tests.kit.mounts import may_mount, run_read_only
 from tests.paimon.tables import APPEND, append, ids, rewrite, state, write
 
 pytestmark = pytest.mark.pypaimon

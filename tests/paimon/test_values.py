@@ -16,8 +16,8 @@ import fastavro
 import pytest
 
 from puffin_fast import errors, paimon
+from tests.kit.values import KINDS, avro_cases, avro_replaced, places, replaced
 from tests.paimon.tables import TABLES, folder, newest_snapshot
-from tests.values import KINDS, avro_cases, avro_replaced, places, replaced
 
 N_CASES = int(os.environ.get("PUFFIN_FAST_OPERATIONS", 100))
 

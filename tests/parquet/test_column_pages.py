@@ -28,8 +28,8 @@ from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet import column_pages, page_codecs
 from tests.conftest import require
+from tests.kit.thrift import varint
 from tests.parquet.files import read, read_by_pyarrow, reader_of
-from tests.thrift import varint
 
 pytestmark = pytest.mark.usefixtures("least_in_pages")
 

@@ -19,11 +19,11 @@ from puffin_fast.parquet.bloom_filters import Hashes
 from puffin_fast.rows.files.parquet import ParquetReader
 from tests.kit.damage import flipped_bits
 from tests.kit.tables import parquet_file
+from tests.kit.thrift import LIST, STRUCT, encode, footer_of, get
 from tests.parquet.files import (
     columns_of_numbers,
     reader_of,
 )
-from tests.thrift import LIST, STRUCT, encode, footer_of, get
 
 N, GROUP = 30_000, 10_000
 

@@ -19,10 +19,10 @@ from puffin_fast.parquet.list_pages import ListPages
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.parquet.page_index import Pages, Spans
 from puffin_fast.rows.files import parquet
+from tests.kit.seeds import seeds
 from tests.kit.tables import parquet_file
+from tests.kit.thrift import I32, STRUCT, Struct, encode, footer_of, get, varint
 from tests.parquet.files import reader_of
-from tests.seeds import seeds
-from tests.thrift import I32, STRUCT, Struct, encode, footer_of, get, varint
 
 pytestmark = pytest.mark.usefixtures("least_in_pages")
 

@@ -25,9 +25,9 @@ from puffin_fast.parquet.logical_types import (
     geography,
     geometry,
 )
+from tests.kit.thrift import Struct, encode, footer_of, get, with_footer, with_unknown_fields
 from tests.rows.v3_tables import ONE
 from tests.rows.v3_tables import VARIANT as STORED
-from tests.thrift import Struct, encode, footer_of, get, with_footer, with_unknown_fields
 
 POINTS = [struct.pack("<BIdd", 1, 1, x, 2) for x in (1, 2)]
 ROWS = pa.table(

@@ -25,7 +25,7 @@ from puffin_fast.parquet.checked_file import PIECE
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.parquet.footer import ChunkPlaces
 from puffin_fast.rows.files.files import reading
-from tests import thrift
+from tests.kit import thrift
 from tests.kit.tables import parquet_file
 from tests.parquet.files import CODECS, few_columns, read, reader_of
 
@@ -145,7 +145,7 @@ if sys.argv[1] != "fast":
     sys.modules["isal"] = sys.modules["zlib_ng"] = None
 from puffin_fast._kernels import checksum
 from puffin_fast._kernels.parquet.page_sums import PageSums
-from tests import thrift
+from tests.kit import thrift
 chance = random.Random(1)
 n = 0
 for size in [*range(300), 4095, 4096, 65535, 1 << 20]:

@@ -17,7 +17,7 @@ from puffin_fast._io.source import Source
 from puffin_fast.parquet import column_chunks, page_codecs
 from puffin_fast.parquet.page_index import PagePlaces, Spans
 from puffin_fast.rows.files.parquet import ParquetReader
-from tests.seeds import seeds
+from tests.kit.seeds import seeds
 
 N = 20_000
 

@@ -17,7 +17,7 @@ from puffin_fast.columns.plain_types import plain
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.parquet.footer import Footer
 from puffin_fast.parquet.thrift import ThriftReader
-from tests import thrift
+from tests.kit import thrift
 from tests.kit.tables import parquet_file
 from tests.parquet.files import few_columns, reader_of
 

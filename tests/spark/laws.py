@@ -34,8 +34,8 @@ from puffin_fast.spark.dataframe import functions as dv
 from puffin_fast.spark.session.batches import LIMIT, NO_LIMIT
 from puffin_fast.spark.session.sessions import own_errors, pyspark_version
 from puffin_fast.theta import ThetaSketch
-from tests import oracle
 from tests.architecture.pages import ROOT, run_blocks
+from tests.kit import oracle
 from tests.spark.conftest import state_of
 from tests.spark.connect import connect_session
 

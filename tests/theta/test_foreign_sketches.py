@@ -12,7 +12,7 @@ import pytest
 
 from puffin_fast import arrow, errors
 from puffin_fast.theta import ThetaSketch
-from tests import theta_oracle as oracle
+from tests.kit import theta_oracle as oracle
 from tests.kit.cases import each
 from tests.kit.damage import flipped_bits
 

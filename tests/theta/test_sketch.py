@@ -24,7 +24,7 @@ import puffin_fast as pf
 from puffin_fast import arrow, errors
 from puffin_fast._kernels.theta import sketches as kernel
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
-from tests import theta_oracle as oracle
+from tests.kit import theta_oracle as oracle
 from tests.kit.cases import each
 
 DAY = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)

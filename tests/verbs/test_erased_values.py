@@ -13,7 +13,7 @@ from puffin_fast import iceberg
 from tests.architecture.pages import ROOT, blocks
 from tests.kit.tables import sqlite_catalog
 from tests.rows.deletes.equality_deletes import delete_equal
-from tests.stored_values import found
+from tests.verbs.stored_values import found
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

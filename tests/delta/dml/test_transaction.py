@@ -9,8 +9,8 @@ import pytest
 
 from puffin_fast import delta, errors
 from tests.delta.tables import commit_of, ids
+from tests.kit.steps import steps_of
 from tests.kit.tables import delta_table
-from tests.steps import steps_of
 
 
 def made(path: Path) -> Path:

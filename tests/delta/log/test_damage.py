@@ -28,8 +28,8 @@ from tests.delta.tables import (
     unchanged,
     write_lines,
 )
+from tests.kit.mounts import may_mount, run_read_only
 from tests.kit.tables import sqlite_catalog
-from tests.mounts import may_mount, run_read_only
 
 # Replay and commits ------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN
 from tests.delta.tables import ids as ids_of
 from tests.kit.cases import each
+from tests.kit.object_store import KEYS, LATE_S, Store, store
 from tests.kit.tables import files_of
-from tests.object_store import KEYS, LATE_S, Store, store
 
 __all__ = ["store"]
 

@@ -14,7 +14,7 @@ from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.errors import CorruptDataError, NotFoundError
 from tests.delta.log.timed_logs import BEGIN, TimedLog
 from tests.delta.tables import alter
-from tests.seeds import seeds
+from tests.kit.seeds import seeds
 
 LOGS = {
     "ascending": TimedLog((0, 5, 10, 15), {}),

@@ -14,8 +14,8 @@ import pytest
 from puffin_fast import delta, errors
 from puffin_fast.parquet import footer
 from tests.delta.tables import alter_fields
+from tests.kit.steps import steps_of
 from tests.kit.tables import delta_table
-from tests.steps import steps_of
 
 N = 120
 

@@ -36,8 +36,8 @@ from tests.kit.changes import SIGNS
 from tests.kit.faults import RacingStorage
 from tests.kit.histories import KINDS, follow
 from tests.kit.rows import Rows, by_spark, by_us, in_order
+from tests.kit.seeds import seeds
 from tests.kit.tables import delta_table
-from tests.seeds import seeds
 
 CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
 

@@ -22,8 +22,8 @@ from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
 from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.verbs import ROWS, WRITES
+from tests.kit.mounts import may_mount
 from tests.kit.tables import iceberg_table
-from tests.mounts import may_mount
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

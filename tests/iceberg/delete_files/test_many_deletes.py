@@ -16,7 +16,7 @@ from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.plan.inventory import take_inventory
 from tests.iceberg.delete_files.many_deletes import table_of
-from tests.steps import steps_of
+from tests.kit.steps import steps_of
 
 N = 60
 

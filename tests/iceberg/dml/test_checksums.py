@@ -19,9 +19,9 @@ import puffin_fast
 from puffin_fast import delta, iceberg
 from puffin_fast.cli._files import rows as rows_of_file
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from tests import thrift
 from tests.conftest import require_module
 from tests.iceberg.conftest import files_of, local, unchanged
+from tests.kit import thrift
 from tests.kit.tables import delta_table, golden_table, iceberg_table
 from tests.rows.deletes.equality_deletes import delete_equal
 

@@ -28,8 +28,8 @@ from pyiceberg.types import BinaryType, LongType
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from tests.iceberg.conftest import RacingCatalog, local, refused, rows_of, rows_of_duckdb
+from tests.kit.nanoseconds import nanosecond_types
 from tests.kit.tables import iceberg_table
-from tests.nanoseconds import nanosecond_types
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

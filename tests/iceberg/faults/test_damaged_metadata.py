@@ -25,8 +25,8 @@ from puffin_fast.iceberg.manifest import (
 )
 from tests.iceberg.conftest import current_snapshot, local
 from tests.kit.avro_files import rewrite_avro
+from tests.kit.nanoseconds import nanosecond_types
 from tests.kit.tables import iceberg_table, parts
-from tests.nanoseconds import nanosecond_types
 
 
 @pytest.fixture

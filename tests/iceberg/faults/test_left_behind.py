@@ -25,7 +25,7 @@ from puffin_fast._run.interrupt import interruptible
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import METADATA_WRITERS, v3_metadata
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
-from tests.mounts import may_mount
+from tests.kit.mounts import may_mount
 
 ROWS = pa.table({"id": pa.array(range(100), pa.int64())})
 

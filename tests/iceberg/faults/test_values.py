@@ -20,7 +20,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import manifests_of
 from tests.iceberg.conftest import RacingCatalog, current_snapshot, local
-from tests.values import KINDS, avro_cases, avro_replaced, places, replaced
+from tests.kit.values import KINDS, avro_cases, avro_replaced, places, replaced
 
 N_CASES = int(os.environ.get("PUFFIN_FAST_OPERATIONS", 100))
 SCHEMA = pa.schema(

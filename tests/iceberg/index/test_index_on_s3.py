@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from puffin_fast import iceberg
 from puffin_fast.iceberg.index import segment_maker, stored
 from puffin_fast.parquet import column_chunks
-from tests.object_store import Store, catalog, store
+from tests.kit.object_store import Store, catalog, store
 
 __all__ = ["catalog", "store"]
 

@@ -32,7 +32,7 @@ from tests.iceberg.conftest import current_snapshot, files_of, local, refused, r
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.iceberg.maintenance.delete_files import delete_by_file
 from tests.iceberg.maintenance.maintained import ALL, lineage
-from tests.nanoseconds import nanosecond_types
+from tests.kit.nanoseconds import nanosecond_types
 from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:

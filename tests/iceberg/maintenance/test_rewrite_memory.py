@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
-from tests.memory import MIB, peak_growth
+from tests.kit.memory import MIB, peak_growth
 
 ROW_GROUP, BATCH = 32 * MIB, 10 * MIB
 """Bytes of a row group, and of a batch of 131,072 rows with their row lineage."""

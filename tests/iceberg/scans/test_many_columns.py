@@ -12,7 +12,7 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast.parquet import footer
-from tests.steps import steps_of
+from tests.kit.steps import steps_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

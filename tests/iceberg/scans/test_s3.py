@@ -25,8 +25,8 @@ from puffin_fast.puffin import vectors as files
 from puffin_fast.rows.files import parquet
 from tests.iceberg.conftest import current_snapshot
 from tests.iceberg.verbs import REWRITES, ROWS, WRITES
+from tests.kit.object_store import Store, catalog, store
 from tests.kit.tables import iceberg_table, parts
-from tests.object_store import Store, catalog, store
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

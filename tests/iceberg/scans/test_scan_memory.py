@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
-from tests.memory import MIB, peak_growth
+from tests.kit.memory import MIB, peak_growth
 
 SCHEMA = pa.schema([("id", pa.int64()), ("body", pa.binary())])
 ROW_GROUPS, ROWS = 48, 4

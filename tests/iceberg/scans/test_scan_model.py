@@ -21,7 +21,7 @@ from puffin_fast.iceberg.dml.delete import delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.scans.scan import scan
 from tests.iceberg.conftest import local
-from tests.nanoseconds import nanosecond_types
+from tests.kit.nanoseconds import nanosecond_types
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

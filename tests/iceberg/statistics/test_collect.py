@@ -19,7 +19,6 @@ from pyiceberg.types import LongType
 from puffin_fast import errors, iceberg
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from puffin_fast.theta import BLOB_TYPE, ThetaSketch
-from tests import theta_oracle as oracle
 from tests.iceberg.conftest import (
     RacingCatalog,
     current_snapshot,
@@ -30,6 +29,7 @@ from tests.iceberg.conftest import (
     unchanged,
 )
 from tests.iceberg.statistics.statistics import blob_of, blobs_of, make
+from tests.kit import theta_oracle as oracle
 from tests.rows.deletes.equality_deletes import delete_equal
 
 UTC = datetime.UTC

@@ -15,9 +15,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from puffin_fast import errors, iceberg
-from tests import theta_oracle as oracle
 from tests.iceberg.conftest import RacingCatalog, local
 from tests.iceberg.statistics.statistics import blob_of, make
+from tests.kit import theta_oracle as oracle
 
 
 def numbers(start: int, stop: int, kind: pa.DataType | None = None) -> pa.Table:

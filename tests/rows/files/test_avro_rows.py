@@ -17,7 +17,7 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.files.avro import AvroColumns, AvroReader
 from puffin_fast.rows.files.avro_rows import NotDecodedError, SharedBlocks
 from puffin_fast.rows.files.files import BatchColumns
-from tests.seeds import seeds
+from tests.kit.seeds import seeds
 
 N = 400
 

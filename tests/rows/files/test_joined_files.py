@@ -18,8 +18,8 @@ from pyiceberg.table import Table
 import puffin_fast as pf
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.scan import file_reader
+from tests.kit.seeds import seeds
 from tests.rows.files.random_files import random_rows
-from tests.seeds import seeds
 
 N_FILES = 40
 FILTERS = (

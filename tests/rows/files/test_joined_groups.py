@@ -16,9 +16,9 @@ import puffin_fast as pf
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.files import joined_groups
 from puffin_fast.rows.files.joined_groups import SMALL_ROWS, spans_of
+from tests.kit.seeds import seeds
 from tests.kit.tables import table_of_files
 from tests.rows.files.random_files import random_rows, write
-from tests.seeds import seeds
 
 
 def one_by_one(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Any]) -> Any:

@@ -27,9 +27,9 @@ from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.patches.accelerate import accelerate
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.iceberg.statistics.collect import collect_ndv
+from tests.kit.seeds import seeds
 from tests.rows.files.formats import ids
 from tests.rows.files.test_formats import FORMATS, add
-from tests.seeds import seeds
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -26,7 +26,7 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.parquet import column_chunks
 from puffin_fast.parquet.footer import Footer
 from puffin_fast.rows.files.parquet import ParquetReader
-from tests.seeds import seeds
+from tests.kit.seeds import seeds
 
 N_MUTATIONS = int(os.environ.get("PUFFIN_FAST_MUTATIONS", "150"))
 N = 2_000

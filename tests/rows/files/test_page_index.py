@@ -22,7 +22,7 @@ from puffin_fast.rows.files import parquet
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.filters.bounds import Range
 from tests.kit.tables import parquet_file, table_of_files
-from tests.thrift import STRUCT, Reader, encode, footer_of, get
+from tests.kit.thrift import STRUCT, Reader, encode, footer_of, get
 
 N = 3000
 

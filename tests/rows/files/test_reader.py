@@ -21,9 +21,9 @@ from puffin_fast.rows.files import joined_groups, parquet
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
 from puffin_fast.rows.files.reader import OpenedFile
+from tests.kit.seeds import seeds
 from tests.kit.tables import table_of_files
 from tests.rows.files.random_files import N, random_rows, row_filter, write
-from tests.seeds import seeds
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 import puffin_fast as pf
 from puffin_fast.rows.files.reader import DataFiles
 from puffin_fast.rows.filters.filters import RowFilter
-from tests import thrift
+from tests.kit import thrift
+from tests.kit.seeds import seeds
 from tests.kit.tables import table_of_files
 from tests.rows.files.random_files import random_rows, row_filter
-from tests.seeds import seeds
 
 GROUP = 40
 

@@ -31,7 +31,7 @@ from puffin_fast.columns.plain_types import plain
 from puffin_fast.parquet import column_pages
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.projection import FileSchema, Projection
-from tests.seeds import seeds
+from tests.kit.seeds import seeds
 
 N = 3_000
 PRIMITIVES = (IntegerType(), LongType(), FloatType(), DoubleType(), StringType())

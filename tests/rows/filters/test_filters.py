@@ -60,8 +60,8 @@ from puffin_fast.rows.filters import evaluator
 from puffin_fast.rows.filters.evaluator import ArrowEvaluator
 from puffin_fast.rows.filters.filters import RowFilter
 from tests.iceberg.conftest import RacingCatalog, rows_of
+from tests.kit.nanoseconds import nanosecond_types
 from tests.kit.tables import iceberg_table
-from tests.nanoseconds import nanosecond_types
 
 INF = float("inf")
 LARGEST = 2**31 - 1

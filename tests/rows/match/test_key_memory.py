@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
-from tests.memory import peak_growth
+from tests.kit.memory import peak_growth
 
 N = 4_000_000
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.spark.worker import combine, explode, merge
-from tests import oracle
-from tests.memory import MIB, peak_growth
+from tests.kit import oracle
+from tests.kit.memory import MIB, peak_growth
 from tests.spark.laws import expected, some_deletes
 
 NAMES = ("file_path", "pos")

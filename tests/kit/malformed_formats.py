@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from tests import oracle
-from tests import oracle_formats as formats
-from tests.strategies import ACCEPTED, ACCEPTED_BLOBS, MALFORMED, MALFORMED_BLOBS
+from tests.kit import oracle
+from tests.kit import oracle_formats as formats
+from tests.kit.strategies import ACCEPTED, ACCEPTED_BLOBS, MALFORMED, MALFORMED_BLOBS
 
 Cases = dict[str, Callable[[], bytes]]
 

@@ -24,7 +24,7 @@ import puffin_fast as pf
 from puffin_fast import key_index
 from puffin_fast.parquet.bloom_filters import Hashes
 from puffin_fast.rows.files.parquet import ParquetReader
-from tests.thrift import Reader, integer
+from tests.kit.thrift import Reader, integer
 
 
 def found(folder: Path, values: Iterable[int | str]) -> set[tuple[str, int | str]]:

@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 
-from tests.oracle import (
+from tests.kit.oracle import (
     MAGIC,
     Reader,
     check,

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import zstandard
 
-from tests import oracle
-from tests.theta_oracle import murmur
+from tests.kit import oracle
+from tests.kit.theta_oracle import murmur
 
 WORD = (1 << 64) - 1
 FACTORS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests import oracle
+from tests.kit import oracle
 
 Positions = NDArray[np.uint64]
 

@@ -29,7 +29,7 @@ def run_read_only(folder: Path, script: str, *arguments: object) -> list[str]:
     command = ["unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', "sh", sys.executable, "-c", script]
     done = subprocess.run(
         [*command, *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,
