@@ -58,7 +58,7 @@ help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: build java  ## delete rows of real Iceberg v3 tables through Spark and prove it (DEMO_SCALE=1 adds 6M rows)
-	$(VENV)/bin/puffin-fast demo $(args)
+	$(PY) -m examples.demo $(args)
 
 # tests/lanes.py says which tests `check`, `test` and `test-deep` run.
 test: build java jars  ## the tests of every part, with Spark and the foreign engines, in 12 minutes (args="-k name" narrows, workers=0 is one process)

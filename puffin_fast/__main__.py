@@ -42,7 +42,7 @@ def main() -> None:
     gc.set_threshold(YOUNG_OBJECTS)
     atexit.register(gc.freeze)  # else Python traverses the objects of all modules when it ends
     try:
-        if "--spark" not in sys.argv and "demo" not in sys.argv:
+        if "--spark" not in sys.argv:
             _omit_pandas()
         from puffin_fast.cli import main as run
     except KeyboardInterrupt:

@@ -106,7 +106,7 @@ DEEP: dict[str, tuple[str, ...]] = {
         "tests/paimon/test_java.py",
     ),
     "cases": (
-        "tests/cli/test_demo.py",
+        "tests/examples/test_demo.py",
         "tests/cli/test_json_lines.py::test_json_lines_that_scan_prints_are_read_again[%3]",
         "tests/cli/test_round_trips.py::test_each_value_of_each_type_comes_back[%5]",
         "tests/cli/test_round_trips.py::test_values_are_set_as_scan_prints_them[%4]",

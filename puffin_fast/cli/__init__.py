@@ -11,7 +11,6 @@ from puffin_fast.cli import (
     clean,
     completion,
     definition,
-    demo,
     index,
     look,
     maintain,
@@ -93,7 +92,6 @@ for _command in (
     clean.maintain,
     statistics.ndv,
     index.index_keys,
-    demo.demo,
     completion.completion,
 ):
     main.add_command(_command)

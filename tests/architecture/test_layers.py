@@ -24,7 +24,7 @@ FOREIGN = {
     "datasketches": set(),
     "click": {"cli"},
     "rich": {"_run", "_show", "cli", "iceberg"},
-    "duckdb": {"cli", "iceberg"},
+    "duckdb": {"iceberg"},
     "polars": {"avro", "iceberg"},
     "pyroaring": set(),
 }

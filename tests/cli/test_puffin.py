@@ -146,6 +146,6 @@ def test_wrong_usage_is_exit_code_2(run: Run, arguments: tuple[str, ...]) -> Non
 
 def test_version_and_help(run: Run) -> None:
     assert run("--version").output.strip() == pf.__version__
-    for command in ("inspect", "verify", "delete", "demo"):
+    for command in ("inspect", "verify", "delete"):
         assert command in run("--help").output
         assert run(command, "--help").exit_code == 0

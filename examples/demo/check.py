@@ -4,52 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.table import Table
 
-from puffin_fast._run.packages import import_optional
-from puffin_fast.errors import PuffinFastError
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-    from pyiceberg.table import Table
-
-    from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.bitmap import PositionBitmap
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")
 """DuckDB's extensions for Iceberg, in the order of their dependencies."""
 
 
-class DisagreementError(PuffinFastError):
+class DisagreementError(Exception):
     """The rows that another engine reads are not those of the plain filter."""
 
 
-def extension_packages() -> list[str]:
-    """The modules of the packages that hold DuckDB's extensions, in the order of `EXTENSIONS`."""
-    return [f"duckdb_extension_{name}" for name in EXTENSIONS]
-
-
 @contextmanager
-def duckdb_with_iceberg(folder: Path) -> Iterator[DuckDBPyConnection]:
+def duckdb_with_iceberg(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Opens a DuckDB connection with the Iceberg extension from installed packages; nothing is downloaded.
 
     Args:
         folder: for temporary files of DuckDB.
     """
-    settings = {"temp_directory": str(folder / "duckdb"), "memory_limit": "3GB"}
-    with import_optional("duckdb", extra="demo").connect(config=settings) as connection:
-        for name, module in zip(EXTENSIONS, extension_packages(), strict=True):
-            package = Path(import_optional(module, extra="demo").__file__).parent
-            (extension,) = package.glob(f"extensions/*/{name}.duckdb_extension")
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "temp_directory": str(folder / "duckdb"),
+        "memory_limit": "3GB",
+    }
+    with duckdb.connect(config=settings) as connection:
+        for name in EXTENSIONS:
+            (package,) = import_module(f"duckdb_extension_{name}").__path__
+            (extension,) = Path(package).glob(f"extensions/*/{name}.duckdb_extension")
             connection.execute(f"LOAD '{extension}'")
         yield connection
 
 
 def check_rows(
-    connection: DuckDBPyConnection, table: Table, source: Sequence[Path], deleted: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, table: Table, source: Sequence[Path], deleted: Sequence[str]
 ) -> dict[str, int]:
     """Compares the rows that other engines read with those of a plain filter of the source.
 
@@ -90,7 +83,7 @@ def check_rows(
 
 
 def _fingerprint(
-    connection: DuckDBPyConnection, relation: str, types: Mapping[str, object]
+    connection: duckdb.DuckDBPyConnection, relation: str, types: Mapping[str, object]
 ) -> tuple[int, int]:
     """Returns the number of rows and the sum of their hashes, with each column in the type of the source."""
     columns = ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in types.items())

@@ -1,11 +1,14 @@
-"""The command ``puffin-fast demo``: deletes rows of real data and verifies the results with other engines.
+"""Deletes rows of real Iceberg v3 tables and verifies the results with other engines: ``python -m examples.demo``.
 
 The rows are loaded into a table of format version 3. One delete runs on Spark, another one on this machine, which
 merges the vectors. After each delete, the rows that PyIceberg and DuckDB read are compared with the source.
+
+It needs Java 17 and ``pip install 'puffin-fast[demo]'``; ``make demo`` installs what is missing.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -14,24 +17,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from rich.console import RenderableType
+from duckdb import DuckDBPyConnection
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table as Grid
 
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.packages import import_optional
-from puffin_fast.cli._common import Answer, answers, grid
-from puffin_fast.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
-
-    from puffin_fast.bitmap import PositionBitmap
-    from puffin_fast.cli._demo_data import DataSet
+from examples.demo.check import check_rows, duckdb_with_iceberg, position_delete_bytes
+from examples.demo.data import DataSet, flights, lineitem
+from puffin_fast import iceberg, spark
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.puffin.vectors import read_vector
 
 NAMESPACE = "demo"
 
@@ -60,36 +60,21 @@ class Measurements:
         click.echo(f"{row['seconds']:7.2f} s  {name} {row['table']}", err=True)
 
 
-def _check_extra(scale: float) -> None:
-    """Checks that the packages of the extra ``demo`` are installed.
-
-    Raises:
-        MissingExtraError: one is not.
-    """
-    from puffin_fast.cli import _demo_check, _demo_data
-
-    for name in ("pyiceberg.catalog.sql", "pyspark.sql", "duckdb", *_demo_check.extension_packages()):
-        import_optional(name, extra="demo")
-    _demo_data.flights_archive()
-    if scale:
-        _demo_data.generator()
-
-
 def _new_warehouse(folder: Path) -> Path:
     """Makes an empty warehouse in the demo's folder. Only a folder that a run has made is changed.
 
     Raises:
-        InvalidInputError: the folder has files, and no run has made it.
+        UsageError: the folder has files, and no run has made it.
     """
     marker, warehouse = folder / MARKER, folder / WAREHOUSE
     folder.mkdir(parents=True, exist_ok=True)
     if not marker.exists():
         if found := next(folder.iterdir(), None):
-            raise InvalidInputError(
+            raise click.UsageError(
                 f"--folder {folder}: expected an empty folder, a new one, or one of an earlier run, which has the "
                 f"file {MARKER}; found {found.name}"
             )
-        marker.write_text("Each run of `puffin-fast demo` replaces files of this folder.\n")
+        marker.write_text("Each run of the demo replaces files of this folder.\n")
     if warehouse.exists():
         shutil.rmtree(warehouse)
     warehouse.mkdir()
@@ -98,8 +83,6 @@ def _new_warehouse(folder: Path) -> Path:
 
 def _spark(folder: Path) -> SparkSession:
     """Starts a local session that logs only errors."""
-    from pyspark.sql import SparkSession
-
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[*]").appName("puffin-fast demo")
@@ -113,27 +96,18 @@ def _spark(folder: Path) -> SparkSession:
         "spark.log.level": "ERROR",
     }.items():
         builder = builder.config(key, value)
-    try:
-        return builder.getOrCreate()
-    except Exception as error:  # PySpark's launcher has exceptions of its own, for example if Java is missing
-        if is_from_outside(error):
-            raise
-        raise InvalidInputError(f"Spark did not start (it needs Java 17 or later): {error}") from error
+    return builder.getOrCreate()
 
 
-def _catalog(folder: Path) -> Catalog:
+def _catalog(folder: Path) -> SqlCatalog:
     """Opens a catalog in a SQLite file beside its warehouse."""
-    from pyiceberg.catalog.sql import SqlCatalog
-
     catalog = SqlCatalog(NAMESPACE, uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
     catalog.create_namespace(NAMESPACE)
     return catalog
 
 
-def _load(catalog: Catalog, data: DataSet) -> tuple[Table, int]:
+def _load(catalog: SqlCatalog, data: DataSet) -> tuple[Table, int]:
     """Loads the source into a new table, with one append per file; returns the table and the number of rows."""
-    from puffin_fast import iceberg
-
     name = f"{NAMESPACE}.{data.name}"
     table = iceberg.create_table(catalog, name, data.schema(), partition_spec=data.partition_by)
     rows = 0
@@ -145,9 +119,6 @@ def _load(catalog: Catalog, data: DataSet) -> tuple[Table, int]:
 
 def _vectors(table: Table) -> tuple[int, list[tuple[str, PositionBitmap, int]]]:
     """Returns the number of data files, and the data file, positions and bytes of each vector."""
-    from puffin_fast import iceberg
-    from puffin_fast.puffin.vectors import read_vector
-
     tasks = iceberg.plan_files(table).tasks
     found = []
     for task in tasks:
@@ -165,12 +136,9 @@ def _run(
     data: DataSet,
     session: SparkSession,
     connection: DuckDBPyConnection,
-    catalog: Catalog,
+    catalog: SqlCatalog,
 ) -> None:
     """Loads one table, runs its deletes, and compares the results."""
-    from puffin_fast import iceberg, spark
-    from puffin_fast.cli._demo_check import check_rows, position_delete_bytes
-
     with measured.stage("load", table=data.name) as row:
         table, row["rows"] = _load(catalog, data)
     functions: tuple[tuple[str, Callable[[str], Any]], ...] = (
@@ -241,8 +209,14 @@ def _picture(measured: Measurements, path: Path) -> bool:
     return True
 
 
+def _grid(rows: list[dict[str, Any]], title: str) -> Grid:
+    table = Grid(*rows[0], title=title)
+    for row in rows:
+        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
+    return table
+
+
 @click.command()
-@answers
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -259,22 +233,16 @@ def _picture(measured: Measurements, path: Path) -> bool:
     show_envvar=True,
     help="TPC-H scale factor of the table lineitem (1: 6 million rows); 0: without lineitem.",
 )
-def demo(folder: Path, scale: float) -> Answer:
-    """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and verifies the result.
-
-    Example: puffin-fast demo --folder build/demo
-    """
-    from puffin_fast.cli import _demo_data
-    from puffin_fast.cli._demo_check import duckdb_with_iceberg
-
-    _check_extra(scale)
+@click.option("--json", "as_json", is_flag=True, help="Prints one JSON document.")
+def main(folder: Path, scale: float, as_json: bool) -> None:
+    """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and verifies the result."""
     folder = folder.resolve()
     warehouse = _new_warehouse(folder)
     measured = Measurements()
     with measured.stage("sources"):
-        sets = [_demo_data.flights(folder)]
+        sets = [flights(folder)]
         if scale:
-            sets.append(_demo_data.lineitem(folder, scale))
+            sets.append(lineitem(folder, scale))
     with measured.stage("start Spark"):
         session = _spark(warehouse)
     try:
@@ -283,8 +251,16 @@ def demo(folder: Path, scale: float) -> Answer:
                 _run(measured, data, session, connection, catalog)
     finally:
         session.stop()
+    has_picture = _picture(measured, folder / "demo.png")
+    if as_json:
+        print(json.dumps({"tables": measured.tables, "stages": measured.stages}))
+        return
     title = "deletion vectors, and the same deletes as Parquet position-delete files"
-    text: list[RenderableType] = [grid(measured.stages, title="stages"), grid(measured.tables, title=title)]
-    if _picture(measured, folder / "demo.png"):
-        text.append(f"picture: {folder / 'demo.png'}")
-    return Answer({"tables": measured.tables, "stages": measured.stages}, text)
+    console = Console()
+    console.print(_grid(measured.stages, "stages"), _grid(measured.tables, title))
+    if has_picture:
+        console.print(f"picture: {folder / 'demo.png'}")
+
+
+if __name__ == "__main__":
+    main()
