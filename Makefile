@@ -13,6 +13,7 @@ PY := $(VENV)/bin/python
 KERNELS := $(shell find puffin_fast/_kernels -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 STUBS := $(shell find puffin_fast/_kernels -name '*.pyi')
 PYTEST := $(PY) -m pytest
+KERNEL_TESTS := tests/kernels tests/bitmap tests/arrow tests/dv tests/theta tests/key_index
 args ?=
 workers ?= 2
 # Files stay whole, because what a module prepares is made once, and in the order of tests/conftest.py.
@@ -111,7 +112,7 @@ aarch64: build  ## the kernels for aarch64, cross-compiled, and their tests in a
 	$(PY) -m tests.aarch64 $(args)
 
 deep: build  ## the kernels' properties with hypothesis' deep profile (5,000 examples each, 500 of the costly)
-	HYPOTHESIS_PROFILE=deep $(PYTEST) tests/kernel tests/dv tests/theta tests/key_index -m "not jar and not spark" -n auto $(args)
+	HYPOTHESIS_PROFILE=deep $(PYTEST) $(KERNEL_TESTS) -m "not jar and not spark" -n auto $(args)
 
 lint: $(VENV)/.installed  ## ruff: rules and formatting
 	$(PY) -m ruff check .

@@ -25,8 +25,8 @@ PYTHON = "3.11"
 """The version of Debian's Python; abi3 modules run on each since 3.11."""
 
 TEST_PACKAGES = ("pytest", "hypothesis", "pyroaring", "datasketches")
-TESTS = ("tests/kernel/test_bitmap.py", "tests/dv/test_codecs.py", "tests/dv/test_formats.py",
-         "tests/kernel/test_sets.py", "tests/theta/test_sketch.py", "tests/puffin/test_footer.py")  # fmt: skip
+TESTS = ("tests/bitmap/test_bitmap.py", "tests/dv/test_codecs.py", "tests/dv/test_formats.py",
+         "tests/bitmap/test_sets.py", "tests/theta/test_sketch.py", "tests/puffin/test_footer.py")  # fmt: skip
 
 
 def require(tools: dict[str, str]) -> None:

@@ -110,8 +110,11 @@ def sanitize(arguments: list[str]) -> int:
                 *(
                     arguments
                     or [
+                        "tests/arrow",
+                        "tests/bitmap",
                         "tests/dv",
-                        "tests/kernel",
+                        "tests/first_hour/test_refused_arguments.py",
+                        "tests/kernels",
                         "tests/key_index",
                         "tests/theta",
                         "tests/avro/test_records.py",

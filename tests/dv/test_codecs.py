@@ -12,7 +12,7 @@ from hypothesis import given
 
 from puffin_fast import errors
 from puffin_fast.bitmap import PositionBitmap
-from tests.kernel.bank import CODECS, Codec
+from tests.dv.codecs import CODECS, Codec
 from tests.kit import oracle, strategies
 from tests.kit.cases import each
 from tests.kit.damage import flipped_bits

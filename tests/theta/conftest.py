@@ -1,7 +1,7 @@
-"""Parameters of the check bank."""
+"""Each kind of buffer."""
 
 from __future__ import annotations
 
-from tests.kernel.conftest import as_buffer
+from tests.kit.buffers import as_buffer
 
 __all__ = ["as_buffer"]

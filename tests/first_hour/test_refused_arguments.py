@@ -47,7 +47,7 @@ GIVEN: dict[str, Any] = {
 """An argument of its type, by its name."""
 
 TEXTS = {"path", "codec", "filesystem"}
-"""Any object has a text for errors; the others: tests/kernel/test_arrow.py, tests/puffin/test_filesystems.py."""
+"""Any object has a text for errors; the others: tests/arrow/test_arrow.py, tests/puffin/test_filesystems.py."""
 
 CODECS = (pf.dv.iceberg, pf.dv.delta, pf.dv.paimon, pf.dv.lance, pf.dv.mumbling)
 

@@ -1,8 +1,7 @@
-"""Invalid arguments of callers and other libraries raise errors of this package, without a crash."""
+"""Invalid arrays of other libraries raise errors of this package, without a crash."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -106,73 +105,6 @@ def test_masks_of_impossible_numbers_of_rows_are_refused(n_rows: Any) -> None:
     """Four times 2^62 wraps to nothing, which once wrote 2^62 bytes into it."""
     with pytest.raises(errors.InvalidInputError, match="n_rows"):
         arrow.mask(pa.array([BLOB] * 4), n_rows)
-
-
-def test_masked_items_are_nulls() -> None:
-    masked = np.ma.array([1, 2, 3], mask=[False, True, False])
-    with pytest.raises(errors.InvalidInputError, match="element 1 is masked"):
-        PositionBitmap.from_positions(masked)
-    with pytest.raises(errors.InvalidInputError, match="element 0 is masked"):
-        PositionBitmap.from_mask(np.ma.array([True, False], mask=[True, False]))
-    assert list(PositionBitmap.from_positions(np.ma.array([3, 1]))) == [1, 3]
-
-
-def test_numpys_integers_of_different_types_are_positions() -> None:
-    """NumPy makes floats of a list of them."""
-    largest = PositionBitmap.from_positions([np.uint64(5), np.int64(6), 0x7FFFFFFE80000000])
-    assert list(largest) == [5, 6, 0x7FFFFFFE80000000]
-
-
-@pytest.mark.parametrize("far", [range(0, 1 << 70, 1 << 69), range(-(1 << 70), 5, 1 << 69), range(1 << 80)])
-def test_ranges_past_64_bits_are_refused(far: range) -> None:
-    with pytest.raises(errors.InvalidInputError):
-        PositionBitmap.from_positions(far)
-    with pytest.raises(errors.InvalidInputError):
-        PositionBitmap(far)
-
-
-def test_a_range_that_memory_cannot_hold_fails_at_once() -> None:
-    started = time.monotonic()
-    with pytest.raises(MemoryError):
-        PositionBitmap.from_range(0, 1 << 62)
-    assert time.monotonic() - started < 5
-
-
-@pytest.mark.parametrize("other", [1, None, [1], {1}, b""])
-def test_what_is_no_bitmap_is_the_callers_fault(other: Any) -> None:
-    bitmap = PositionBitmap.from_positions([1])
-    for call in (
-        lambda: PositionBitmap.union_all([bitmap, other]),
-        lambda: PositionBitmap.intersection_all([other]),
-        lambda: dv.iceberg.encode(other),
-    ):
-        with pytest.raises(errors.InvalidInputError, match="PositionBitmap"):
-            call()
-    for compare in (lambda: bitmap <= other, lambda: bitmap < other, lambda: bitmap > other):
-        with pytest.raises(TypeError):
-            compare()
-    assert bitmap != other
-
-
-def _colliding(n: int) -> np.ndarray[Any, Any]:
-    """Keys of containers whose searches all begin in the same few slots of a table of up to 2^20."""
-    inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
-    found: list[int] = []
-    low, limit = 0, 0x7FFFFFFE << 16
-    while len(found) < n:  # hashes below 2^44 whose key happens to be one
-        block = np.arange(low, low + (1 << 20), dtype=np.uint64) * np.uint64(inverse)
-        found += block[block < limit].tolist()
-        low += 1 << 20
-    return np.unique(np.array(found[:n], np.uint64))
-
-
-def test_keys_that_were_chosen_to_collide_cost_no_more_than_others() -> None:
-    keys = _colliding(600)
-    bitmap = PositionBitmap.from_positions(keys << np.uint64(16))
-    queries = np.concatenate((keys << np.uint64(16), np.arange(1_000, dtype=np.uint64) << np.uint64(16)))
-    assert (bitmap.contains(queries) == np.isin(queries >> np.uint64(16), keys)).all()
-    assert int(keys[0]) << 16 in bitmap
-    assert (int(keys[0]) << 16) + 1 not in bitmap
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 0, 3], [7, 9, 65_536, 70_001], [64, 63, 1, 80_000], [70_003] * 4])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import time
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from pyroaring import BitMap64
 
 from puffin_fast import errors
 from puffin_fast.bitmap import PositionBitmap
+from tests.bitmap.croaring import croaring
 from tests.conftest import readable
-from tests.kernel.bank import croaring
 from tests.kit import oracle, strategies
 from tests.kit.cases import each
 
@@ -431,3 +432,33 @@ def test_one_swapped_or_repeated_position_is_found(at: int, change: str) -> None
         positions = step * np.arange(100_000, dtype=np.uint64)
         positions[[at, at + 1]] = positions[[at + 1, at]] if change == "swap" else positions[at]
         assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
+def test_masked_items_are_nulls() -> None:
+    masked = np.ma.array([1, 2, 3], mask=[False, True, False])
+    with pytest.raises(errors.InvalidInputError, match="element 1 is masked"):
+        PositionBitmap.from_positions(masked)
+    with pytest.raises(errors.InvalidInputError, match="element 0 is masked"):
+        PositionBitmap.from_mask(np.ma.array([True, False], mask=[True, False]))
+    assert list(PositionBitmap.from_positions(np.ma.array([3, 1]))) == [1, 3]
+
+
+def test_numpys_integers_of_different_types_are_positions() -> None:
+    """NumPy makes floats of a list of them."""
+    largest = PositionBitmap.from_positions([np.uint64(5), np.int64(6), 0x7FFFFFFE80000000])
+    assert list(largest) == [5, 6, 0x7FFFFFFE80000000]
+
+
+@pytest.mark.parametrize("far", [range(0, 1 << 70, 1 << 69), range(-(1 << 70), 5, 1 << 69), range(1 << 80)])
+def test_ranges_past_64_bits_are_refused(far: range) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        PositionBitmap.from_positions(far)
+    with pytest.raises(errors.InvalidInputError):
+        PositionBitmap(far)
+
+
+def test_a_range_that_memory_cannot_hold_fails_at_once() -> None:
+    started = time.monotonic()
+    with pytest.raises(MemoryError):
+        PositionBitmap.from_range(0, 1 << 62)
+    assert time.monotonic() - started < 5

@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.theta import ThetaSketch
+from tests.bitmap.croaring import croaring
 from tests.conftest import readable
-from tests.kernel.bank import croaring
 from tests.kit import oracle, strategies
 from tests.kit.cases import each
 
@@ -358,3 +359,19 @@ def test_keys_interleave_in_every_way() -> None:
         for operation in OPERATIONS.values():
             result = operation(PositionBitmap.from_positions(a), PositionBitmap.from_positions(b))
             assert result.to_bytes() == oracle.encode(operation(set(a), set(b)))
+
+
+@pytest.mark.parametrize("other", [1, None, [1], {1}, b""])
+def test_what_is_no_bitmap_is_the_callers_fault(other: Any) -> None:
+    bitmap = PositionBitmap.from_positions([1])
+    for call in (
+        lambda: PositionBitmap.union_all([bitmap, other]),
+        lambda: PositionBitmap.intersection_all([other]),
+        lambda: dv.iceberg.encode(other),
+    ):
+        with pytest.raises(InvalidInputError, match="PositionBitmap"):
+            call()
+    for compare in (lambda: bitmap <= other, lambda: bitmap < other, lambda: bitmap > other):
+        with pytest.raises(TypeError):
+            compare()
+    assert bitmap != other

@@ -1,42 +1,14 @@
-"""The check bank's tables: every codec and every kind of buffer."""
+"""Each codec, the oracle of its bytes, and bytes that it refuses or only reads."""
 
 from __future__ import annotations
 
-import array
-import mmap
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-from pyroaring import BitMap, BitMap64
-
 from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
 from tests.kit import malformed_formats, oracle, oracle_formats, strategies
-
-
-def croaring(positions: Any, *, runs: bool = True) -> bytes:
-    """CRoaring's bytes of a set, optionally with run containers.
-
-    Only a set of 32 bits takes an array without a Python object for each point. Positions of few keys therefore become
-    such sets, which CRoaring then reads as one set of 64 bits.
-    """
-    values = np.sort(np.asarray(positions, np.uint64))
-    high = values >> np.uint64(32)
-    keys = high[np.diff(high, prepend=high[:1] + np.uint64(1)) != 0]
-    if len(keys) > 16:
-        peer = BitMap64(values)
-    else:
-        parts = [len(keys).to_bytes(8, "little")]
-        for key in keys:
-            low = array.array("I", values[high == key].astype(np.uint32).tobytes())
-            parts += [int(key).to_bytes(4, "little"), bytes(BitMap(low).serialize())]
-        peer = BitMap64.deserialize(b"".join(parts))
-    if runs:
-        peer.run_optimize()
-    return bytes(peer.serialize())
 
 
 class Codec(NamedTuple):
@@ -129,35 +101,3 @@ CODECS = [
         frames=False,
     ),
 ]
-
-
-def _mapped(data: bytes) -> mmap.mmap:
-    mapped = mmap.mmap(-1, max(len(data), 1))
-    mapped[: len(data)] = data
-    return mapped
-
-
-def _frozen(data: bytes) -> Any:
-    view = np.frombuffer(data, np.uint8).copy()
-    view.flags.writeable = False
-    return view
-
-
-def _misaligned(data: bytes) -> memoryview:
-    return memoryview(b"\xff" + data + b"\xff")[1:-1]
-
-
-BUFFERS: dict[str, Callable[[bytes], Any]] = {
-    "bytes": bytes,
-    "bytearray": bytearray,
-    "memoryview": memoryview,
-    "memoryview_of_a_bytearray": lambda data: memoryview(bytearray(data)),
-    "misaligned_memoryview": _misaligned,
-    "numpy": lambda data: np.frombuffer(data, np.uint8),
-    "numpy_read_only": _frozen,
-    "numpy_signed": lambda data: np.frombuffer(data, np.int8),
-    "array": lambda data: array.array("B", data),
-    "arrow_buffer": pa.py_buffer,
-    "mmap": _mapped,
-}
-"""Ways to hand over bytes."""

@@ -231,3 +231,24 @@ def test_the_ends_of_nothing_are_the_callers_fault() -> None:
     for ask in (nothing.min, nothing.max):
         with pytest.raises((errors.InvalidInputError, ValueError)):
             ask()
+
+
+def _colliding(n: int) -> np.ndarray[Any, Any]:
+    """Keys of containers whose searches all begin in the same few slots of a table of up to 2^20."""
+    inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+    found: list[int] = []
+    low, limit = 0, 0x7FFFFFFE << 16
+    while len(found) < n:  # hashes below 2^44 whose key happens to be one
+        block = np.arange(low, low + (1 << 20), dtype=np.uint64) * np.uint64(inverse)
+        found += block[block < limit].tolist()
+        low += 1 << 20
+    return np.unique(np.array(found[:n], np.uint64))
+
+
+def test_keys_that_were_chosen_to_collide_cost_no_more_than_others() -> None:
+    keys = _colliding(600)
+    bitmap = PositionBitmap.from_positions(keys << np.uint64(16))
+    queries = np.concatenate((keys << np.uint64(16), np.arange(1_000, dtype=np.uint64) << np.uint64(16)))
+    assert (bitmap.contains(queries) == np.isin(queries >> np.uint64(16), keys)).all()
+    assert int(keys[0]) << 16 in bitmap
+    assert (int(keys[0]) << 16) + 1 not in bitmap
