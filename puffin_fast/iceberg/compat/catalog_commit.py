@@ -57,7 +57,7 @@ from puffin_fast.errors import (
 )
 from puffin_fast.iceberg.compat.complete_metadata import read_complete
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
-from puffin_fast.iceberg.compat.table_metadata import catalog_for_commit, writes_metadata
+from puffin_fast.iceberg.compat.table_metadata import metadata_writing, writes_metadata
 from puffin_fast.iceberg.compat.table_updates import (
     AssertFormatVersion,
     AssertLastSequenceNumber,
@@ -272,8 +272,8 @@ def _commit(
         sent()
     roll_back_returned_connections(catalog)
     try:
-        with interruptible():
-            response = catalog_for_commit(catalog, begun, send).commit_table(table, tuple(required), updates)
+        with interruptible(), metadata_writing(catalog, begun, send):
+            response = catalog.commit_table(table, tuple(required), updates)
     except (CommitFailedException, TooManyRequestsError) as error:
         if is_metastore or not settle_refusals:
             raise LostRaceError(f"{name}: {error}") from error

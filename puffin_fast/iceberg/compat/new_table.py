@@ -42,7 +42,7 @@ from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import CommitUnknownError, InvalidInputError, PuffinFastError
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
-from puffin_fast.iceberg.compat.table_metadata import catalog_for_commit
+from puffin_fast.iceberg.compat.table_metadata import metadata_writing
 from puffin_fast.iceberg.compat.working_table import remove_files
 from puffin_fast.rows.files.conversion import arrow_type, constant
 
@@ -157,10 +157,9 @@ def create_in_catalog(catalog: Catalog, name: str | tuple[str, ...], shown: str,
     roll_back_returned_connections(catalog)
     begun: list[str] = []
     sent: list[bool] = []
-    maker = catalog_for_commit(catalog, begun.append, lambda: sent.append(True))
     try:
-        with interruptible():
-            table = maker.create_table(name, **description)
+        with interruptible(), metadata_writing(catalog, begun.append, lambda: sent.append(True)):
+            return catalog.create_table(name, **description)
     except BaseException as error:
         if not sent:
             _remove(catalog, begun)
@@ -170,9 +169,7 @@ def create_in_catalog(catalog: Catalog, name: str | tuple[str, ...], shown: str,
             raise
         if not sent:
             raise PuffinFastError(f"{shown}: the metadata could not be written: {error}") from error
-        table = _settle(catalog, name, shown, begun, error)
-    table.catalog = catalog
-    return table
+        return _settle(catalog, name, shown, begun, error)
 
 
 def _settle(

@@ -1,19 +1,21 @@
 """Makes catalogs of PyIceberg write table metadata of format version 3, which they refuse by themselves.
 
 PyIceberg 0.12 reads format version 3 and refuses to write it. Catalogs that write their metadata in this process (SQL,
-Hive, Glue, DynamoDB, BigQuery) do so through the functions in `METADATA_WRITERS`. These are replaced on one catalog
-object (`v3_metadata`) or on a copy of it (`catalog_for_commit`). The server of a REST catalog writes its own metadata.
+Hive, Glue, DynamoDB, BigQuery) do so through the functions in `METADATA_WRITERS`. The first use replaces these in the
+catalog's class for good. Only within `v3_metadata`, `metadata_writing` and `accelerate` they write version 3; else they
+do what they did. The server of a REST catalog writes its own metadata.
+
+No release of PyIceberg ends this gap yet: 0.12 is the newest, and `TableMetadataV3.model_dump_json` raises
+NotImplementedError (iceberg-python, issue 1551).
 """
 
 from __future__ import annotations
 
 import json
-import os
-import threading
-import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 import pyiceberg
 from pydantic import PrivateAttr
@@ -24,7 +26,6 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._run.fork import lock_across_fork
 from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.sql_catalog import roll_back_returned_connections
@@ -149,75 +150,88 @@ def _previous_document(metadata: TableMetadata, io: FileIO) -> dict[str, Any]:
     return document
 
 
-_hook_lock = lock_across_fork()
-_hooks: list[tuple[int, MetastoreCatalog]] = []
-"""The thread and the catalog of each open `v3_metadata` context."""
+class _Calls(NamedTuple):
+    """What is called when a metadata file is written: before, with its path, and when it is complete."""
+
+    begun: Callable[[str], object] = lambda path: None
+    written: Callable[[], object] = lambda: None
 
 
-def _metadata_writer(
-    write: Callable[..., None],
-    begun: Callable[[str], object] = lambda path: None,
-    written: Callable[[], object] = lambda: None,
-) -> Callable[..., None]:
-    """Returns a function that writes version 3 metadata in place of a catalog's own.
+_calls: ContextVar[_Calls | None] = ContextVar("calls", default=None)
+"""Set where this thread or task writes version 3."""
 
-    Args:
-        write: the catalog's function.
-        begun: called with the path before the file is written.
-        written: called when the file is complete.
-    """
+_accelerations: set[object] = set()
+"""The running `accelerate`: within them PyIceberg's own requests write version 3, too."""
+
+
+def _is_v3_writer(function: object) -> bool:
+    return hasattr(function, "writes_v3")
+
+
+def _v3_writer(write: Callable[..., None]) -> Callable[..., None]:
+    """Returns a function that writes version 3 metadata in place of a catalog's own."""
 
     def write_v3(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        calls = _calls.get()
+        if calls is None and _accelerations and isinstance(metadata, TableMetadataV3):
+            calls = _Calls()
+        if calls is None or isinstance(metadata, _WritableV3):
+            write(metadata, io, metadata_path)
+            return
         previous = _previous_document(metadata, io)
-        begun(metadata_path)
+        calls.begun(metadata_path)
         metadata = _monotone(metadata)
         if isinstance(metadata, TableMetadataV3):
             metadata = _WritableV3.of(metadata, previous)
         write(metadata, io, metadata_path)
-        written()
+        calls.written()
 
+    write_v3.writes_v3 = True  # type: ignore[attr-defined]
     return write_v3
 
 
-_write = MetastoreCatalog._write_metadata
-_write_v3 = _metadata_writer(_write)
+def _replace_writers(kind: type) -> None:
+    """Replaces the writers of a class of catalogs, where they are defined."""
+    check_version()
+    for owner in kind.__mro__:
+        for name in METADATA_WRITERS:
+            if name in vars(owner) and not _is_v3_writer(getattr(owner, name)):
+                setattr(owner, name, staticmethod(_v3_writer(getattr(owner, name))))
 
 
-def write_new_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-    """Replaces `MetastoreCatalog._write_metadata`, so that PyIceberg's own requests write format version 3."""
-    # inside of `v3_metadata` and `catalog_for_commit` the metadata can be serialised already
-    (_write_v3 if type(metadata) is TableMetadataV3 else _write)(metadata, io, metadata_path)
+def begin_v3_writes() -> Callable[[], None]:
+    """Makes all catalogs write version 3 in all threads, until the returned function is called."""
+    _replace_writers(MetastoreCatalog)
+    acceleration = object()
+    _accelerations.add(acceleration)
+    return lambda: _accelerations.discard(acceleration)
 
 
 def writes_metadata(catalog: Catalog) -> bool:
     """Returns whether a catalog object writes table metadata in this process."""
-    return isinstance(catalog, MetastoreCatalog) and bool(_writers_of(catalog))
+    return isinstance(catalog, MetastoreCatalog) and any(hasattr(catalog, name) for name in METADATA_WRITERS)
 
 
-def _writers_of(catalog: Catalog) -> list[str]:
-    return [name for name in METADATA_WRITERS if hasattr(catalog, name)]
+@contextmanager
+def metadata_writing(
+    catalog: Catalog,
+    begun: Callable[[str], object] = lambda path: None,
+    written: Callable[[], object] = lambda: None,
+) -> Iterator[None]:
+    """Within this context this thread writes version 3 metadata, if the catalog writes its metadata in this process.
 
-
-def _is_hooked(catalog: Catalog) -> bool:
-    return any(hooked is catalog for _, hooked in _hooks)
-
-
-def _unhook(catalog: MetastoreCatalog) -> None:
-    if not _is_hooked(catalog):
-        for name in METADATA_WRITERS:
-            catalog.__dict__.pop(name, None)
-
-
-def _after_fork() -> None:
-    """Closes the contexts of other threads: a child process has only the thread that forked."""
-    closed = [catalog for thread, catalog in _hooks if thread != threading.get_ident()]
-    _hooks[:] = [hook for hook in _hooks if hook[0] == threading.get_ident()]
-    for catalog in closed:
-        _unhook(catalog)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    Args:
+        begun: called with the path before a file is written.
+        written: called when the file is complete.
+    """
+    if isinstance(catalog, MetastoreCatalog):
+        _replace_writers(type(catalog))
+    before = _calls.get()
+    try:  # an exception from outside may come between any two steps
+        _calls.set(_Calls(begun, written))
+        yield
+    finally:
+        _calls.set(before)
 
 
 def check_catalog(catalog: object) -> None:
@@ -235,11 +249,11 @@ def check_catalog(catalog: object) -> None:
 
 @contextmanager
 def v3_metadata(catalog: Catalog) -> Iterator[None]:
-    """Within this context the catalog object writes table metadata of format version 3.
+    """Within this context PyIceberg writes table metadata of format version 3.
 
-    Only this object changes, and only until the context ends. `create_table`, `append`, `delete` and the other
-    functions of `puffin_fast.iceberg` do not need it. Changes through PyIceberg of a version 3 table do, in a
-    catalog that writes its metadata in this process:
+    It applies to the thread (or the task of asyncio) that opened the context. `create_table`, `append`, `delete` and
+    the other functions of `puffin_fast.iceberg` do not need it. Changes through PyIceberg of a version 3 table do, in
+    a catalog that writes its metadata in this process:
 
         with v3_metadata(catalog), table.update_schema() as update:
             update.add_column("note", StringType())
@@ -260,41 +274,5 @@ def v3_metadata(catalog: Catalog) -> Iterator[None]:
     check_version()
     check_catalog(catalog)
     roll_back_returned_connections(catalog)
-    if not isinstance(catalog, MetastoreCatalog):
+    with metadata_writing(catalog):
         yield
-        return
-    hook = (threading.get_ident(), catalog)
-    try:  # an exception from outside may come between any two steps
-        with _hook_lock:
-            if not _is_hooked(catalog):
-                for name in _writers_of(catalog):
-                    catalog.__dict__[name] = _metadata_writer(getattr(catalog, name))
-            _hooks.append(hook)
-        yield
-    finally:
-        with _hook_lock:
-            _hooks[:] = [other for other in _hooks if other is not hook]
-            _unhook(catalog)
-
-
-def catalog_for_commit(
-    catalog: Catalog, begun: Callable[[str], object], written: Callable[[], object]
-) -> Catalog:
-    """Returns a catalog that writes version 3 metadata and calls `begun` and `written` when it does.
-
-    It shares the state of the given catalog, which does not change: other threads may use it.
-    """
-    if not isinstance(catalog, MetastoreCatalog):
-        return catalog
-    kind = type(catalog)
-
-    def writer(name: str) -> property:
-        write = _metadata_writer(getattr(catalog, name), begun, written)
-        return property(lambda _: write)
-
-    body: dict[str, Any] = {name: writer(name) for name in _writers_of(catalog)}
-    derived: Catalog = object.__new__(
-        types.new_class(kind.__name__, (kind,), exec_body=lambda namespace: namespace.update(body))
-    )
-    derived.__dict__ = catalog.__dict__
-    return derived

@@ -13,6 +13,7 @@ from puffin_fast._pyiceberg.v3_types import V3_TYPES
 from puffin_fast._pyiceberg.versions import KNOWN_VERSIONS
 from puffin_fast._run.patches import Acceleration, Patches
 from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg.compat.table_metadata import begin_v3_writes
 from puffin_fast.iceberg.patches.pyiceberg_writes import WRITES
 from puffin_fast.iceberg.scans.pyiceberg_scans import PATCHES
 
@@ -65,5 +66,6 @@ def accelerate() -> Acceleration:
     with ExitStack() as begun:
         for patches in (V3_TYPES, _PATCHES):
             begun.callback(patches.begin().undo)
+        begun.callback(begin_v3_writes())
         active = begun.pop_all()
     return Acceleration(f"PyIceberg {version}", lambda _: active.close())

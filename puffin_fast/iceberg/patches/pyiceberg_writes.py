@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.parser import parse
 from pyiceberg.table import (
@@ -49,7 +48,7 @@ from puffin_fast.iceberg.compat.staged_table import (
     with_staged_updates,
     with_updates,
 )
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata, write_new_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.compat.table_updates import UpgradeToV3
 from puffin_fast.iceberg.dml.added_files import AddFiles
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
@@ -366,10 +365,4 @@ WRITES = (
     Patch(CreateTableTransaction, "__init__", _init_create, ("self", "table")),
     Patch(Table, "append", _append_rows, ("self", "df", "snapshot_properties", "branch")),
     Patch(Table, "_do_commit", _commit, ("self", "updates", "requirements")),
-    Patch(
-        MetastoreCatalog,
-        "_write_metadata",
-        staticmethod(write_new_metadata),
-        ("metadata", "io", "metadata_path"),
-    ),
 )

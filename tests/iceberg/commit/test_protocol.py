@@ -155,7 +155,7 @@ def interrupted(racing: RacingCatalog, table: Table, patch: Patch) -> iceberg.De
 
 
 def on_a_full_disk(racing: RacingCatalog, table: Table, patch: Patch) -> iceberg.DeleteResult:
-    def write(*_: object) -> None:
+    def write(**_: object) -> None:
         raise OSError(28, "No space left on device")
 
     patch.setattr(racing, "_write_metadata", write)
@@ -179,8 +179,8 @@ def rejected(racing: RacingCatalog, table: Table, patch: Patch) -> iceberg.Delet
     """After the metadata file was written, and without a commit."""
     write = racing._write_metadata
 
-    def written(*args: Any) -> None:
-        write(*args)
+    def written(**arguments: Any) -> None:
+        write(**arguments)
         patch.setattr(racing, "engine", Rejecting(racing.engine))
 
     patch.setattr(racing, "_write_metadata", written)

@@ -51,7 +51,7 @@ def test_a_location_without_write_access_is_named(racing: RacingCatalog, table: 
 
 @pytest.mark.parametrize("write", WRITES)
 def test_metadata_that_cannot_be_written(racing: RacingCatalog, table: Table, write: str) -> None:
-    def read_only(*_: object) -> None:
+    def read_only(**_: object) -> None:
         raise OSError(30, "Read-only file system")
 
     racing._write_metadata = read_only  # type: ignore[method-assign]
