@@ -287,7 +287,7 @@ def committed(table: Any, n_files: int) -> dict[str, Any]:
         def check() -> None:
             for path in files() - before:
                 path.unlink()
-            assert (found.rows_deleted, found.vectors_written, found.attempts) == (1, 1, 1), found
+            assert (found.rows_deleted, found.vectors_written, found.commit.attempts) == (1, 1, 1), found
 
         return check
 

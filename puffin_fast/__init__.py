@@ -8,6 +8,7 @@ PyIceberg or PySpark. If an optional dependency of a module is missing, each use
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,23 @@ if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
     from puffin_fast.puffin.vectors import DeletionVectorLocation, read_vector, read_vectors, write_vectors
+    from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+    from puffin_fast.tables.opening import open_table
+    from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+    from puffin_fast.tables.table import Table
+    from puffin_fast.tables.transaction import transaction
+    from puffin_fast.tables.update import update
+    from puffin_fast.tables.upsert import upsert
     from puffin_fast.theta import ThetaSketch
+    from puffin_fast.verbs.results import (
+        AppendResult,
+        Commit,
+        DeleteResult,
+        OverwriteResult,
+        UpdateResult,
+        UpsertResult,
+    )
+    from puffin_fast.verbs.transaction import Transaction
 
 __version__ = "0.1.0"
 
@@ -66,6 +83,24 @@ __all__ = [
     "read_vectors",
     "spark",
     "write_vectors",
+    "Table",
+    "Transaction",
+    "AppendResult",
+    "Commit",
+    "DeleteResult",
+    "OverwriteResult",
+    "UpdateResult",
+    "UpsertResult",
+    "append",
+    "delete",
+    "delete_keys",
+    "delete_positions",
+    "dynamic_partition_overwrite",
+    "open_table",
+    "overwrite",
+    "transaction",
+    "update",
+    "upsert",
 ]
 
 _MODULES = frozenset({"arrow", "delta", "dv", "iceberg", "lance", "paimon", "puffin", "spark"})
@@ -81,12 +116,29 @@ _NAMES = {
     "read_vector": "puffin_fast.puffin.vectors",
     "read_vectors": "puffin_fast.puffin.vectors",
     "write_vectors": "puffin_fast.puffin.vectors",
+    "Table": "puffin_fast.tables.table",
+    "Transaction": "puffin_fast.verbs.transaction",
+    "AppendResult": "puffin_fast.verbs.results",
+    "Commit": "puffin_fast.verbs.results",
+    "DeleteResult": "puffin_fast.verbs.results",
+    "OverwriteResult": "puffin_fast.verbs.results",
+    "UpdateResult": "puffin_fast.verbs.results",
+    "UpsertResult": "puffin_fast.verbs.results",
+    "append": "puffin_fast.tables.overwrite",
+    "delete": "puffin_fast.tables.delete",
+    "delete_keys": "puffin_fast.tables.delete",
+    "delete_positions": "puffin_fast.tables.delete",
+    "dynamic_partition_overwrite": "puffin_fast.tables.overwrite",
+    "open_table": "puffin_fast.tables.opening",
+    "overwrite": "puffin_fast.tables.overwrite",
+    "transaction": "puffin_fast.tables.transaction",
+    "update": "puffin_fast.tables.update",
+    "upsert": "puffin_fast.tables.upsert",
 }
 
 
 _VERBS = [f"{module}.{verb}" for module in ("iceberg", "delta") for verb in (
-    "append", "changes", "create_table", "delete", "delete_keys", "maintain", "overwrite", "remove_orphan_files",
-    "report", "rewrite_data_files", "scan", "transaction", "update", "upsert", "verify",
+    "changes", "create_table", "maintain", "remove_orphan_files", "report", "rewrite_data_files", "scan", "verify",
 )]  # fmt: skip
 """Functions that both modules have, which errors name where they are looked up here."""
 
@@ -104,6 +156,16 @@ class _MissingModule(ModuleType):
         raise MissingExtraError(self._error.package, self._error.extra) from self._error
 
 
+def _missing_function(name: str, error: MissingExtraError) -> Callable[..., Any]:
+    """Replaces a function of tables whose optional dependency is not installed."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise MissingExtraError(error.package, error.extra) from error
+
+    call.__name__, call.__doc__ = name, str(error)
+    return call
+
+
 if not TYPE_CHECKING:  # type checkers see the names above, and no others
 
     def __getattr__(name: str) -> Any:
@@ -113,7 +175,13 @@ if not TYPE_CHECKING:  # type checkers see the names above, and no others
             except MissingExtraError as error:
                 return _MissingModule(f"puffin_fast.{name}", error)
         if name in _NAMES:
-            value = getattr(importlib.import_module(_NAMES[name]), name)
+            try:
+                from puffin_fast._run.packages import imports_of_extra
+
+                with imports_of_extra("iceberg"):
+                    value = getattr(importlib.import_module(_NAMES[name]), name)
+            except MissingExtraError as error:
+                return _missing_function(name, error)
             globals()[name] = value
             return value
         from puffin_fast._run.keywords import no_attribute

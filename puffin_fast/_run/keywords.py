@@ -224,6 +224,11 @@ def named_keywords(function: Function, module: str) -> Function:
     return call  # type: ignore[return-value]
 
 
+def public(function: Function) -> Function:
+    """Decorates a function of `puffin_fast`, which its packages export too: `named_keywords`, once for all of them."""
+    return named_keywords(function, "puffin_fast")
+
+
 _NO_KEYWORD = {
     "mode": "append adds rows, overwrite replaces them",
     **dict.fromkeys(

@@ -19,7 +19,7 @@ def lazy_names(package: str, homes: Mapping[str, str], extra: str) -> Callable[[
 
     Args:
         homes: by public name the module that defines it, without ``puffin_fast.``. Functions are wrapped by
-            `named_keywords`.
+            `named_keywords`, unless they are functions of ``puffin_fast``.
         extra: the extra that the modules need.
     """
 
@@ -28,7 +28,7 @@ def lazy_names(package: str, homes: Mapping[str, str], extra: str) -> Callable[[
             raise no_attribute(package, name, homes)
         with imports_of_extra(extra):
             value = getattr(import_module(f"puffin_fast.{homes[name]}"), name)
-        if inspect.isfunction(value):
+        if inspect.isfunction(value) and value.__module__ != "puffin_fast":
             value = named_keywords(value, package)
         return vars(sys.modules[package]).setdefault(name, value)
 

@@ -98,7 +98,7 @@ def cell(value: object) -> str:
 
 def _named_cell(name: str, value: object) -> str:
     """As `cell`; ids are not grouped by thousands, and shares are percents."""
-    if name.endswith("_id"):
+    if name == "id" or name.endswith("_id"):
         return str(value)
     return f"{value:.1%}" if name == "share" and isinstance(value, float) else cell(value)
 

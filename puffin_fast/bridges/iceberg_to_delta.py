@@ -23,6 +23,7 @@ from pyiceberg.types import (
 )
 
 from puffin_fast._io import split_location
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.v3_types import VariantType
 from puffin_fast._run.arguments import check_name
 from puffin_fast.delta.dml.changes import Written, write_vectors
@@ -38,7 +39,6 @@ from puffin_fast.delta.log.protocol import (
     warn_of_vectors,
 )
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.log.version_file import may_have_happened, put_first_version
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.plan.delete_index import FileTask

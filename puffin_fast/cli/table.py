@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +11,6 @@ from puffin_fast._run.packages import import_optional
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid, grid, shown_warnings, tracked
 from puffin_fast.cli._completed import complete_column
-from puffin_fast.cli._delta_path import DeltaPath
 from puffin_fast.cli._paimon_path import PaimonPath
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import name_of, verb
@@ -45,34 +44,25 @@ def session() -> SparkSession:
 def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: object) -> Answer:
     """The text for the result of a job on rows."""
     name = name_of(table)
-    counts: dict[str, object] = {"table": name, **facts, **asdict(result)}
+    counts: dict[str, Any] = {"table": name, **facts, **asdict(result)}
     explanation = getattr(result, "explanation", None)
     if explanation is not None:
         counts["explanation"] = explanation.rows()
-    committed = counts.get("snapshot_id", counts.get("version"))
-    if counts.get("repeated"):
-        found = "the log" if committed is None else f"snapshot {committed}"
+    commit = counts["commit"]
+    if commit["repeated"]:
+        found = "the log" if commit["id"] is None else f"snapshot {commit['id']}"
         text: list[Any] = [f"{name}: nothing done: {found} has this job id"]
-    elif not dry_run and committed is None:
+    elif not dry_run and commit["id"] is None:
         text = [f"{name}: nothing done: no rows to change"]
     else:
-        shown = {
-            name: round(value, 3) if isinstance(value, float) else value
-            for name, value in counts.items()
-            if name != "explanation"
-        }
+        shown = {name: value for name, value in counts.items() if name not in ("explanation", "commit")}
+        shown |= {f"commit {name}": value for name, value in commit.items() if name != "seconds"}
+        shown["seconds"] = round(commit["seconds"], 3)
         job = click.get_current_context().info_name or ""
         text = [fields_grid(job, shown, title=DRY_RUN if dry_run else None)]
         if explanation is not None:
             text.append(grid(explanation.rows(), one_line=True))
     return Answer([counts], text)
-
-
-def _logged(table: Table | PathTable, commit: dict[str, Any]) -> dict[str, Any]:
-    """The options of a commit without `log_predicate`, if the table's format has no filters in its records."""
-    if isinstance(table, DeltaPath):
-        return commit
-    return {name: value for name, value in commit.items() if name != "log_predicate"}
 
 
 @click.command()
@@ -114,7 +104,7 @@ def delete(
         where = table.path if isinstance(table, PathTable) else table
         result = tracked(on_spark.delete)(session(), where, parse_filter(row_filter), **commit)
     else:
-        result = verb(table, "delete")(row_filter, **_logged(table, commit))
+        result = verb(table, "delete")(row_filter, **commit)
     facts = {"row_filter": row_filter, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
@@ -137,16 +127,11 @@ def append(table: Table | PathTable, data: str, input_format: str | None, **comm
     with _files.rows(data, table.schema(), input_format) as rows:
         done = verb(table, "append")(rows, **commit)
     facts = {"data": data, "branch": commit["branch"]}
-    if isinstance(table, PathTable):
-        return _changed(table, done, dry_run=commit["dry_run"], **facts)
-    summary = {} if done is None or done.repeated else done.summary
-    result = _Appended(
-        None if done is None else done.snapshot_id,
-        None if commit["dry_run"] and done is None else int(summary.get("added-records", 0)),
-        None if commit["dry_run"] and done is None else int(summary.get("added-data-files", 0)),
-        done is not None and done.repeated,
-    )
-    return _changed(table, result, dry_run=commit["dry_run"], **facts)
+    answer = _changed(table, done, dry_run=commit["dry_run"], **facts)
+    if commit["dry_run"]:  # which reads no row
+        counts: Any = answer.json
+        counts[0].update(rows_appended=None, data_files_written=None)
+    return answer
 
 
 @click.command()
@@ -193,19 +178,9 @@ def overwrite(
             result = verb(table, "dynamic_partition_overwrite")(rows, **commit)
         else:
             commit["case_sensitive"] = not case_insensitive
-            result = verb(table, "overwrite")(rows, row_filter, **_logged(table, commit))
+            result = verb(table, "overwrite")(rows, row_filter, **commit)
     facts = {"data": data, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
-
-
-@dataclass(frozen=True)
-class _Appended:
-    """The result of an append, for the output; a dry run reads no row, and so counts none."""
-
-    snapshot_id: int | None
-    rows_appended: int | None
-    data_files_written: int | None
-    repeated: bool
 
 
 def _named_positions(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -319,7 +294,7 @@ def update(
     commit["case_sensitive"] = not case_insensitive
     found = typed_values(values, table.schema(), case_sensitive=not case_insensitive)
     with shown_warnings(UserWarning):
-        result = verb(table, "update")(row_filter, found, **_logged(table, commit))
+        result = verb(table, "update")(row_filter, found, **commit)
     facts = {"row_filter": row_filter, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 

@@ -14,18 +14,7 @@ if TYPE_CHECKING:
     from puffin_fast.bridges.delta_to_iceberg import to_iceberg
     from puffin_fast.bridges.iceberg_to_delta import from_iceberg
     from puffin_fast.delta.changelog.changes import DeltaChanges, changes
-    from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
-    from puffin_fast.delta.dml.overwrite import (
-        AppendResult,
-        OverwriteResult,
-        append,
-        dynamic_partition_overwrite,
-        overwrite,
-    )
     from puffin_fast.delta.dml.tables import create_table
-    from puffin_fast.delta.dml.transaction import Transaction, transaction
-    from puffin_fast.delta.dml.update import UpdateResult, update
-    from puffin_fast.delta.dml.upsert import UpsertResult, upsert
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
     from puffin_fast.delta.maintenance.disable import DisableResult, disable
     from puffin_fast.delta.maintenance.enable import enable
@@ -37,9 +26,24 @@ if TYPE_CHECKING:
     from puffin_fast.delta.maintenance.verify import verify
     from puffin_fast.delta.scans.scan import DeltaScan, scan
     from puffin_fast.delta.scans.vectors import deletes, vectors
+    from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+    from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+    from puffin_fast.tables.transaction import transaction
+    from puffin_fast.tables.update import update
+    from puffin_fast.tables.upsert import upsert
     from puffin_fast.verbs.orphan_files import RemoveOrphanFilesResult
+    from puffin_fast.verbs.results import (
+        AppendResult,
+        Commit,
+        DeleteResult,
+        OverwriteResult,
+        UpdateResult,
+        UpsertResult,
+    )
+    from puffin_fast.verbs.transaction import Transaction
 
 __all__ = [
+    "Commit",
     "AppendResult",
     "DeleteResult",
     "DeltaChanges",
@@ -84,35 +88,36 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AppendResult": "delta.dml.overwrite",
-    "DeleteResult": "delta.dml.delete",
+    "Commit": "verbs.results",
+    "AppendResult": "verbs.results",
+    "DeleteResult": "verbs.results",
     "DeltaChanges": "delta.changelog.changes",
     "DeltaScan": "delta.scans.scan",
     "DisableResult": "delta.maintenance.disable",
     "MaintainResult": "delta.maintenance.maintain",
     "MaintenancePolicy": "delta.maintenance.maintain",
-    "OverwriteResult": "delta.dml.overwrite",
+    "OverwriteResult": "verbs.results",
     "PurgeResult": "delta.maintenance.purge",
     "RemoveOrphanFilesResult": "verbs.orphan_files",
     "RewriteDataFilesResult": "delta.maintenance.rewrite_data_files",
     "Snapshot": "delta.log.snapshot",
-    "Transaction": "delta.dml.transaction",
-    "UpdateResult": "delta.dml.update",
-    "UpsertResult": "delta.dml.upsert",
-    "append": "delta.dml.overwrite",
+    "Transaction": "verbs.transaction",
+    "UpdateResult": "verbs.results",
+    "UpsertResult": "verbs.results",
+    "append": "tables.overwrite",
     "changes": "delta.changelog.changes",
     "create_table": "delta.dml.tables",
-    "delete": "delta.dml.delete",
-    "delete_keys": "delta.dml.delete",
-    "delete_positions": "delta.dml.delete",
+    "delete": "tables.delete",
+    "delete_keys": "tables.delete",
+    "delete_positions": "tables.delete",
     "deletes": "delta.scans.vectors",
     "disable": "delta.maintenance.disable",
-    "dynamic_partition_overwrite": "delta.dml.overwrite",
+    "dynamic_partition_overwrite": "tables.overwrite",
     "enable": "delta.maintenance.enable",
     "from_iceberg": "bridges.iceberg_to_delta",
     "maintain": "delta.maintenance.maintain",
     "orphan_files": "delta.maintenance.orphan_files",
-    "overwrite": "delta.dml.overwrite",
+    "overwrite": "tables.overwrite",
     "purge": "delta.maintenance.purge",
     "remove_orphan_files": "delta.maintenance.orphan_files",
     "report": "delta.maintenance.report",
@@ -120,9 +125,9 @@ _HOMES = {
     "scan": "delta.scans.scan",
     "snapshot": "delta.log.snapshot",
     "to_iceberg": "bridges.delta_to_iceberg",
-    "transaction": "delta.dml.transaction",
-    "update": "delta.dml.update",
-    "upsert": "delta.dml.upsert",
+    "transaction": "tables.transaction",
+    "update": "tables.update",
+    "upsert": "tables.upsert",
     "vectors": "delta.scans.vectors",
     "verify": "delta.maintenance.verify",
 }

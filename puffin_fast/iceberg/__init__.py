@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.compat.hadoop_catalog import HadoopCatalog
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.compat.working_table import load_table
-    from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_keys, delete_positions
-    from puffin_fast.iceberg.dml.overwrite import OverwriteResult, dynamic_partition_overwrite, overwrite
-    from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
-    from puffin_fast.iceberg.dml.transaction import Transaction, transaction
-    from puffin_fast.iceberg.dml.update import UpdateResult, update
-    from puffin_fast.iceberg.dml.upsert import UpsertResult, upsert
+    from puffin_fast.iceberg.dml.tables import create_table, upgrade
     from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys
     from puffin_fast.iceberg.maintenance.compact import compact
     from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
@@ -46,12 +41,28 @@ if TYPE_CHECKING:
     from puffin_fast.puffin.finding import Finding
     from puffin_fast.rows.findings import Findings
     from puffin_fast.rows.scan.explain import Explanation
+    from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+    from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+    from puffin_fast.tables.transaction import transaction
+    from puffin_fast.tables.update import update
+    from puffin_fast.tables.upsert import upsert
     from puffin_fast.verbs.orphan_files import RemoveOrphanFilesResult
+    from puffin_fast.verbs.results import (
+        AppendResult,
+        Commit,
+        DeleteResult,
+        OverwriteResult,
+        UpdateResult,
+        UpsertResult,
+    )
+    from puffin_fast.verbs.transaction import Transaction
 
 if TYPE_CHECKING:  # needs the extra delta
     from puffin_fast.bridges.iceberg_to_delta import from_iceberg as to_delta
 
 __all__ = [
+    "Commit",
+    "AppendResult",
     "Acceleration",
     "Changes",
     "DeleteResult",
@@ -115,9 +126,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Commit": "verbs.results",
+    "AppendResult": "verbs.results",
     "Acceleration": "_run.patches",
     "Changes": "iceberg.changelog.changes",
-    "DeleteResult": "iceberg.dml.delete",
+    "DeleteResult": "verbs.results",
     "ExpireSnapshotsResult": "iceberg.maintenance.expire_snapshots",
     "Explanation": "rows.scan.explain",
     "FileTask": "iceberg.plan.delete_index",
@@ -129,7 +142,7 @@ _HOMES = {
     "MaintenancePolicy": "iceberg.maintenance.maintain",
     "NdvOverlap": "iceberg.statistics.read",
     "NdvResult": "iceberg.statistics.collect",
-    "OverwriteResult": "iceberg.dml.overwrite",
+    "OverwriteResult": "verbs.results",
     "Plan": "iceberg.plan.files",
     "RemoveOrphanFilesResult": "verbs.orphan_files",
     "Report": "_show.report",
@@ -137,22 +150,22 @@ _HOMES = {
     "RewriteManifestsResult": "iceberg.maintenance.rewrite_manifests",
     "RewriteResult": "iceberg.maintenance.rewrite",
     "Scan": "iceberg.scans.scan",
-    "Transaction": "iceberg.dml.transaction",
-    "UpdateResult": "iceberg.dml.update",
-    "UpsertResult": "iceberg.dml.upsert",
+    "Transaction": "verbs.transaction",
+    "UpdateResult": "verbs.results",
+    "UpsertResult": "verbs.results",
     "accelerate": "iceberg.patches.accelerate",
-    "append": "iceberg.dml.tables",
+    "append": "tables.overwrite",
     "changes": "iceberg.changelog.changes",
     "collect_ndv": "iceberg.statistics.collect",
     "compact": "iceberg.maintenance.compact",
     "convert_equality_deletes": "iceberg.maintenance.convert",
     "convert_position_deletes": "iceberg.maintenance.convert",
     "create_table": "iceberg.dml.tables",
-    "delete": "iceberg.dml.delete",
-    "delete_keys": "iceberg.dml.delete",
-    "delete_positions": "iceberg.dml.delete",
+    "delete": "tables.delete",
+    "delete_keys": "tables.delete",
+    "delete_positions": "tables.delete",
     "deletes": "iceberg.maintenance.list_deletes",
-    "dynamic_partition_overwrite": "iceberg.dml.overwrite",
+    "dynamic_partition_overwrite": "tables.overwrite",
     "expire_snapshots": "iceberg.maintenance.expire_snapshots",
     "index_keys": "iceberg.index.build",
     "load_table": "iceberg.compat.working_table",
@@ -160,7 +173,7 @@ _HOMES = {
     "ndv": "iceberg.statistics.read",
     "ndv_overlap": "iceberg.statistics.read",
     "orphan_files": "iceberg.maintenance.orphan_files",
-    "overwrite": "iceberg.dml.overwrite",
+    "overwrite": "tables.overwrite",
     "plan_files": "iceberg.plan.files",
     "remove_orphan_files": "iceberg.maintenance.orphan_files",
     "repair": "iceberg.maintenance.repair",
@@ -168,10 +181,10 @@ _HOMES = {
     "rewrite_manifests": "iceberg.maintenance.rewrite_manifests",
     "rewrite_data_files": "iceberg.maintenance.rewrite_data_files",
     "scan": "iceberg.scans.scan",
-    "transaction": "iceberg.dml.transaction",
-    "update": "iceberg.dml.update",
+    "transaction": "tables.transaction",
+    "update": "tables.update",
     "upgrade": "iceberg.dml.tables",
-    "upsert": "iceberg.dml.upsert",
+    "upsert": "tables.upsert",
     "v3_metadata": "iceberg.compat.table_metadata",
     "verify": "iceberg.maintenance.verify",
 }

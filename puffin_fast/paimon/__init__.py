@@ -10,9 +10,10 @@ from puffin_fast._run.packages import imports_of_extra
 
 with imports_of_extra("paimon"):
     from puffin_fast.paimon.checks import verify
-    from puffin_fast.paimon.deletions import DeleteResult, convert_vectors, delete, delete_positions
+    from puffin_fast.paimon.deletions import convert_vectors, delete, delete_positions
     from puffin_fast.paimon.patches import accelerate
     from puffin_fast.paimon.stored_vectors import vectors
+    from puffin_fast.verbs.results import DeleteResult
 
 __all__ = ["DeleteResult", "accelerate", "convert_vectors", "delete", "delete_positions", "vectors", "verify"]
 

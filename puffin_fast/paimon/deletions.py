@@ -20,40 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._run.outcome import note_outcome, nothing_committed, until_commit
-from puffin_fast._show.html import HtmlFields
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.paimon.compat import DataFile, Group, IndexFile, StoredVector, WorkingTable
 from puffin_fast.paimon.predicates import columns_of, expression_of, without_floats
+from puffin_fast.verbs.results import Commit, DeleteResult
 
 _POSITION = "__position"
 
 _Found = list[tuple[DataFile, PositionBitmap]]
 """The positions to delete, by data file."""
-
-
-@dataclass(frozen=True)
-class DeleteResult(HtmlFields):
-    """The result of a delete or a conversion.
-
-    Attributes:
-        snapshot_id: the new snapshot; None if there was nothing to do, and nothing was committed.
-        rows_deleted: number of newly deleted rows.
-        data_files: number of data files with newly deleted rows.
-        vectors_written: number of deletion vectors written.
-        vectors_merged: number of data files whose new deletes include earlier ones.
-        n_bytes: size of the new index files.
-        seconds: wall time.
-    """
-
-    snapshot_id: int | None
-    rows_deleted: int = 0
-    data_files: int = 0
-    vectors_written: int = 0
-    vectors_merged: int = 0
-    n_bytes: int = 0
-    seconds: float = 0.0
 
 
 @until_commit()
@@ -69,7 +46,7 @@ def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResul
         dry_run: count rows and data files, write nothing.
 
     Returns:
-        The counts; `snapshot_id` is None if no row matched.
+        The counts; `commit` has no id if no row matched.
 
     Raises:
         NotFoundError: the table, a column or a data file does not exist.
@@ -181,9 +158,7 @@ def convert_vectors(table: Any, *, version: int = 2, dry_run: bool = False) -> D
                 changes.put(index, name, vector.positions, index, vectors)
     written = changes.n_vectors
     snapshot, n_bytes = (None, 0) if dry_run else changes.commit()
-    return DeleteResult(
-        snapshot, vectors_written=written, n_bytes=n_bytes, seconds=time.perf_counter() - started
-    )
+    return DeleteResult(_commit(snapshot, n_bytes, started), vectors_written=written)
 
 
 def _delete(working: WorkingTable, found: _Found, started: float, *, dry_run: bool) -> DeleteResult:
@@ -212,7 +187,18 @@ def _delete(working: WorkingTable, found: _Found, started: float, *, dry_run: bo
         merged += known is not None
         changes.put(file, file.name, positions, known)
     written, (snapshot, n_bytes) = changes.n_vectors, (None, 0) if dry_run else changes.commit()
-    return DeleteResult(snapshot, rows, written, written, merged, n_bytes, time.perf_counter() - started)
+    return DeleteResult(
+        _commit(snapshot, n_bytes, started),
+        rows_deleted=rows,
+        data_files=written,
+        vectors_written=written,
+        vectors_merged=merged,
+    )
+
+
+def _commit(snapshot: int | None, n_bytes: int, started: float) -> Commit:
+    attempts = int(snapshot is not None)
+    return Commit(snapshot, attempts, n_bytes=n_bytes, seconds=time.perf_counter() - started)
 
 
 def _index_of(file: DataFile, known: list[IndexFile], working: WorkingTable) -> IndexFile | None:

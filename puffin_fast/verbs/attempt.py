@@ -26,8 +26,9 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.match.matching import Matches, Source, find_matches
 from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.located_rows import LocatedRows
-from puffin_fast.verbs.counts import Counts, result_of
+from puffin_fast.verbs.counts import Counts
 from puffin_fast.verbs.options import Options
+from puffin_fast.verbs.results import Commit, result_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -224,8 +225,8 @@ class Attempt(ABC):
         """
 
     @abstractmethod
-    def facts(self, committed: Any | None) -> dict[str, Any]:
-        """Returns the fields of results that describe a commit. None: nothing was committed, or not yet."""
+    def commit_of(self, committed: Any | None) -> Commit:
+        """Returns what results say of a commit. None: nothing was committed, or not yet."""
 
     @abstractmethod
     def publish(self) -> None:
@@ -321,9 +322,9 @@ class Attempt(ABC):
             if self.repeated is None:
                 self.perform(action, self.options.threads)
             self.commit()
-        facts = self.facts(self.committed)
-        counts = self.counts[-1] if self.counts and not facts["repeated"] else Counts()
-        return result_of(kind, counts, seconds=time.perf_counter() - self.started, **facts)
+        commit = replace(self.commit_of(self.committed), seconds=time.perf_counter() - self.started)
+        counts = self.counts[-1] if self.counts and not commit.repeated else Counts()
+        return result_of(kind, counts, commit)
 
     def __enter__(self) -> Self:
         return self

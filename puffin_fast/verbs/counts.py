@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-Result = TypeVar("Result")
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,25 +24,8 @@ class Counts:
     vectors_written: int = 0
     vectors_merged: int = 0
     position_delete_files_written: int = 0
+    files: int = 0
     n_bytes: int = 0
     seconds: float = 0.0
     # an `Explanation` or None; of that type, mappings of counts would not replace fields
     explanation: Any = None
-
-    @property
-    def delete_files_written(self) -> int:
-        """The number of deletion vectors or position-delete files."""
-        return self.vectors_written + self.position_delete_files_written
-
-
-def result_of(kind: type[Result], counts: Counts, **commit: Any) -> Result:
-    """Makes a result from those counts that it has as fields, and from the fields of the commit.
-
-    Args:
-        kind: the dataclass of the result.
-        counts: the counts of the action.
-        commit: values of other fields; they replace counts of the same name.
-    """
-    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    counted = {name: getattr(counts, name) for name in names if name not in commit and hasattr(counts, name)}
-    return kind(**counted, **commit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
 from puffin_fast._run.arguments import check_flags
+from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
 from puffin_fast.rows.keys.keys import Keys
@@ -25,17 +27,19 @@ class Append:
     """Appends rows.
 
     Attributes:
-        rows: in memory, or a stream. A stream is read once: an append has no conflicts, so it is not repeated.
+        data: the caller's rows. A stream is read once: an append has no conflicts, so it is not repeated.
     """
 
-    rows: pa.Table | pa.RecordBatchReader
+    data: Any
 
     def on(self, attempt: Attempt) -> Counts:
+        streamed = attempt.metadata.spec().is_unpartitioned()
+        rows = attempt.once(self, lambda: nullcontext(arrow_rows(self.data, "data", streamed=streamed)))
         writer = attempt.writer(Purpose("WRITE", inserts=True))
         if attempt.dry_run:
-            writer.check(self.rows.schema)
+            writer.check(rows.schema)
         else:
-            writer.insert(self.rows)
+            writer.insert(rows)
         return writer.stage()
 
 

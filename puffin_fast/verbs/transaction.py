@@ -12,12 +12,11 @@ transaction appended gets its id from the commit, also if the transaction update
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from threading import Lock
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pyiceberg.expressions import AlwaysTrue
 
@@ -27,9 +26,18 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
 from puffin_fast.verbs.attempt import Action, Attempt
-from puffin_fast.verbs.counts import Counts, result_of
+from puffin_fast.verbs.counts import Counts
 from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions
 from puffin_fast.verbs.overwrite import Append, DynamicPartitionOverwrite, Overwrite
+from puffin_fast.verbs.results import (
+    AppendResult,
+    Commit,
+    DeleteResult,
+    OverwriteResult,
+    UpdateResult,
+    UpsertResult,
+    result_of,
+)
 from puffin_fast.verbs.update import Update
 from puffin_fast.verbs.upsert import Upsert
 
@@ -60,11 +68,7 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
 """The next state. An interrupt while the commit is being made ends it, too: if its outcome is unknown, no file is
 removed. Other events are refused."""
 
-Deleted = TypeVar("Deleted")
-Updated = TypeVar("Updated")
-Upserted = TypeVar("Upserted")
-Overwritten = TypeVar("Overwritten")
-
+Result = TypeVar("Result")
 
 _ENDS = "the commit is made where the with block ends, and an exception in the block discards it"
 
@@ -80,7 +84,7 @@ _ENDS = "the commit is made where the with block ends, and an exception in the b
     "update",
     "upsert",
 )
-class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
+class Transaction:
     """A context manager whose methods are the verbs. `transaction` returns one.
 
     The verbs take the arguments of the functions with the same names, except those that `transaction` takes. Their
@@ -95,37 +99,28 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
     _attempt: Attempt
     """While the transaction is open."""
 
-    _kinds: tuple[type[Deleted], type[Updated], type[Upserted], type[Overwritten]]
-    """The results of deletes, updates, upserts and overwrites."""
-
-    def __init__(self) -> None:
-        self._state = State.NEW
-        self._verbs: list[type[Any] | None] = []
+    def __init__(self, begin: Callable[[], Attempt]) -> None:
+        self._begin, self._state = begin, State.NEW
+        self._verbs: list[type[Any]] = []
         self._counts: list[Counts] = []
-        self._facts: dict[str, Any] = {}
+        self._commit = Commit()
         self._lock = Lock()
         self.committed: Any | None = None
 
     def __repr__(self) -> str:
-        verbs = "".join(f"\n- {result or 'append'}" for result in self.results)
+        verbs = "".join(f"\n- {result}" for result in self.results)
         return f"{type(self).__name__}({self._state.value}, {len(self._counts)} verbs){verbs}"
-
-    @abstractmethod
-    def _begin(self) -> Attempt:
-        """Opens the table on its newest head."""
 
     @property
     def results(self) -> list[Any]:
-        return [
-            kind and result_of(kind, counts, **self._facts)
-            for kind, counts in zip(self._verbs, self._counts, strict=True)
-        ]
+        pairs = zip(self._verbs, self._counts, strict=True)
+        return [result_of(kind, counts, self._commit) for kind, counts in pairs]
 
     def __enter__(self) -> Self:
         following = self._after(Event.BEGUN)
         self._attempt = self._begin()
         self._attempt.dry_run = False
-        self._facts = self._attempt.facts(self._attempt.repeated)
+        self._commit = self._attempt.commit_of(self._attempt.repeated)
         self._state = following
         return self
 
@@ -170,7 +165,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         del self._attempt
         return attempt
 
-    def _run(self, action: Action, kind: type[Any] | None, threads: int | None = None) -> Any:
+    def _run(self, action: Action, kind: type[Result], threads: int | None = None) -> Result:
         with self._lock:
             self._state = self._after(Event.VERB)
             counts = Counts()
@@ -178,22 +173,25 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
                 counts = self._attempt.perform(action, threads)
             self._verbs.append(kind)
             self._counts = [*self._counts, counts]
-            return self.results[-1]
+            return result_of(kind, counts, self._commit)
 
-    def append(self, data: Any) -> None:
+    def append(self, data: Any) -> AppendResult:
         """Appends rows, which are held in memory until the block ends. See `append`.
 
         Args:
             data: as `append`.
 
+        Returns:
+            The counts.
+
         Raises:
             InvalidInputError: as `append`, or the transaction has ended.
         """
-        self._run(Append(arrow_rows(data, "data", streamed=False)), None)
+        return self._run(Append(arrow_rows(data, "data", streamed=False)), AppendResult)
 
     def delete(
         self, row_filter: Filter, *, case_sensitive: bool = True, threads: int | None = None
-    ) -> Deleted:
+    ) -> DeleteResult:
         """Deletes the rows for which a filter is true. See `delete`.
 
         Args:
@@ -205,10 +203,9 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         Raises:
             InvalidInputError: as `delete`, or the transaction has ended.
         """
-        found: Deleted = self._run(Delete(row_filter, case_sensitive), self._kinds[0], threads)
-        return found
+        return self._run(Delete(row_filter, case_sensitive), DeleteResult, threads)
 
-    def delete_positions(self, deletes: Any, *, threads: int | None = None) -> Deleted:
+    def delete_positions(self, deletes: Any, *, threads: int | None = None) -> DeleteResult:
         """Deletes rows given by data file and position, of data files that were in the table before.
 
         Args:
@@ -220,8 +217,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         Raises:
             InvalidInputError: as `delete_positions`, or the transaction has ended.
         """
-        found: Deleted = self._run(DeletePositions(group_positions(deletes)), self._kinds[0], threads)
-        return found
+        return self._run(DeletePositions(group_positions(deletes)), DeleteResult, threads)
 
     def delete_keys(
         self,
@@ -230,7 +226,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         *,
         null_safe: bool = False,
         threads: int | None = None,
-    ) -> Deleted:
+    ) -> DeleteResult:
         """Deletes the rows whose key is in a table of keys. See `delete_keys`.
 
         Args:
@@ -242,8 +238,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         Raises:
             InvalidInputError: as `delete_keys`, or the transaction has ended.
         """
-        found: Deleted = self._run(DeleteKeys(keys, join_cols, null_safe), self._kinds[0], threads)
-        return found
+        return self._run(DeleteKeys(keys, join_cols, null_safe), DeleteResult, threads)
 
     def update(
         self,
@@ -252,7 +247,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         *,
         case_sensitive: bool = True,
         threads: int | None = None,
-    ) -> Updated:
+    ) -> UpdateResult:
         """Sets columns of the rows for which a filter is true. See `update`.
 
         Args:
@@ -264,8 +259,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         Raises:
             InvalidInputError: as `update`, or the transaction has ended.
         """
-        found: Updated = self._run(Update(row_filter, values, case_sensitive), self._kinds[1], threads)
-        return found
+        return self._run(Update(row_filter, values, case_sensitive), UpdateResult, threads)
 
     def upsert(
         self,
@@ -281,7 +275,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         changes: bool | str = False,
         duplicate_keys: OnDuplicateKeys = "refuse",
         threads: int | None = None,
-    ) -> Upserted:
+    ) -> UpsertResult:
         """Replaces the rows whose key is given, and inserts the given rows whose key is new. See `upsert`.
 
         Args:
@@ -306,8 +300,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
             changes=changes,
             duplicate_keys=duplicate_keys,
         )
-        found: Upserted = self._run(action, self._kinds[2], threads)
-        return found
+        return self._run(action, UpsertResult, threads)
 
     def overwrite(
         self,
@@ -316,7 +309,7 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
         *,
         case_sensitive: bool = True,
         threads: int | None = None,
-    ) -> Overwritten:
+    ) -> OverwriteResult:
         """Deletes the rows for which a filter is true, and appends rows. See `overwrite`.
 
         Args:
@@ -329,10 +322,9 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
             InvalidInputError: as `overwrite`, or the transaction has ended.
         """
         rows = arrow_rows(data, "data", streamed=False)
-        found: Overwritten = self._run(Overwrite(rows, row_filter, case_sensitive), self._kinds[3], threads)
-        return found
+        return self._run(Overwrite(rows, row_filter, case_sensitive), OverwriteResult, threads)
 
-    def dynamic_partition_overwrite(self, data: Any, *, threads: int | None = None) -> Overwritten:
+    def dynamic_partition_overwrite(self, data: Any, *, threads: int | None = None) -> OverwriteResult:
         """Replaces the partitions that the given rows belong to.
 
         Args:
@@ -345,5 +337,4 @@ class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
             InvalidInputError: as `dynamic_partition_overwrite`, or the transaction has ended.
         """
         rows = arrow_rows(data, "data", streamed=False)
-        found: Overwritten = self._run(DynamicPartitionOverwrite(rows), self._kinds[3], threads)
-        return found
+        return self._run(DynamicPartitionOverwrite(rows), OverwriteResult, threads)

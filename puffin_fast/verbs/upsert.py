@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from puffin_fast._run.arguments import check_flags, check_texts
-from puffin_fast._show.html import HtmlFields, Note
-from puffin_fast._text import counted, no_column
+from puffin_fast._text import no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows, paths_of_rows, united
 from puffin_fast.rows.filters.struct_path import top_names
@@ -34,24 +33,6 @@ from puffin_fast.verbs.counts import Counts
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-
-
-class UpsertFields(HtmlFields):
-    """The fields of an upsert's result; they say that deleted rows were replaced."""
-
-    rows_deleted: int
-    keys_deleted: int
-
-    def _shown(self) -> dict[str, Any]:
-        shown = super()._shown()
-        if self.rows_deleted:
-            why = (
-                f"replaced, or deleted by {counted(self.keys_deleted, 'key')}"
-                if self.keys_deleted
-                else "replaced"
-            )
-            shown["rows_deleted"] = Note(f"{self.rows_deleted:,} ({why})")
-        return shown
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -28,6 +28,7 @@ LAYERS = {
     "delta": 9,
     "paimon": 9,
     "lance": 9,
+    "tables": 10,
     "bridges": 10,
     "spark": 11,
     "cli": 12,

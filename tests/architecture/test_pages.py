@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import puffin_fast as pf
 from puffin_fast import delta, iceberg, spark
 from puffin_fast._io.sink import put_if_absent
 from tests.architecture.pages import ROOT, run_blocks
@@ -166,7 +167,11 @@ def test_the_reference_has_every_public_function_and_class() -> None:
     pages = "\n".join(path.read_text() for path in (DOCS / "reference").glob("*.md"))
     named = re.findall(r"^::: pf\.([\w.]+)", pages, flags=re.MULTILINE)
     assert len(named) == len(set(named))
-    for module in (iceberg, delta, spark):
-        prefix = module.__name__.rpartition(".")[2]
-        public = {f"{prefix}.{name}" for name in module.__all__ if callable(getattr(module, name))}
-        assert {name for name in named if name.startswith(f"{prefix}.")} == public - {"iceberg.to_delta"}
+    both = {name for name in named if "." not in name}  # the functions and results of all formats
+    assert both == {*iceberg.__all__} & {*pf.__all__} | {"open_table", "Table"}
+    for prefix, module in (("iceberg", iceberg), ("delta", delta), ("spark", spark)):
+        public = {name for name in module.__all__ if callable(getattr(module, name))}
+        if module is not spark:
+            public -= {*pf.__all__}
+        found = {name.partition(".")[2] for name in named if name.startswith(f"{prefix}.")}
+        assert found == public - {"to_delta"}

@@ -147,7 +147,7 @@ def test_delete_commits_one_version_that_others_read(table: Path, duckdb_delta: 
     dry = PLAIN.one(*arguments, "--dry-run")
     assert ids(table) == before
     done, again = (PLAIN.one(*arguments) for _ in range(2))
-    assert (done["version"], again["repeated"]) == (4, True)
+    assert (done["commit"]["id"], again["commit"]["repeated"]) == (4, True)
     assert done["rows_deleted"] == dry["rows_deleted"] == sum(i < 20 for i in before)
     assert done["data_files"] == dry["data_files"]
     assert commit_info(table, 4)["who"] == "me"
@@ -178,7 +178,7 @@ def test_rows_of_a_csv_file_are_upserted(written: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("id,word\n5,new\n100,more\n")
     PLAIN.says("upgrade", written)
-    assert PLAIN.one("upsert", written, rows, "--join-col", "id")["version"] is not None
+    assert PLAIN.one("upsert", written, rows, "--join-col", "id")["commit"]["id"] is not None
     found = by_us(written, row_filter="id = 5 or id >= 99")
     assert [(row["id"], row["word"]) for row in found] == [(5, "new"), (99, "w1"), (100, "more")]
     assert "--join-col" in refused(written, "upsert", written, rows)
@@ -195,7 +195,7 @@ def test_a_delta_table_is_created_filled_and_overwritten(tmp_path: Path) -> None
     PLAIN.says("create", table, rows, "--partition-spec", "p", "--property", "delta.enableRowTracking=true")
     assert delta.snapshot(table).partition_columns == ["p"]
     dry, done = PLAIN.one("append", table, rows, "--dry-run"), PLAIN.one("append", table, rows)
-    assert (dry["version"], done["version"], done["rows_appended"]) == (None, 1, 2)
+    assert (dry["commit"]["id"], done["commit"]["id"], done["rows_appended"]) == (None, 1, 2)
     rows.write_text("id,p\n3,b\n")
     done = PLAIN.one("overwrite", table, rows, "--dynamic-partitions")
     assert (done["rows_deleted"], done["rows_appended"], ids(table)) == (1, 1, {1, 3})
@@ -208,7 +208,7 @@ def test_a_delta_table_is_created_filled_and_overwritten(tmp_path: Path) -> None
 def test_rows_are_updated(table: Path) -> None:
     update, before = ("update", table, "--row-filter", "id < 3", "--set", "v=new"), state(table)
     dry = PLAIN.one(*update, "--dry-run")
-    assert (dry["version"], dry["rows_updated"] > 0, state(table)) == (None, True, before)
+    assert (dry["commit"]["id"], dry["rows_updated"] > 0, state(table)) == (None, True, before)
     done = PLAIN.one(*update)
     assert done["rows_updated"] == dry["rows_updated"]
     assert by_us(table, "v", row_filter="id < 3") == [{"v": "new"}] * done["rows_updated"]
@@ -343,5 +343,5 @@ def test_delete_through_spark_takes_a_path_too(spark: object, table: Path) -> No
     dry = PLAIN.one(*delete, "--dry-run")
     assert state(table) == before
     done = PLAIN.one(*delete)
-    assert (done["version"], ids(table, "id >= 10 and id < 30")) == (4, set())
+    assert (done["commit"]["id"], ids(table, "id >= 10 and id < 30")) == (4, set())
     assert dry["rows_deleted"] == done["rows_deleted"] > 0

@@ -36,7 +36,7 @@ def test_delete_says_how_many_rows_it_deletes_or_would_delete(shell: Shell) -> N
         assert shell.table.metadata_location == before
     done = shell.one("delete", "ns.t", "--row-filter", "id >= 10 and id < 30")
     assert done["rows_deleted"] == 20
-    assert done["snapshot_id"] == shell.table.metadata.current_snapshot_id
+    assert done["commit"]["id"] == shell.table.metadata.current_snapshot_id
     assert Shell().run(*shell.options, "delete", "ns.t", "--row-filter", "id = 1").exit_code == 0
     assert shell.count() == 979
 

@@ -41,9 +41,13 @@ def dry_then_done_once(shell: Shell, *arguments: object) -> tuple[dict[str, Any]
     """Runs a command as a dry run, which changes nothing, and twice as one job, which is done once."""
     before = shell.table.metadata_location
     dry = shell.one(*arguments, "--dry-run")
-    assert (dry["snapshot_id"], shell.table.metadata_location) == (None, before)
+    assert (dry["commit"]["id"], shell.table.metadata_location) == (None, before)
     done, again = (shell.one(*arguments, "--job-id", "j") for _ in range(2))
-    assert (done["repeated"], again["repeated"], again["snapshot_id"]) == (False, True, done["snapshot_id"])
+    assert (done["commit"]["repeated"], again["commit"]["repeated"], again["commit"]["id"]) == (
+        False,
+        True,
+        done["commit"]["id"],
+    )
     return dry, done
 
 
@@ -91,7 +95,7 @@ def test_rows_are_upserted_from_files(shell: Shell, tmp_path: Path, suffix: str)
     for found in (dry, done):
         names = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
         assert [found[name] for name in names] == [1, 1, 1, 1]
-    assert (dry["data_files_written"], dry["delete_files_written"]) == (0, 0)
+    assert (dry["data_files_written"], dry["vectors_written"]) == (0, 0)
     expected = {row["id"]: row["word"] for row in ROWS.to_pylist()} | {2: "new", 1000: "newer"}
     assert {row["id"]: row["word"] for row in by_pyiceberg(shell.table)} == expected
 

@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import StringType
 
-from puffin_fast import delta, errors, iceberg
+from puffin_fast import delta, errors, iceberg, open_table
 from tests.delta.conftest import TABLES
 from tests.delta.tables import Golden, alter
 from tests.kit.rows import agreed, by_deltalake, by_duckdb, by_us, in_order
@@ -117,8 +117,9 @@ def test_the_delta_table_has_the_rows_of_the_iceberg_table(
     rows = by_us(table)
     made = Path(delta.from_iceberg(table).removeprefix("file://"))
     assert agreed(made, duckdb_delta) == rows
-    delta.delete(made, "id >= 150")
-    delta.update(made, "id = 40", {"w": "new"})
+    made_delta = open_table(made, format="Delta")
+    made_delta.delete("id >= 150")
+    made_delta.update("id = 40", {"w": "new"})
     wanted = [row | {"w": "new"} if row["id"] == 40 else row for row in rows if row["id"] < 150]
     assert by_us(made) == wanted
     assert by_us(table) == rows

@@ -44,7 +44,7 @@ def test_keys_that_only_later_dicts_have_are_columns(table: Table) -> None:
 
 
 def test_a_list_without_rows_appends_nothing(table: Table) -> None:
-    assert pf.iceberg.append(table, []) is None
+    assert pf.iceberg.append(table, []).commit.id is None
 
 
 def test_a_named_index_of_pandas_is_a_column_in_every_verb(table: Table) -> None:

@@ -33,10 +33,7 @@ def folders(catalog: Any, tmp_path: Path) -> dict[str, str]:
     [
         ("iceberg", "scan", ()),
         ("iceberg", "verify", ()),
-        ("iceberg", "append", (ROWS,)),
-        ("iceberg", "delete", ("id = 1",)),
         ("delta", "scan", ()),
-        ("delta", "append", (ROWS,)),
         ("delta", "maintain", ()),
         ("paimon", "vectors", ()),
         ("paimon", "verify", ()),

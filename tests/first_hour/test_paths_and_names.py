@@ -52,16 +52,16 @@ def test_of_two_files_with_one_number_the_later_one_is_read(table: Table) -> Non
 
 def test_verbs_refuse_paths_and_say_why(table: Table) -> None:
     folder = Path(table.location())
-    for verb in (
-        lambda given: pf.iceberg.append(given, ROWS),
-        lambda given: pf.iceberg.delete(given, "id = 1"),
-        lambda given: pf.iceberg.compact(given),
-        lambda given: pf.iceberg.transaction(given),
+    for verb, kind in (
+        (lambda given: pf.append(given, ROWS), pf.UnsupportedError),
+        (lambda given: pf.delete(given, "id = 1"), pf.UnsupportedError),
+        (lambda given: pf.iceberg.compact(given), pf.InvalidInputError),
+        (lambda given: pf.transaction(given).__enter__(), pf.UnsupportedError),
     ):
         for place in (str(folder), table.metadata_location):
-            with pytest.raises(pf.InvalidInputError, match=r"found .*read only; changes need its catalog"):
+            with pytest.raises(kind, match=r"read only; changes need its catalog"):
                 verb(place)
-        with pytest.raises(pf.InvalidInputError, match=r"see catalog\.load_table\), found 'shop\.orders'$"):
+        with pytest.raises(pf.InvalidInputError, match=r"see catalog\.load_table\), found 'shop\.orders'"):
             verb("shop.orders")
     static = StaticTable.from_metadata(table.metadata_location)
     with pytest.raises(pf.UnsupportedError, match="read only; changes need its catalog"):

@@ -39,7 +39,7 @@ def test_the_options_of_a_delta_table_count_on_spark(
     options = options_of(store)
     uri = f"s3://lake/{tmp_path.name}/t"
     pf.delta.create_table(uri, ROWS.schema, storage_options=options)
-    pf.delta.append(uri, ROWS, storage_options=options)
+    pf.delta.append(pf.open_table(uri, storage_options=options), ROWS)
     table = DeltaTable(uri, storage_options=options)
     assert pf.spark.delete(spark, table, "id = 1", job_id="job").rows_deleted == 1
     assert pf.spark.job_files(table, "job")
@@ -51,8 +51,8 @@ def test_the_options_of_deltalake(store: Store, tmp_path: Path) -> None:
     options = options_of(store)
     uri = f"s3://lake/{tmp_path.name}/t"
     pf.delta.create_table(uri, ROWS.schema, storage_options=options)
-    pf.delta.append(uri, ROWS, storage_options=options)
-    assert pf.delta.delete(uri, "id = 1", storage_options=options).rows_deleted == 1
+    pf.delta.append(pf.open_table(uri, storage_options=options), ROWS)
+    assert pf.delta.delete(pf.open_table(uri, storage_options=options), "id = 1").rows_deleted == 1
     table = DeltaTable(uri, storage_options=options)
     assert pf.delta.scan(table).to_arrow()["id"].to_pylist() == [2, 3]
     assert pf.delta.delete(table, "id = 2").rows_deleted == 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def processes(n: int) -> ProcessPoolExecutor:
     """Processes that are forked from one that has imported this package: they start at once."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "puffin_fast.iceberg.dml.upsert", "pyiceberg.io.pyarrow"])
+    context.set_forkserver_preload([__name__, "puffin_fast.tables.upsert", "pyiceberg.io.pyarrow"])
     return ProcessPoolExecutor(n, context)
 
 

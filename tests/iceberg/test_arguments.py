@@ -146,6 +146,7 @@ NO_ROWS: list[Any] = [
 NAMES: list[Any] = ["id", 5, True, [5], [None], b"id", {"id": 1}]
 
 WRONG: dict[str, list[Any]] = {
+    "log_predicate": [None, 1, "yes"],
     "as_of": [
         "",
         "x",

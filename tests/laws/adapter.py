@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from puffin_fast import spark
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.commit.request import Committed
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.rows.scan.explain import Explanation
 from tests.delta.tables import commit_of
@@ -244,10 +243,14 @@ class Outcome:
         for result in results:
             counts.update(dict(counts_of(result)))
         explanations = [getattr(result, "explanation", None) for result in results]
+        one = getattr(committed, "commit", committed)  # a transaction has the commit of its format
         return cls(
-            getattr(committed, "snapshot_id", getattr(committed, "version", None)),
-            getattr(committed, "repeated", False),
-            getattr(committed, "attempts", 0),
+            next(
+                (found for name in ("id", "snapshot_id", "version") if (found := getattr(one, name, None))),
+                None,
+            ),
+            getattr(one, "repeated", False),
+            getattr(one, "attempts", 0),
             counts,
             [one for one in explanations if one is not None],
         )
@@ -255,14 +258,10 @@ class Outcome:
 
 def counts_of(result: Any) -> Iterator[tuple[str, int]]:
     """The counts of the result of one verb."""
-    if isinstance(result, Committed):  # of an append to an Iceberg table
-        yield "rows_appended", int(result.summary["added-records"])
-        yield "data_files_written", int(result.summary["added-data-files"])
-    elif result is not None:
-        for one in dataclasses.fields(result):
-            value = getattr(result, one.name)
-            if isinstance(value, int) and one.name.partition("_")[0] in COUNTED:
-                yield one.name, value
+    for one in dataclasses.fields(result):
+        value = getattr(result, one.name)
+        if isinstance(value, int) and one.name.partition("_")[0] in COUNTED:
+            yield one.name, value
 
 
 COUNTED = ("rows", "keys", "data", "vectors", "delete", "position", "positions", "deletes", "equality")
@@ -377,7 +376,10 @@ CANNOT = (
     Refusal("rewrite_data_files", "iceberg", "", "on_conflict", TypeError, f"{NO_OPTION} 'on_conflict'"),
     Refusal("rewrite_data_files", "delta", "spark", "on_conflict", TypeError, f"{NO_OPTION} 'on_conflict'"),
     Refusal("compact", "delta", "spark", "", InvalidInputError, "it is a table of Delta"),
-    Refusal("", "delta", "threads executor", "branch", TypeError, f"{NO_OPTION} 'branch'"),
+    Refusal("append delete_positions dynamic_partition_overwrite", "delta", "executor", "branch",
+            TypeError, f"{NO_OPTION} 'workers'"),
+    Refusal("compact rewrite_data_files", "delta", "threads executor", "branch", TypeError, f"{NO_OPTION} 'branch'"),
+    Refusal("", "delta", "threads executor", "branch", UnsupportedError, "tables of Delta have no branch"),
     Refusal("", "delta", "spark", "branch", UnsupportedError, "a table of Delta has no branch"),
     Refusal("append delete_positions dynamic_partition_overwrite compact", "", "executor", "",
             TypeError, f"{NO_OPTION} 'workers'"),

@@ -153,11 +153,11 @@ def test_a_delete_takes_its_rows_and_no_others(name: str, catalog: Any, accelera
     kept = [i for i in before if not 10 <= i < 50]
     assert ids(table) == kept
     assert done.rows_deleted == counted.rows_deleted == len(before) - len(kept) > 0
-    assert done.snapshot_id == table.snapshot_manager().get_latest_snapshot().id
+    assert done.commit.id == table.snapshot_manager().get_latest_snapshot().id
     new = paimon.vectors(table.table_path)
     assert sum(new["cardinality"].to_pylist()) - sum(old["cardinality"].to_pylist()) == done.rows_deleted
     again = paimon.delete(table, "id < 50 AND id >= 10")
-    assert (again.snapshot_id, again.rows_deleted) == (None, 0)
+    assert (again.commit.id, again.rows_deleted) == (None, 0)
     builder = table.new_read_builder().new_predicate_builder()
     last = paimon.delete(table.table_path, builder.is_in("id", [1, 2, 3, 299]))
     assert ids(table) == [i for i in kept if i not in (1, 2, 3, 299)]
@@ -188,7 +188,7 @@ def test_a_table_without_vectors_and_a_whole_file_work(catalog: Any, accelerated
     assert paimon.delete(table, "id >= 0").rows_deleted == 100
     assert ids(table) == []
     empty = append(catalog, "d.none", pa.table({"id": pa.array([], pa.int64())}))
-    assert paimon.delete(empty, "id >= 0").snapshot_id is None
+    assert paimon.delete(empty, "id >= 0").commit.id is None
 
 
 VALUES = pa.table(
@@ -415,14 +415,14 @@ def test_conversion_leaves_the_rows_and_one_version(catalog: Any, accelerated: N
     before, old = ids(table), paimon.vectors(table.table_path)
     assert sorted(old["version"].to_pylist()) == [1, 2]
     dry = paimon.convert_vectors(table, dry_run=True)
-    assert (dry.vectors_written, dry.snapshot_id) == (1, None)
+    assert (dry.vectors_written, dry.commit.id) == (1, None)
     assert paimon.vectors(table.table_path) == old
     done = paimon.convert_vectors(table)
     assert (done.vectors_written, done.rows_deleted) == (1, 0)
     new = paimon.vectors(table.table_path)
     assert new["version"].to_pylist() == [2, 2]
     assert ids(table) == before
-    assert paimon.convert_vectors(table).snapshot_id is None
+    assert paimon.convert_vectors(table).commit.id is None
     with pytest.raises(errors.UnsupportedError, match="bitmap64"):
         paimon.convert_vectors(table, version=1)
     with pytest.raises(errors.InvalidInputError, match="1 or 2"):
@@ -606,7 +606,7 @@ def test_a_snapshot_of_another_process_is_not_renamed_over(
     done: list[int | None] = []
 
     def other() -> None:
-        done.append(paimon.delete(table, "id = 11").snapshot_id)
+        done.append(paimon.delete(table, "id = 11").commit.id)
 
     monkeypatch.setattr(Path, "rename", _before(Path.rename, other))
     monkeypatch.setattr(os, "link", _before(os.link, other))
@@ -614,7 +614,7 @@ def test_a_snapshot_of_another_process_is_not_renamed_over(
         paimon.delete(table, "id = 12")
     assert done == [2]
     assert ids(table) == [i for i in range(100) if i != 11]
-    assert paimon.delete(table, "id = 12").snapshot_id == 3
+    assert paimon.delete(table, "id = 12").commit.id == 3
 
 
 @pytest.mark.parametrize("renamed", [True, False])

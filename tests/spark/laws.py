@@ -418,7 +418,7 @@ def lose_rows(spark: SparkSession, catalog: Catalog, name: str) -> None:
     found = ps.delete_positions(places, table, job_id="nightly")
     left = [i for i in left if i not in (1, 299)]
     assert (found.rows_deleted, found.rows_dangling) == (2, 1)  # 3 was deleted before
-    assert ps.delete_positions(places, table, job_id="nightly").repeated
+    assert ps.delete_positions(places, table, job_id="nightly").commit.repeated
     with pytest.raises(NotFoundError, match="elsewhere"):
         ps.delete_positions(places, table, strict=True)
     with pytest.raises(InvalidInputError, match=r"pos.*300"):
@@ -459,7 +459,7 @@ def tables_lose_rows_by_conditions_of_sql(spark: SparkSession, folder: Path) -> 
     ):
         name, left = f"n.v{version}", list(ids)
         table = catalog.create_table(name, rows.schema)
-        assert ps.delete(spark, table, "id % 2 = 0").snapshot_id is None
+        assert ps.delete(spark, table, "id % 2 = 0").commit.id is None
         for start in (0, 150):
             iceberg.append(table, rows.slice(start, 150 if start == 0 else 250))
         with table.update_schema() as change:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.keywords import named_methods
 from puffin_fast._run.threads import on_threads
@@ -19,7 +20,6 @@ from puffin_fast.delta.log.actions import read_file_changes
 from puffin_fast.delta.log.segment import LOG_READERS, LogListing, commit_path, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot, load_head, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.log.times import CommitTimes
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.delta.scans.schema import TableSchema
@@ -199,7 +199,7 @@ def changes(
             a column had a type that does not become that of the last version.
 
     Examples:
-        >>> deleted = pf.delta.delete(path, "id = 7").version
+        >>> deleted = pf.delete(path, "id = 7").commit.id
         >>> pf.delta.changes(path, deleted).to_arrow().select(["id", "_change_type"]).to_pylist()
         [{'id': 7, '_change_type': 'delete'}]
     """

@@ -26,11 +26,10 @@ from puffin_fast.delta.dml.data_files import (
     row_tracking_columns,
 )
 from puffin_fast.delta.log.action_types import as_json
-from puffin_fast.delta.log.commit import Changes, Committed, Job, check_properties, commit, newest
+from puffin_fast.delta.log.commit import Changes, Committed, Job, commit, newest
 from puffin_fast.delta.log.protocol import check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot
-from puffin_fast.delta.log.storage import canonical_path, storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
+from puffin_fast.delta.log.storage import TableStorage, canonical_path
 from puffin_fast.delta.scans.descriptors import path_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.tasks import DeltaTask
@@ -44,6 +43,7 @@ from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.verbs.attempt import Attempt, Purpose
 from puffin_fast.verbs.counts import Counts
 from puffin_fast.verbs.options import Options
+from puffin_fast.verbs.results import Commit
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -58,9 +58,8 @@ class DeltaAttempt(Attempt):
     """An attempt to commit the next version of a table.
 
     Args:
-        table: a path, a URI, or deltalake's `DeltaTable`.
+        storage: the files of the table.
         options: the options of the commit.
-        filesystem, storage_options: the filesystem and storage options of the path, as `filesystem_of` takes them.
 
     Raises:
         PuffinFastError: as `snapshot`; the table must not be written to; the job id was used by another verb.
@@ -71,18 +70,15 @@ class DeltaAttempt(Attempt):
 
     def __init__(
         self,
-        table: Any,
+        storage: TableStorage,
         options: Options,
-        filesystem: Any = None,
-        storage_options: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(options)
-        check_properties(options.snapshot_properties)
         self._job = Job(options.verb, options.job_id)
         self._n_removed = 0
         with until_commit():
-            self.storage = storage_of(table, filesystem_of(table, filesystem, storage_options))
-            self._begin(newest(self.storage))
+            self.storage = storage
+            self._begin(newest(storage))
         is_done = self._job.is_done(self._base.transactions, self._base.root)
         self.repeated = Committed(None, repeated=True) if is_done else None
 
@@ -197,8 +193,8 @@ class DeltaAttempt(Attempt):
     def publish(self) -> None:
         """Nothing: the table is a path."""
 
-    def facts(self, committed: Committed | None) -> dict[str, Any]:
-        return facts_of(committed)
+    def commit_of(self, committed: Committed | None) -> Commit:
+        return commit_of(committed)
 
     def commit(self) -> None:
         self.committed = self.repeated
@@ -352,14 +348,16 @@ def changed(
         data_files_written=len(adds),
         vectors_written=written.vectors,
         vectors_merged=written.merged,
-        n_bytes=written.n_bytes,
+        files=len(changes.new_files),
+        n_bytes=written.n_bytes + sum(file["size"] for line in (*adds, *feed) for file in line.values()),
     )
 
 
-def facts_of(committed: Committed | None) -> dict[str, Any]:
-    """The fields of results that describe a commit. None: nothing was committed, or not yet."""
-    found = Committed(None) if committed is None else committed
-    return {"version": found.version, "attempts": found.attempts, "repeated": found.repeated}
+def commit_of(committed: Committed | None) -> Commit:
+    """What results say of a commit. None: nothing was committed, or not yet."""
+    if committed is None:
+        return Commit()
+    return Commit(committed.version, committed.attempts, committed.repeated)
 
 
 def _parameters(base: Snapshot, purpose: Purpose) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, MapType, NestedField, StructType
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.engine_types import warn_of_types
 from puffin_fast._run.arguments import check_flags, check_mapping, check_texts
 from puffin_fast._text import no_column
@@ -29,7 +30,6 @@ from puffin_fast.delta.log.protocol import (
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.log.version_file import put_first_version
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES

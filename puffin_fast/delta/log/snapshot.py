@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.arguments import check_integer
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.threads import on_threads
@@ -36,7 +37,6 @@ from puffin_fast.delta.log.paths import are_spelled, keys_of, may_be_spelled, ma
 from puffin_fast.delta.log.protocol import Protocol, check_readable
 from puffin_fast.delta.log.segment import LOG_READERS, LogListing, LogSegment, commit_path, load_segment
 from puffin_fast.delta.log.storage import TableStorage, storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.log.times import CommitTimes, commit_info_of
 from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError, NotFoundError
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.outcome import note_outcome
 from puffin_fast._run.threads import check_threads
@@ -35,7 +36,6 @@ from puffin_fast.delta.log.protocol import (
 from puffin_fast.delta.log.segment import LogListing, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.purge import Purged
 from puffin_fast.delta.scans.descriptors import path_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.documents import of_document
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.orphan_files import remove_orphan_files
 from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
 from puffin_fast.errors import InvalidInputError

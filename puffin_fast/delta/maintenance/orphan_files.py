@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from puffin_fast._io import FileSet
 from puffin_fast._io.folder import FileInfo
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast._run.threads import on_threads
 from puffin_fast.delta.dml.data_files import CHANGES_FOLDER
@@ -20,7 +21,6 @@ from puffin_fast.delta.log.checkpoint import read_checkpoint, sidecars_of
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.scans.descriptors import path_of
 from puffin_fast.verbs.orphan_files import (
     IN_FLIGHT,

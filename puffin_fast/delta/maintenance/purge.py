@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.arguments import check_flags, check_share
 from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
@@ -17,7 +18,6 @@ from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter, removes_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.tasks import DeltaTask

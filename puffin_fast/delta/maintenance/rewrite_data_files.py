@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.outcome import note_earlier, until_commit
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.dml.changes import rewrite_metrics
@@ -19,7 +20,6 @@ from puffin_fast.delta.log.commit import Changes, Job, commit, newest
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter, removes_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.tasks import DeltaTask

@@ -11,10 +11,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puffin_fast._io import open_source
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.workers import Workers, workers_of
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.scans.descriptors import locate
 from puffin_fast.delta.scans.plan import DeltaTable, partition_values
 from puffin_fast.delta.scans.scan import scan

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import INLINE
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.puffin.vectors import read_ranges

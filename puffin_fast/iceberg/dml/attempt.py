@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -39,6 +39,7 @@ from puffin_fast.rows.tasks import Task
 from puffin_fast.verbs.attempt import Attempt, Purpose
 from puffin_fast.verbs.counts import Counts
 from puffin_fast.verbs.options import Options
+from puffin_fast.verbs.results import Commit
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -147,8 +148,8 @@ class IcebergAttempt(Attempt):
     def publish(self) -> None:
         self.table.publish()
 
-    def facts(self, committed: Committed | None) -> dict[str, Any]:
-        return facts_of(committed)
+    def commit_of(self, committed: Committed | None) -> Commit:
+        return commit_of(committed)
 
     def commit(self) -> None:
         self.committed = self.repeated
@@ -278,18 +279,20 @@ def changed(
         data_files=written.vectors + written.by_files + written.dropped,
         data_files_dropped=written.dropped,
         data_files_written=len(entries),
+        rows_appended=sum(entry.record_count for entry in entries),
         vectors_written=written.vectors,
         vectors_merged=written.merged,
         position_delete_files_written=written.position_files,
-        n_bytes=written.n_bytes,
+        files=len(changes.new_files),
+        n_bytes=written.n_bytes + sum(entry.file_size_in_bytes for entry in entries),
     )
 
 
-def facts_of(committed: Committed | None) -> dict[str, Any]:
-    """The fields of results that describe a commit. None: nothing was committed, or not yet."""
+def commit_of(committed: Committed | None) -> Commit:
+    """What results say of a commit. None: nothing was committed, or not yet."""
     if committed is None:
-        return {"snapshot_id": None, "attempts": 0, "repeated": False}
-    return {name: getattr(committed, name) for name in ("snapshot_id", "attempts", "repeated")}
+        return Commit()
+    return Commit(committed.snapshot_id, committed.attempts, committed.repeated)
 
 
 def planned_tasks(

@@ -1,4 +1,4 @@
-"""Creates tables of format version 3, appends Arrow rows, and upgrades tables."""
+"""Creates tables of format version 3, and upgrades tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import IcebergType
 
@@ -20,26 +19,20 @@ from puffin_fast._run.arguments import (
     check_name,
     check_table_name,
 )
-from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
-from puffin_fast.iceberg.commit.request import Committed
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_new_location
 from puffin_fast.iceberg.compat.near_names import near_names
 from puffin_fast.iceberg.compat.new_table import SchemaWithDefaults, create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
-from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.iceberg.dml.data_files import file_schema
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
-from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
 from puffin_fast.rows.rewrite.row_order import sort_fields
 from puffin_fast.verbs.arrow_schema import new_schema
-from puffin_fast.verbs.options import Options
-from puffin_fast.verbs.overwrite import Append
 
 FORMAT_VERSION = "format-version"
 
@@ -141,63 +134,6 @@ def create_table(
             raise BusyError.of(shown, error) from error
         raise
     return made
-
-
-def append(
-    table: Table,
-    data: Any,
-    *,
-    branch: str = MAIN_BRANCH,
-    job_id: str | None = None,
-    snapshot_properties: Mapping[str, str] | None = None,
-    dry_run: bool = False,
-) -> Committed | None:
-    """Appends Arrow rows in one commit; in a table of version 3 the rows get row ids.
-
-    If the table has a sort order, the rows of each data file are sorted by it.
-
-    Args:
-        table: a table of format version 2 or 3; it has the new metadata afterwards.
-        data: an Arrow table, batches, reader, dataset, or an object with the Arrow C stream interface (pandas,
-            Polars, DuckDB, arro3), a LazyFrame, a list of dicts, or a dict of columns. A named index of pandas is a
-            column. Columns are matched by name, and cast to the table's types if all values
-            can be represented exactly. For an unpartitioned table a reader is streamed, through temporary files if
-            the table has a sort order; otherwise it is held in memory.
-        branch: an existing branch.
-        job_id: a job whose id is in the branch's history is not repeated.
-        snapshot_properties: additional entries of the snapshot's summary.
-        dry_run: check the branch, the table's properties and the columns; read no row and write nothing.
-
-    Returns:
-        The commit; None if there were no rows, or in a dry run.
-
-    Raises:
-        InvalidInputError: the columns do not fit the table's schema, a value cannot be represented in its
-            column's type, a required column has a null, or a property of the table has a value that is not allowed.
-        NotFoundError: the branch does not exist.
-        UnsupportedError: property ``write.format.default`` is not Parquet.
-        ConflictError: other commits came first in all attempts; the table is unchanged.
-        CommitUnknownError: it is unknown whether the commit happened. No file was removed.
-
-    Examples:
-        >>> result = pf.iceberg.append(table, pa.table({"id": [100], "customer": [1], "price": [9.5]}))
-        >>> pf.iceberg.scan(table).count()
-        101
-    """
-    options = Options(
-        verb="append",
-        branch=branch,
-        job_id=job_id,
-        snapshot_properties=snapshot_properties,
-        dry_run=dry_run,
-    )
-    metadata_of(table)
-    rows = arrow_rows(data, "data", streamed=table.spec().is_unpartitioned())
-    with IcebergAttempt(table, options) as attempt:
-        if attempt.repeated is None:
-            attempt.perform(Append(rows))
-        attempt.commit()
-    return attempt.committed
 
 
 def upgrade(table: Table, *, dry_run: bool = False) -> Table:

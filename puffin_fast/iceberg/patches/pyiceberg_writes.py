@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -52,10 +53,11 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.compat.table_updates import UpgradeToV3
 from puffin_fast.iceberg.dml.added_files import AddFiles
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
-from puffin_fast.iceberg.dml.tables import append
-from puffin_fast.iceberg.dml.transaction import Transaction as VerbTransaction
-from puffin_fast.iceberg.dml.transaction import transaction
 from puffin_fast.rows.filters.grammar import parse_filter
+from puffin_fast.verbs.options import Options
+from puffin_fast.verbs.overwrite import Append
+from puffin_fast.verbs.results import AppendResult
+from puffin_fast.verbs.transaction import Transaction as VerbTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +98,10 @@ def _append_rows(
 ) -> None:
     """Replaces `Table.append`, so that a reader is streamed: a transaction would hold its rows in memory."""
     if self.metadata.format_version == 3:
-        append(self, df, branch=_branch(branch), snapshot_properties=dict(snapshot_properties))
+        options = Options(
+            verb="append", branch=_branch(branch), snapshot_properties=dict(snapshot_properties)
+        )
+        IcebergAttempt(self, options).run(Append(df), AppendResult)
     else:
         _append(self, df, dict(snapshot_properties), branch)
 
@@ -159,7 +164,8 @@ class _V3Transaction(Transaction):
             self._staged = StagedUpdates(self._updates, self._requirements)
             table = with_staged_updates(self._table, self._staged)
             self._rows_table = table
-            self._verbs = transaction(table, branch=name, snapshot_properties=self._properties)
+            options = Options(verb="transaction", branch=name, snapshot_properties=self._properties)
+            self._verbs = VerbTransaction(partial(IcebergAttempt, table, options))
             self._verbs.__enter__()
             self._branch = name
         return self._verbs
@@ -196,7 +202,8 @@ class _V3Transaction(Transaction):
     ) -> None:
         if not self._is_v3:
             return super().append(df, dict(snapshot_properties), branch)
-        return self._begun(branch, snapshot_properties).append(df)
+        self._begun(branch, snapshot_properties).append(df)
+        return None
 
     def delete(
         self,
@@ -288,7 +295,7 @@ class _V3Transaction(Transaction):
             super().add_files(file_paths, dict(snapshot_properties), check_duplicate_files, branch)
             return
         verbs = self._begun(branch, snapshot_properties)
-        verbs._run(AddFiles(file_paths, check_duplicate_files), None)
+        verbs._run(AddFiles(file_paths, check_duplicate_files), AppendResult)
         metadata, staged, attempt = self.table_metadata, self._staged, verbs._attempt
         if (
             metadata.name_mapping() is None

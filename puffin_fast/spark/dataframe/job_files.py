@@ -72,8 +72,8 @@ def _delta(where: Any, filesystem: Any) -> TableStorage | None:
         folder = os.fspath(where).rstrip("/")
         if not names_in(f"{folder}/{_DELTA_LOG}", "", filesystem=filesystem):
             return None
+    from puffin_fast._io.storage_options import filesystem_of
     from puffin_fast.delta.log.storage import storage_of
-    from puffin_fast.delta.log.storage_options import filesystem_of
 
     return storage_of(where, filesystem_of(where, filesystem, None))
 

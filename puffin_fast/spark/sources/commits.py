@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.cached import cached_property
 from puffin_fast.delta.changelog.changes import changes as delta_changes
 from puffin_fast.delta.changelog.versions import Ends as Versions
@@ -15,7 +16,6 @@ from puffin_fast.delta.changelog.versions import earliest
 from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
 from puffin_fast.iceberg.changelog.history import Ends, History

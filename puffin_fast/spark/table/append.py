@@ -11,10 +11,7 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import NestedField
 
 from puffin_fast._run.arguments import check_flags
-from puffin_fast.delta.dml.overwrite import AppendResult
-from puffin_fast.delta.dml.overwrite import OverwriteResult as DeltaOverwriteResult
-from puffin_fast.iceberg.commit.request import Committed, Request
-from puffin_fast.iceberg.dml.overwrite import OverwriteResult
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.spark.session.batches import no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
@@ -24,7 +21,6 @@ from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import filter_only
 from puffin_fast.spark.table.job import MAIN, Job, checked_id
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.table.spelling import as_in_table
 from puffin_fast.spark.table.start import start
@@ -33,6 +29,7 @@ from puffin_fast.spark.worker import append as worker
 from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
+from puffin_fast.verbs.results import AppendResult, OverwriteResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -51,7 +48,7 @@ def append(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-) -> Committed | AppendResult | None:
+) -> AppendResult:
     """`puffin_fast.iceberg.append` or `puffin_fast.delta.append` on executors, for the rows of a DataFrame.
 
     The DataFrame is computed once. Rows of a partitioned table are shuffled, so that one task writes each partition; in
@@ -69,8 +66,7 @@ def append(
         dry_run: only compare the columns with the table's schema; no row is computed, and nothing is written.
 
     Returns:
-        For an Iceberg table the commit, None if there were no rows, or in a dry run; for a Delta table the same
-        result as `puffin_fast.delta.append`.
+        The same result as `puffin_fast.append`.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
@@ -99,7 +95,7 @@ def append(
             return given.planned([], given.part(purpose))
 
         planned, committed = job.commit(written, "merge")
-    return job.finished(AppendResult, planned, committed) if is_delta(table) else committed  # type: ignore[no-any-return]
+    return job.finished(AppendResult, planned, committed)  # type: ignore[no-any-return]
 
 
 @of_dataframe
@@ -116,7 +112,7 @@ def overwrite(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     log_predicate: bool = True,
-) -> OverwriteResult | DeltaOverwriteResult:
+) -> OverwriteResult:
     """`puffin_fast.iceberg.overwrite` or `puffin_fast.delta.overwrite` on executors, for the rows of a DataFrame.
 
     Executors write the given rows as `append` does, and search the data files for the rows to delete.
@@ -164,8 +160,7 @@ def overwrite(
         tasks = job.pruned(base, matcher)
         return given.planned(searched(session, part, tasks, job.finder(matcher)), part)
 
-    kind: type[Any] = DeltaOverwriteResult if is_delta(table) else OverwriteResult
-    return job.run(plan, on_conflict, kind)  # type: ignore[no-any-return]
+    return job.run(plan, on_conflict, OverwriteResult)  # type: ignore[no-any-return]
 
 
 @dataclass

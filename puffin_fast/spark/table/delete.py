@@ -16,7 +16,6 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.tasks import Task, columns_of, distinct_files, paths_of
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
@@ -33,7 +32,6 @@ from puffin_fast.spark.table.conditions import (
     sql_condition,
     sql_errors,
 )
-from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.job import MAIN, checked_id, task_rows
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.search import searched
@@ -44,6 +42,7 @@ from puffin_fast.spark.worker.marked import MARKED
 from puffin_fast.spark.worker.tasks import extend
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
+from puffin_fast.verbs.results import DeleteResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -69,7 +68,7 @@ def delete(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     log_predicate: bool = True,
-) -> DeleteResult | DeltaDeleteResult:
+) -> DeleteResult:
     """`puffin_fast.iceberg.delete` on executors.
 
     One task searches a data file and writes its deletion vector, so nothing is shuffled. A task holds a batch of
@@ -159,7 +158,7 @@ def delete_positions(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     task_memory: int = TASK_MEMORY,
-) -> DeleteResult | DeltaDeleteResult:
+) -> DeleteResult:
     """`puffin_fast.iceberg.delete_positions` for the rows of a DataFrame.
 
     Rows are checked and encoded as partial vectors before the shuffle; no file is written before all rows were
@@ -233,7 +232,7 @@ def _by_position(
     dry_run: bool,
     purpose: Purpose,
     task_memory: int = TASK_MEMORY,
-) -> DeleteResult | DeltaDeleteResult:
+) -> DeleteResult:
     """Deletes the rows that a DataFrame names.
 
     Args:
@@ -267,7 +266,7 @@ def _by_position(
         n_nan = part.report.n_nan
         return part.planned(outcomes)
 
-    result: DeleteResult | DeltaDeleteResult = job.run(plan, on_conflict, job.delete_result)
+    result: DeleteResult = job.run(plan, on_conflict, DeleteResult)
     if n_nan:
         result = replace(result, warning=nan_warning(job.name, n_nan, "delete"))
     if result.rows_dangling:

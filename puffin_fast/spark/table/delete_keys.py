@@ -13,7 +13,6 @@ from pyiceberg.types import UUIDType
 from puffin_fast._run.arguments import check_flags, check_integer
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
 from puffin_fast.rows.keys.keys import KeyBounds, Keys
@@ -24,7 +23,6 @@ from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.session.with_session import of_dataframe
 from puffin_fast.spark.table.caches import refreshing
-from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.indexed_keys import candidate_rows, named_rows, with_or_without
 from puffin_fast.spark.table.job import (
     MAIN,
@@ -43,6 +41,7 @@ from puffin_fast.spark.worker.marked import MARKED
 from puffin_fast.spark.worker.tasks import extend
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
+from puffin_fast.verbs.results import DeleteResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -73,7 +72,7 @@ def delete_keys(
     dry_run: bool = False,
     broadcast_keys: int = MOST_ROWS,
     task_memory: int = TASK_MEMORY,
-) -> DeleteResult | DeltaDeleteResult:
+) -> DeleteResult:
     """`puffin_fast.iceberg.delete_keys` on executors, for the keys in a DataFrame.
 
     The keys are computed once, and kept in files of the job until it ends. Few keys are sent to every task. The data
@@ -119,7 +118,7 @@ def delete_keys(
     job.check_compared([*fields])
     rows = _selected(as_in_table(keys_df, job.schema()), fields, null_safe=null_safe)
     if job.is_done():
-        return job.run(lambda base: Planned(), on_conflict, job.delete_result)  # type: ignore[no-any-return]
+        return job.run(lambda base: Planned(), on_conflict, DeleteResult)  # type: ignore[no-any-return]
 
     with saved(rows, job.part(dry_run=dry_run), distinct=True) as kept:
         few = kept.few(broadcast_keys)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast import delta
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast.delta.dml.attempt import changed, facts_of, fitting
+from puffin_fast.delta.dml.attempt import changed, commit_of, fitting
 from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written
 from puffin_fast.delta.dml.data_files import row_tracking_columns
 from puffin_fast.delta.log.commit import Committed, commit
@@ -24,7 +24,6 @@ from puffin_fast.delta.log.commit import Job as JobId
 from puffin_fast.delta.log.protocol import check_deletable, check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import canonical_path, storage_of
-from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
@@ -40,6 +39,7 @@ from puffin_fast.spark.worker.reports import Report
 from puffin_fast.spark.worker.tasks import Target
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
+from puffin_fast.verbs.results import Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,19 +52,6 @@ if TYPE_CHECKING:
     from puffin_fast.rows.tasks import Task
 
 
-@dataclass(frozen=True)
-class DeltaDeleteResult(delta.DeleteResult):
-    """The result of a delete from a Delta table on executors.
-
-    Attributes:
-        rows_dangling: number of given rows whose path is not a data file of the table, if the job skips them.
-        warning: whether rows were deleted that other engines do not delete; else None.
-    """
-
-    rows_dangling: int = 0
-    warning: str | None = None
-
-
 class DeltaVerb(Verb):
     """A verb on a Delta table.
 
@@ -72,8 +59,6 @@ class DeltaVerb(Verb):
         storage: the storage of the table.
         base: the version that the current attempt is planned on.
     """
-
-    delete_result = DeltaDeleteResult
 
     def __init__(self, table: Any, request: Request) -> None:
         self.started = time.perf_counter()
@@ -165,8 +150,8 @@ class DeltaVerb(Verb):
             snapshot_properties=self.request.snapshot_properties,
         )
 
-    def facts(self, committed: Committed | None) -> dict[str, Any]:
-        return facts_of(committed)
+    def commit_of(self, committed: Committed | None) -> Commit:
+        return commit_of(committed)
 
 
 def target_of(table: DeltaTable, place: Place) -> Target:

@@ -12,9 +12,8 @@ from puffin_fast.iceberg.commit.job import run_job
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
-from puffin_fast.iceberg.dml.attempt import changed, conflict_filter_of, facts_of, planned_tasks
+from puffin_fast.iceberg.dml.attempt import changed, commit_of, conflict_filter_of, planned_tasks
 from puffin_fast.iceberg.dml.data_files import DataFileWriter
-from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.iceberg.index.lookup import KeyLookup
 from puffin_fast.iceberg.index.stored import indexed
 from puffin_fast.iceberg.manifest import check_transforms
@@ -28,6 +27,7 @@ from puffin_fast.spark.table.scan import scan
 from puffin_fast.spark.table.verb import Part, Planned, Verb
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict, Options
+from puffin_fast.verbs.results import Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,8 +80,6 @@ class IcebergVerb(Verb):
         table: the job's own table object, used to plan and write.
         request, started: as in the attributes.
     """
-
-    delete_result = DeleteResult
 
     def __init__(self, table: WorkingTable, request: Request, started: float) -> None:
         self.table, self.request, self.started = table, request, started
@@ -165,5 +163,5 @@ class IcebergVerb(Verb):
         merge = Options(verb=self.request.verb, on_conflict=on_conflict).merges
         return run_job(self.table, plan, self.request, merge=merge)
 
-    def facts(self, committed: Committed | None) -> dict[str, Any]:
-        return facts_of(committed)
+    def commit_of(self, committed: Committed | None) -> Commit:
+        return commit_of(committed)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.dml.attempt import DeltaAttempt
+from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.rows.match.matching import Matches, Source
 from puffin_fast.rows.scan.explain import Reads
@@ -106,6 +108,10 @@ def attempt_on(session: SparkSession, table: Any, options: Options, run: str, st
         run: the name of the run, which its Spark jobs have as a tag.
         started: when the job began, by `time.perf_counter`.
     """
-    attempt = (_DeltaOnExecutors if is_delta(table) else _IcebergOnExecutors)(table, options)
+    attempt: _OnExecutors
+    if is_delta(table):
+        attempt = _DeltaOnExecutors(storage_of(table, filesystem_of(table, None, None)), options)
+    else:
+        attempt = _IcebergOnExecutors(table, options)
     attempt.session, attempt.run_name, attempt.started = session, run, started
     return attempt

@@ -11,9 +11,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.arguments import check_flags
-from puffin_fast.delta.dml.update import UpdateResult as DeltaUpdateResult
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.update import UpdateResult
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.tasks import columns_of, distinct_files
 from puffin_fast.spark.dataframe.transforms import by_file
@@ -34,7 +32,6 @@ from puffin_fast.spark.table.conditions import (
 )
 from puffin_fast.spark.table.job import MAIN, checked_id, is_small
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.search import bins_to_search
 from puffin_fast.spark.table.spelling import timestamp_cast, values_as_in_table
 from puffin_fast.spark.table.start import start
@@ -45,6 +42,7 @@ from puffin_fast.spark.worker.column_types import spark_schema
 from puffin_fast.spark.worker.update import PLACE, ColumnNumber
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict
+from puffin_fast.verbs.results import UpdateResult
 from puffin_fast.verbs.update import bound_values
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ def update(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     log_predicate: bool = True,
-) -> UpdateResult | DeltaUpdateResult:
+) -> UpdateResult:
     """`puffin_fast.iceberg.update` or `puffin_fast.delta.update` on executors.
 
     With filters of Iceberg and values of Python, Arrow or PyArrow, one task reads the rows of about 128 MiB of data
@@ -217,7 +215,7 @@ def update(
         planned = part.planned(outcomes, part.report.entries, updated, metrics)
         return planned.counting(rows_updated=planned.counts.rows_deleted)
 
-    result = job.run(plan, on_conflict, DeltaUpdateResult if is_delta(table) else UpdateResult)
+    result = job.run(plan, on_conflict, UpdateResult)
     if n_nan:
         result = replace(result, warning=nan_warning(job.name, n_nan, "update"))
     return result  # type: ignore[no-any-return]

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast._run.arguments import check_flags
-from puffin_fast.delta.dml.upsert import UpsertResult as DeltaUpsertResult
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.upsert import UpsertResult
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.keys.keys import KeyBounds
 from puffin_fast.rows.match.change_feed import ChangeFeed
@@ -44,7 +42,6 @@ from puffin_fast.spark.table.job import (
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.on_executors import ManyRowsError, attempt_on
 from puffin_fast.spark.table.saved_rows import Saved, cached, saved
-from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.spark.table.spelling import as_in_table, key_names
 from puffin_fast.spark.table.start import start
 from puffin_fast.spark.table.verb import Part, Planned, Verb
@@ -54,6 +51,7 @@ from puffin_fast.spark.worker.keys import spark_schema
 from puffin_fast.spark.worker.upsert import DELETES, MATCH, ORDER
 from puffin_fast.verbs.attempt import Purpose
 from puffin_fast.verbs.options import OnConflict, Options
+from puffin_fast.verbs.results import UpsertResult
 from puffin_fast.verbs.upsert import Upsert, columns_to_set
 
 if TYPE_CHECKING:
@@ -88,7 +86,7 @@ def upsert(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-) -> UpsertResult | DeltaUpsertResult:
+) -> UpsertResult:
     """`puffin_fast.iceberg.upsert` or `puffin_fast.delta.upsert` on executors, for the rows of a DataFrame.
 
     The given rows are computed once, and kept in files of the job until it ends. Up to 32 MiB of them are sent to the
@@ -150,7 +148,6 @@ def upsert(
     needed = None if insert or (update and columns is None) else columns or ()
     given = _Given.of(data_df, job, join_cols, needed, feed)
     job.check_compared([name for name, _ in given.fields])
-    kind: type[Any] = DeltaUpsertResult if is_delta(table) else UpsertResult
     with ExitStack() as held:
         kept: Saved | None = None
         if not job.is_done():
@@ -179,11 +176,11 @@ def upsert(
                 session = data_df.sparkSession
                 with suppress(ManyRowsError):
                     attempt = attempt_on(session, table, options, part.name, job.started)
-                    return attempt.run(action, kind)  # type: ignore[no-any-return]
+                    return attempt.run(action, UpsertResult)
         plan = _Upsert(
             job, given, kept, held, update, insert, update and skip_unchanged, columns, refused, dry_run
         )
-        return job.run(plan.on, on_conflict, kind)  # type: ignore[no-any-return]
+        return job.run(plan.on, on_conflict, UpsertResult)  # type: ignore[no-any-return]
 
 
 def _marked(data_df: DataFrame, changes: bool | str) -> tuple[DataFrame, ChangeFeed]:

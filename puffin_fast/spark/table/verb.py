@@ -15,15 +15,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.rows.filters.filters import Filter, Matcher
 from puffin_fast.spark.table.job import Job
 from puffin_fast.verbs.attempt import Purpose
-from puffin_fast.verbs.counts import Counts, result_of
+from puffin_fast.verbs.counts import Counts
 from puffin_fast.verbs.options import OnConflict
+from puffin_fast.verbs.results import Commit, DeleteResult, result_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,14 +86,12 @@ class Verb(ABC):
     Attributes:
         request: branch, job id and properties.
         started: the start time, by `time.perf_counter`.
-        delete_result: the class of the results of deletes.
         reads: counts what the current attempt reads of the data files that it searches; None if Spark searches them.
     """
 
     request: Request
     started: float
     reads: Reads | None = None
-    delete_result: ClassVar[type[Any]]
 
     # what a format implements ------------------------------------------------------------------------------
 
@@ -202,8 +201,8 @@ class Verb(ABC):
         """Plans and commits; returns the last plan, None if the job was done before, and the commit."""
 
     @abstractmethod
-    def facts(self, committed: Any) -> dict[str, Any]:
-        """Returns the fields of results that describe a commit."""
+    def commit_of(self, committed: Any) -> Commit:
+        """Returns what results say of a commit."""
 
     # what all formats share --------------------------------------------------------------------------------
 
@@ -242,7 +241,7 @@ class Verb(ABC):
             self.check_schema(schema)
             return work(self.pruned(base, matcher))
 
-        return self.run(plan, on_conflict, self.delete_result)
+        return self.run(plan, on_conflict, DeleteResult)
 
     def finished(self, kind: type[Any], planned: Planned | None, committed: Any) -> Any:
         """Returns the result of a plan and its commit."""
@@ -250,4 +249,4 @@ class Verb(ABC):
         if self.reads is not None:
             counts = replace(counts, explanation=self.reads.explanation(f"{self.name}, {self.head}"))
         seconds = time.perf_counter() - self.started
-        return result_of(kind, counts, seconds=seconds, **self.facts(committed))
+        return result_of(kind, counts, replace(self.commit_of(committed), seconds=seconds))

@@ -62,7 +62,7 @@ def test_a_delete_takes_its_rows_and_no_others(
     done = delta.delete(table, row_filter)
     assert ids(table) == [i for i in before if not goes(i)]
     assert done.rows_deleted == sum(map(goes, before))
-    assert (done.version, done.attempts, done.repeated) == (4, 1, False)
+    assert (done.commit.id, done.commit.attempts, done.commit.repeated) == (4, 1, False)
     assert done.vectors_written + done.data_files_dropped == done.data_files
     assert ids(table, version=3) == before
 
@@ -70,7 +70,7 @@ def test_a_delete_takes_its_rows_and_no_others(
 def test_a_delete_of_nothing_commits_nothing(table: Path) -> None:
     with unchanged(table):
         done = delta.delete(table, "id < 0")
-    assert (done.version, done.rows_deleted, done.attempts) == (None, 0, 0)
+    assert (done.commit.id, done.rows_deleted, done.commit.attempts) == (None, 0, 0)
 
 
 def test_positions_go_by_file_and_position(partitioned: Path) -> None:
@@ -80,7 +80,7 @@ def test_positions_go_by_file_and_position(partitioned: Path) -> None:
     assert done.rows_deleted == rows.num_rows
     assert not set(ids(partitioned)) & set(rows["id"].to_pylist())
     again = delta.delete_positions(partitioned, deletes)
-    assert (again.version, again.rows_deleted) == (None, 0)
+    assert (again.commit.id, again.rows_deleted) == (None, 0)
     relative = "part=p 0/" + next(partitioned.glob("part=p 0/*.parquet")).name
     spelled = pa.table({"file_path": [relative, relative.replace(" ", "%20")], "pos": [6, 8]})
     assert delta.delete_positions(partitioned, spelled).rows_deleted == 2
@@ -102,7 +102,7 @@ def test_vectors_above_the_target_size_are_in_several_files(
     done = delta.delete(table, "id < 30")
     new = vector_files(table) - files
     assert len(new) == done.vectors_written > 1
-    assert done.n_bytes == sum(path.stat().st_size for path in new)
+    assert done.commit.n_bytes == sum(path.stat().st_size for path in new)
     assert ids(table) == [i for i in before if i >= 30]
     assert delta.verify(table) == []
 
@@ -166,7 +166,7 @@ def test_vectors_of_one_commit_share_a_file(partitioned: Path) -> None:
     done = delta.delete(partitioned, "id < 30")
     (new,) = vector_files(partitioned) - before
     data = new.read_bytes()
-    assert len(data) == done.n_bytes
+    assert len(data) == done.commit.n_bytes
     descriptors = [add["deletionVector"] for add in commit_of(partitioned, 4)["add"]]
     assert sorted((d["offset"], d["sizeInBytes"] + 8) for d in descriptors) == list(_frame.spans(data))
 
@@ -239,7 +239,7 @@ def test_a_serializable_table_searches_rows_that_others_append_meanwhile(partiti
     configure(partitioned, isolationLevel="Serializable")
     before = vector_files(partitioned)
     done = delta.delete(RacingStorage(partitioned, lambda: append(partitioned, 4)), "id < 30")
-    assert (done.version, done.attempts) == (5, 2)
+    assert (done.commit.id, done.commit.attempts) == (5, 2)
     assert min(ids(partitioned)) == 30
     assert len(vector_files(partitioned) - before) == 1
 
@@ -252,7 +252,7 @@ def test_a_delete_in_another_file_meanwhile_stands_beside(partitioned: Path) -> 
         "id = 1",
         on_conflict="merge",
     )
-    assert done.version == 5
+    assert done.commit.id == 5
     assert ids(partitioned) == [i for i in before if i not in (1, 5)]
 
 
@@ -279,7 +279,7 @@ def test_the_log_has_the_job_and_its_verb(golden: Golden) -> None:
     with refused(table, errors.InvalidInputError, words):
         delta.delete_keys(table, pa.table({"id": pa.array([40], pa.int64())}), "id", job_id="nightly")
     write_lines(table, 5, [{"txn": {"appId": "of another writer", "version": 1}}])
-    assert delta.delete(table, "id < 60", job_id="of another writer").repeated
+    assert delta.delete(table, "id < 60", job_id="of another writer").commit.repeated
 
 
 @pytest.mark.parametrize("verb", ["delete", "delete_keys"])
@@ -288,7 +288,7 @@ def test_of_two_runs_of_a_job_at_once_one_counts(verb: str, partitioned: Path) -
     racing = RacingStorage(partitioned, lambda: delta.delete(partitioned, "id < 30", job_id="nightly"))
     if verb == "delete":
         done = delta.delete(racing, "id < 30", job_id="nightly")
-        assert (done.repeated, done.rows_deleted) == (True, 0)
+        assert (done.commit.repeated, done.rows_deleted) == (True, 0)
     else:
         with pytest.raises(errors.InvalidInputError, match="expected a job of delete_keys"):
             delta.delete_keys(racing, pa.table({"id": pa.array([1], pa.int64())}), "id", job_id="nightly")

@@ -64,5 +64,5 @@ def test_a_streamed_append_writes_files_of_the_target_size(
     monkeypatch.setattr("puffin_fast.delta.dml.attempt.TARGET_FILE_SIZE", 800)
     batches = [pa.record_batch({"id": pa.array(range(at, at + 100))}) for at in range(0, 500, 100)]
     done = delta.append(tmp_path / "t", pa.RecordBatchReader.from_batches(batches[0].schema, batches))
-    assert (done.version, done.data_files_written) == (1, 5)
+    assert (done.commit.id, done.data_files_written) == (1, 5)
     assert sorted(one["id"] for one in delta.scan(tmp_path / "t").to_arrow().to_pylist()) == [*range(500)]

@@ -55,7 +55,7 @@ def test_an_update_sets_its_rows_and_no_others(
     wanted = [row | {"v": "new", "part": "p 1"} if 40 <= row["id"] < 60 else row for row in before]
     assert agreed(table, duckdb_delta) == wanted
     assert done.rows_updated == sum(40 <= row["id"] < 60 for row in before) > 0
-    assert (done.version, done.data_files_written, done.attempts) == (4, 1, 1)
+    assert (done.commit.id, done.data_files_written, done.commit.attempts) == (4, 1, 1)
     assert by_us(table, version=3) == before
 
 
@@ -159,7 +159,7 @@ def test_row_ids_of_others_are_passed_over(golden: Golden) -> None:
     other = partial(write_lines, table, 4, [{"commitInfo": info}, {"domainMetadata": mark}])
     rows = pa.table({"id": [5000], "v": ["b"], "part": ["p 1"]})
     result = delta.upsert(RacingStorage(table, other), rows, "id")
-    assert result.attempts > 1
+    assert result.commit.attempts > 1
     (add,) = commit_of(table, 5)["add"]
     assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (7001, 5)
 

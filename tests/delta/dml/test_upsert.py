@@ -31,13 +31,13 @@ def test_an_upsert_leaves_each_given_row_once(
     given = {i: {"id": i, "v": "up", "part": f"p {i % 3}"} for i in (*range(50, 60), *range(990, 1000))}
     same = before[101]
     data = pa.Table.from_pylist([*given.values(), same])
-    assert delta.upsert(table, data, "id", dry_run=True).version is None
+    assert delta.upsert(table, data, "id", dry_run=True).commit.id is None
     done = delta.upsert(table, data, "id")
     updated = sum(i in before for i in given)
     assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (updated, len(given) - updated, 1)
     assert agreed(table, duckdb_delta) == sorted((before | given).values(), key=lambda row: row["id"])
     again = delta.upsert(table, data, "id")
-    assert (again.version, again.rows_unchanged) == (None, len(given) + 1)
+    assert (again.commit.id, again.rows_unchanged) == (None, len(given) + 1)
 
 
 def test_an_upsert_replaces_several_rows_by_one_only_if_told(partitioned: Path) -> None:
@@ -72,5 +72,5 @@ def test_keys_that_others_add_meanwhile_are_searched(partitioned: Path) -> None:
     table = partitioned
     data = pa.table({"id": [0], "v": ["mine"], "part": ["p 0"]})  # row 0 was deleted before
     done = delta.upsert(RacingStorage(table, lambda: append(table, 4)), data, "id")
-    assert (done.version, done.rows_updated, done.rows_inserted) == (5, 1, 0)
+    assert (done.commit.id, done.rows_updated, done.rows_inserted) == (5, 1, 0)
     assert [row["v"] for row in by_us(table) if row["id"] == 0] == ["mine"]

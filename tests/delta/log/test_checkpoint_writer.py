@@ -113,7 +113,7 @@ def test_a_version_from_its_checkpoint_is_the_version_of_the_log(
     hint = json.loads((table / "_delta_log/_last_checkpoint").read_text())
     assert (hint["version"], hint["numOfAddFiles"]) == (20, len(expected["adds"]))
     changed(table, 300)
-    assert delta.append(table, rows(30, 3), job_id="job 30").repeated
+    assert delta.append(table, rows(30, 3), job_id="job 30").commit.repeated
     assert delta.verify(table) == []
 
 
@@ -177,8 +177,8 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(
     (table / "_delta_log/00000000000000000001.checkpoint.parquet").mkdir()
     (table / "_delta_log/_last_checkpoint").mkdir()
     with caplog.at_level(logging.WARNING, "puffin_fast"):
-        assert delta.append(table, rows(0, 3)).version == 1
-        assert delta.append(table, rows(3, 3)).version == 2
+        assert delta.append(table, rows(0, 3)).commit.id == 1
+        assert delta.append(table, rows(3, 3)).commit.id == 2
     assert "version 2 is committed, but has no checkpoint" in caplog.text
     assert delta.scan(table).count() == 6
 

@@ -63,7 +63,7 @@ def test_a_delete_of_whole_files_needs_no_vector(row_filter: str, disabled: Path
     done = delta.delete(disabled, row_filter)
     assert (done.rows_deleted, done.vectors_written) == (len(gone), 0)
     assert set(ids(disabled)) == left
-    assert "deletionVector" in json.dumps(commit_of(disabled, done.version or 0)["remove"])
+    assert "deletionVector" in json.dumps(commit_of(disabled, done.commit.id or 0)["remove"])
 
 
 def test_an_update_of_whole_files_needs_no_vector(disabled: Path) -> None:

@@ -69,7 +69,7 @@ class RenamedOver(TableStorage):
 def test_a_commit_that_another_renames_over_is_made_again(partitioned: Path) -> None:
     other = '{"commitInfo":{"operation":"WRITE","isBlindAppend":true}}\n'
     done = delta.delete(RenamedOver(partitioned, other), "id < 30")
-    assert (done.version, done.attempts) == (5, 2)
+    assert (done.commit.id, done.commit.attempts) == (5, 2)
     assert (partitioned / commit_path(4)).read_text() == other
     assert delta.scan(partitioned, "id < 30").to_arrow().num_rows == 0
 
@@ -80,7 +80,7 @@ def test_what_a_killed_writer_left_is_waited_for_once(
     monkeypatch.setattr(sink, "RENAME_S", 0.01)
     table = golden("spark_partitioned")
     (table / "_delta_log" / f".{4:020d}.json.{uuid.uuid4()}.tmp").write_text("{}")
-    assert delta.delete(table, "id < 30").version == 4
+    assert delta.delete(table, "id < 30").commit.id == 4
 
 
 def test_a_commit_that_is_empty_is_waited_for_and_not_passed_over(
@@ -100,7 +100,7 @@ def test_a_commit_that_is_empty_is_waited_for_and_not_passed_over(
     monkeypatch.setattr(segment, "EMPTY_S", 60.0)
     timer = threading.Timer(0.2, lambda: ours.write_bytes(complete))
     timer.start()
-    assert delta.delete(partitioned, f"id = {other}").version == base.version + 2
+    assert delta.delete(partitioned, f"id = {other}").commit.id == base.version + 2
     timer.join()
     assert delta.scan(partitioned, f"id = {one} or id = {other}").to_arrow().num_rows == 0
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pytest
 
-from puffin_fast import delta, dv, errors, lance, paimon
+from puffin_fast import delta, dv, errors, lance, open_table, paimon
 from puffin_fast._io import sink
 from puffin_fast._io.location import resolve
 from puffin_fast._io.rename import rename_new
@@ -128,7 +128,7 @@ def test_a_table_on_another_filesystem_is_read_deleted_from_and_verified(memory:
     table = "/bucket/t"
     assert delta.scan(table, filesystem=memory).to_arrow().num_rows == 257
     assert delta.vectors(table, filesystem=memory).num_rows == 3
-    assert delta.delete(table, "id < 30", filesystem=memory).rows_deleted == 26
+    assert delta.delete(open_table(table, filesystem=memory), "id < 30").rows_deleted == 26
     assert delta.scan(table, filesystem=memory).to_arrow().num_rows == 231
     assert delta.verify(table, filesystem=memory) == []
 
@@ -164,7 +164,7 @@ def test_files_of_this_machine_may_be_named_by_host(host: str, through: str, tmp
     filesystem: Any = local.get(through)
     location = f"file://{host}{table}"
     assert delta.scan(location, filesystem=filesystem).count() == 900
-    assert delta.delete(location, "id < 15", filesystem=filesystem).rows_deleted > 0
+    assert delta.delete(open_table(location, filesystem=filesystem), "id < 15").rows_deleted > 0
     assert delta.verify(location, filesystem=filesystem) == []
     with pytest.raises(errors.UnsupportedError, match="file of this machine, found authority other"):
         delta.scan(f"file://other{table}", filesystem=filesystem)

@@ -29,7 +29,7 @@ def test_an_error_after_the_version_has_its_name_is_no_failure(
             raise OSError(error, os.strerror(error), path)
 
     monkeypatch.setattr(os, call, failing)
-    assert delta.delete(partitioned, "id < 30").version == 4
+    assert delta.delete(partitioned, "id < 30").commit.id == 4
     monkeypatch.undo()
     assert min(ids(partitioned)) >= 30
     assert delta.verify(partitioned) == []

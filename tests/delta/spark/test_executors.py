@@ -58,14 +58,14 @@ def test_a_delete_on_executors_is_one_commit_that_others_read(
     version = delta.snapshot(table).version
     done = on_spark.delete(spark, table, "id >= 100 and id < 150")
     kept = [i for i in before if not 100 <= i < 150]
-    assert (done.version, done.rows_deleted) == (version + 1, len(before) - len(kept))
+    assert (done.commit.id, done.rows_deleted) == (version + 1, len(before) - len(kept))
     assert done.vectors_written + done.data_files_dropped == done.data_files
     assert ids(table) == kept
     assert name == "hand_native" or ids_of_others(duckdb_delta, table) == [kept, kept]
     assert delta.verify(table) == []
     by_sql = on_spark.delete(spark, table, "id % 7 = 3")
     kept = [i for i in kept if i % 7 != 3]
-    assert by_sql.version == version + 2
+    assert by_sql.commit.id == version + 2
     assert ids(table) == kept
     assert delta.delete(table, "id < 9").rows_deleted == sum(i < 9 for i in kept)
     kept = [i for i in kept if i >= 9]
@@ -101,7 +101,7 @@ def test_rows_go_by_file_and_position(spark: SparkSession, partitioned: Path) ->
     done = on_spark.delete_positions(deletes, partitioned)
     assert (done.rows_deleted, done.rows_dangling) == (rows.num_rows, 1)
     assert ids(partitioned) == [i for i in before if i >= 60]
-    assert on_spark.delete_positions(deletes, partitioned).version is None
+    assert on_spark.delete_positions(deletes, partitioned).commit.id is None
     with refused(partitioned, errors.NotFoundError, "nowhere"):
         on_spark.delete_positions(deletes, partitioned, strict=True)
     beyond = spark.createDataFrame([(pairs[0][0], 100)], "file_path string, pos int")

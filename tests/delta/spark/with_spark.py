@@ -604,7 +604,7 @@ def racing(spark: SparkSession, table: Path) -> None:
         f"CREATE TABLE delta.`{table}` USING delta TBLPROPERTIES ({FEATURES}) AS SELECT id FROM range(1000)"
     )
     storage = RacingStorage(table, lambda: spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 0"))
-    assert delta.delete(storage, "id = 500", on_conflict="merge").attempts == 2
+    assert delta.delete(storage, "id = 500", on_conflict="merge").commit.attempts == 2
 
     def ours() -> int:
         rows = [f"id = {row}" for row in range(501, 551)]

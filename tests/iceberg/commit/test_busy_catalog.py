@@ -131,9 +131,9 @@ def test_a_commit_is_tried_again_when_the_lock_is_gone(
     before = table.metadata.current_snapshot_id
     racing(table).before.append(lock)
     result: Any = VERBS[verb](table)
-    assert result.attempts == 2
+    assert result.commit.attempts == 2
     assert database.is_free()
-    assert table.metadata.current_snapshot_id == result.snapshot_id != before
+    assert table.metadata.current_snapshot_id == result.commit.id != before
     other = database.catalog()
     assert other.load_table("n.t").metadata == table.metadata
     other.engine.dispose()
@@ -313,7 +313,7 @@ def test_a_lock_of_some_timeouts_delays_a_commit_or_prevents_it(
     done: iceberg.DeleteResult | None = None
     with nullcontext() if timeouts < 10 else suppress(ConflictError):
         done = iceberg.delete(table, "id < 50")
-        assert (done.rows_deleted, done.snapshot_id) == (50, table.metadata.current_snapshot_id)
+        assert (done.rows_deleted, done.commit.id) == (50, table.metadata.current_snapshot_id)
     for timer in timers:
         timer.join()
     assert database.is_free()

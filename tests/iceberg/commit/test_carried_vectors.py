@@ -129,7 +129,7 @@ def test_writers_of_one_file_stand_beside_each_other(racing: RacingCatalog, ours
     """Neither plans again: a vector that the other one moved is found where it is."""
     table = made(racing, 5)
     racing.before.append(lambda: iceberg.delete(racing.load_table("n.t"), theirs))
-    assert iceberg.delete(table, ours).attempts == 2
+    assert iceberg.delete(table, ours).commit.attempts == 2
     expected = iceberg.scan(table).to_arrow().sort_by("id")["id"].to_pylist()
     gone = {*range(0, 50, 10)}
     for text in (ours, theirs):
@@ -145,7 +145,7 @@ def test_a_compaction_beside_a_delete_is_no_conflict(racing: RacingCatalog) -> N
     iceberg.append(table, pa.table({"id": [100, 101], "p": [9, 9]}))
     iceberg.delete(table, "id = 100")
     racing.before.append(lambda: iceberg.compact(racing.load_table("n.t")))
-    assert iceberg.delete(table, "id = 1").attempts == 2
+    assert iceberg.delete(table, "id = 1").commit.attempts == 2
     assert not removed_and_live(table)
     assert list(iceberg.verify(table)) == []
 

@@ -257,7 +257,7 @@ CASES: dict[str, Case] = {
     ),
     "the same delete": Case(
         before(delete, on_conflict="merge"),
-        {"rows_deleted": 0, "snapshot_id": None},
+        {"rows_deleted": 0, "id": None},
         {(State.PLANNED, Event.NO_CHANGES)},
     ),
     "another delete": Case(
@@ -316,8 +316,9 @@ def test_a_case_takes_its_transitions_and_leaves_the_files_that_the_table_needs(
         with monkeypatch.context() as patch:
             if isinstance(case.outcome, dict):
                 done = case.run(racing, table, patch)
-                assert {key: getattr(done, key) for key in case.outcome} == case.outcome
-                assert done.snapshot_id in (None, table.metadata.current_snapshot_id)
+                facts = vars(done) | vars(done.commit)
+                assert {key: facts[key] for key in case.outcome} == case.outcome
+                assert done.commit.id in (None, table.metadata.current_snapshot_id)
             else:
                 with pytest.raises(case.outcome[0], match=case.outcome[1]):
                     case.run(racing, table, patch)
@@ -370,7 +371,7 @@ def test_deletes_from_different_data_files_stand_beside_each_other(
     racing: RacingCatalog, table: Table
 ) -> None:
     racing.before.append(lambda: iceberg.delete(other(racing), "id = 99"))
-    assert delete(table).attempts == 2
+    assert delete(table).commit.attempts == 2
     assert ids(table) == list(range(10, 99))
     assert not orphans(table)
 
@@ -397,7 +398,7 @@ def test_conflicting_deletes_merge_when_asked(
     done = iceberg.delete(table, ours, on_conflict="merge")
     gone = {20 if theirs == "id = 20" else None, *(range(50) if "half = 0" in (ours, theirs) else range(10))}
     assert ids(table) == [i for i in range(100) if i not in gone]
-    assert (done.snapshot_id is None) == (theirs == "half = 0")
+    assert (done.commit.id is None) == (theirs == "half = 0")
     assert not orphans(table)
 
 
@@ -408,7 +409,7 @@ def test_the_last_attempt_finds_a_commit_that_the_catalog_refused_after_it_was_m
     table = iceberg.create_table(racing, "n.t", ROWS.schema, properties=properties)
     iceberg.append(table, ROWS)
     done = after(REFUSED)(racing, table, Patch())
-    assert done.snapshot_id == table.metadata.current_snapshot_id
+    assert done.commit.id == table.metadata.current_snapshot_id
     assert ids(table) == list(range(10, 100))
     assert not orphans(table)
 

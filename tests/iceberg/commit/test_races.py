@@ -337,7 +337,7 @@ def test_a_job_commits_what_it_planned_though_another_thread_moved_the_table(
     }
     racing.before.append(happenings[happening])
     done = iceberg.delete(table, "id = 0", on_conflict="merge")
-    assert (done.attempts, done.rows_deleted) == (2, 1)
+    assert (done.commit.attempts, done.rows_deleted) == (2, 1)
     gone, new = ({0, 1}, {}) if happening == "delete" else ({0}, {5000: 0})
     agree(table, {id: v for id, v in rows.items() if id not in gone} | new, duckdb_iceberg)
 

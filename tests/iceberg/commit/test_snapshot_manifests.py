@@ -183,7 +183,7 @@ def test_a_retry_merges_the_manifests_of_both_commits(racing: RacingCatalog) -> 
     table, other = make(racing), racing.load_table("n.t")
     append_each(table, 3)
     racing.before.append(lambda: iceberg.append(other, some(100)))
-    assert iceberg.append(table, some(3)).attempts == 2
+    assert iceberg.append(table, some(3)).commit.attempts == 2
     assert rows_of(table)["id"].to_pylist() == [0, 1, 2, 3, 100]
     assert {path for path in files_of(table) if "-m" in path.name} == all_manifests(table)
 
@@ -202,7 +202,7 @@ def test_a_retry_reuses_a_merged_manifest_of_unchanged_ones(racing: RacingCatalo
         iceberg.append(other, some(100), branch="side")
 
     racing.before.append(meanwhile)
-    assert iceberg.append(table, some(12)).attempts == 2
+    assert iceberg.append(table, some(12)).commit.attempts == 2
     merged = {local(m.path) for m in manifests(table) if (m.existing_files_count or 0) > 1}
     assert len(merged) == 2  # two bins of old manifests
     assert merged <= written[0]
@@ -233,7 +233,7 @@ def test_a_retry_keeps_the_row_ids_that_another_commit_assigned(racing: RacingCa
         set_properties(other, {ENABLED: "true"})
 
     racing.before.append(meanwhile)
-    assert iceberg.append(table, some(8)).attempts == 2
+    assert iceberg.append(table, some(8)).commit.attempts == 2
     assert len(manifests(table)) < 8
     assert assigned < set(map(identity, entries(table)))
 
@@ -248,7 +248,7 @@ def test_no_file_of_a_lost_attempt_is_left_after_a_merge_that_is_not_reused(raci
         racing.before.append(lambda: iceberg.append(other, some(101)))
 
     racing.before.append(meanwhile)
-    assert iceberg.append(table, some(12)).attempts == 3
+    assert iceberg.append(table, some(12)).commit.attempts == 3
     lists = {local(snapshot.manifest_list) for snapshot in table.snapshots()}
     assert {path for path in files_of(table) if path.suffix == ".avro"} == all_manifests(table) | lists
 

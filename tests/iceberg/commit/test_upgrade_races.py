@@ -66,7 +66,7 @@ def test_a_delete_that_meets_an_upgrade_is_planned_anew(
         assert position_delete_files(table) == 1
     racing.before.append(lambda: iceberg.upgrade(racing.load_table("n.t")))
     done = DELETES[verb](table)
-    assert done.attempts == 2
+    assert done.commit.attempts == 2
     assert table.metadata.format_version == 3
     assert position_delete_files(table) == 0
     assert sum(task.vector is not None for task in iceberg.plan_files(table).tasks) == 1
@@ -146,7 +146,7 @@ def test_a_delete_that_meets_an_upgrade_through_a_server_is_planned_anew(
 
     monkeypatch.setattr(rest_catalog, "commit_table", commit_table)
     done = iceberg.delete(table, "id < 10")
-    assert (done.attempts, done.vectors_written) == (2, 1)
+    assert (done.commit.attempts, done.vectors_written) == (2, 1)
     assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == list(range(10, 100))
 
 

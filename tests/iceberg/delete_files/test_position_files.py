@@ -11,10 +11,11 @@ import pytest
 
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.dml.delete import delete, delete_positions
-from puffin_fast.iceberg.dml.tables import append, upgrade
+from puffin_fast.iceberg.dml.tables import upgrade
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.tables.delete import delete, delete_positions
+from puffin_fast.tables.overwrite import append
 from tests.iceberg.conftest import current_snapshot, local, refused, rows_of
 from tests.iceberg.delete_files.position_files import GRANULARITY, ROWS, N, check, made, position_files
 
@@ -53,7 +54,7 @@ def test_deletes_in_turn_leave_the_right_rows(
     left = [i for i in left if i <= 290]
     assert third.rows_deleted == some.num_rows
     check(table, duckdb_iceberg, left)
-    assert delete(table, "id < 40").snapshot_id is None
+    assert delete(table, "id < 40").commit.id is None
     append(table, ROWS.slice(0, 5))
     check(table, duckdb_iceberg, sorted([*left, *range(5)]))
     gone = delete(table, "true")

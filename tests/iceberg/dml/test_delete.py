@@ -103,7 +103,7 @@ def test_exactly_the_rows_for_which_the_filter_is_true_are_deleted(
     assert done.rows_deleted == N - len(expected)
     assert ids(table) == expected
     assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == expected
-    assert delete(table, given).snapshot_id is None
+    assert delete(table, given).commit.id is None
 
 
 def test_a_second_delete_keeps_the_first(shared_catalog: SqlCatalog, namespace: str) -> None:
@@ -152,8 +152,8 @@ def test_a_filter_that_matches_nothing_commits_nothing(shared_catalog: SqlCatalo
     with unchanged(table):
         for filter in ("id > 1000", "id > 10 and id < 10", "id = 5 and word = 'nothing'", "false"):
             done = delete(table, filter)
-            assert (done.snapshot_id, done.rows_deleted, done.attempts) == (None, 0, 0)
-    assert delete(create_table(shared_catalog, f"{namespace}.e", ROWS.schema), "id > 0").snapshot_id is None
+            assert (done.commit.id, done.rows_deleted, done.commit.attempts) == (None, 0, 0)
+    assert delete(create_table(shared_catalog, f"{namespace}.e", ROWS.schema), "id > 0").commit.id is None
 
 
 @pytest.mark.parametrize("filter", ["true", "id >= 0", "id is not null", pc.field("id") >= 0])
@@ -222,7 +222,7 @@ def test_vectors_are_cut_into_files_of_the_target_size(shared_catalog: SqlCatalo
     puffins = list(local(table.location()).rglob("*.puffin"))
     assert done.vectors_written == 30
     assert 3 < len(puffins) < 30
-    assert sum(path.stat().st_size for path in puffins) == done.n_bytes
+    assert sum(path.stat().st_size for path in puffins) == done.commit.n_bytes
     assert ids(table) == kept(pc.field("word") == "w1")
 
 
@@ -276,8 +276,8 @@ def test_named_positions_go_in_any_order_with_repeats(shared_catalog: SqlCatalog
     again = delete_positions(table, named(table, {2: [0, 1], 0: [7]}))
     assert (again.rows_deleted, again.vectors_written, again.vectors_merged) == (1, 1, 1)
     assert ids(table) == [i for i in range(N) if i not in gone | {201}]
-    assert delete_positions(table, named(table, {2: [0], 0: [3]})).snapshot_id is None
-    assert delete_positions(table, POSITIONS).snapshot_id is None
+    assert delete_positions(table, named(table, {2: [0], 0: [3]})).commit.id is None
+    assert delete_positions(table, POSITIONS).commit.id is None
     everything = delete_positions(table, named(table, {1: list(range(100))}).to_reader(max_chunksize=7))
     assert (everything.rows_deleted, everything.data_files_dropped) == (100, 1)
 

@@ -81,7 +81,7 @@ def test_exactly_the_rows_with_a_key_are_deleted(
     ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
     assert sorted(ids.to_pylist()) == expected
     assert rows_of_duckdb(duckdb_iceberg, table, columns="id")["id"].to_pylist() == expected
-    assert delete_keys(table, keys.to_reader(2), on, null_safe=null_safe).snapshot_id is None
+    assert delete_keys(table, keys.to_reader(2), on, null_safe=null_safe).commit.id is None
 
 
 IDS = [uuid.UUID(int=number << 64 | number) for number in range(10)]
@@ -137,7 +137,7 @@ def test_files_and_row_groups_without_a_key_are_not_read(
     assert {path for path, _ in read} == opened
     assert [first for _, first in sorted(read, key=lambda at: at[1])] == [10, 10]
     read.clear()
-    assert delete_keys(table, pa.table({"id": [-5, 1000]}), ["id"]).snapshot_id is None
+    assert delete_keys(table, pa.table({"id": [-5, 1000]}), ["id"]).commit.id is None
     assert read == []
 
 
@@ -215,7 +215,7 @@ def test_an_evolved_key_column_is_found_in_old_files(
         update.add_column("small", LongType())
     done = delete_keys(table, pa.table({"n": [3, 2**40], "small": [3, 3]}), ["n"])
     assert done.rows_deleted == sum(v == 3 for v in ROWS["small"].to_pylist())
-    assert delete_keys(table, pa.table({"small": [3]}), ["small"]).snapshot_id is None
+    assert delete_keys(table, pa.table({"small": [3]}), ["small"]).commit.id is None
     assert delete_keys(table, pa.table({"small": pa.nulls(1)}), ["small"], null_safe=True).rows_deleted > 0
     assert rows_of_duckdb(duckdb_iceberg, table).num_rows == 0
 

@@ -70,7 +70,7 @@ def test_an_overwrite_has_the_rows_of_pyicebergs(
     assert iceberg.verify(table) == []
     assert summary_of(table)["operation"] == ("overwrite" if done.rows_deleted else "append")
     if row_filter is None:
-        assert (done.data_files_dropped, done.delete_files_written) == (3, 0)
+        assert (done.data_files_dropped, done.vectors_written) == (3, 0)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -89,8 +89,8 @@ def test_partitions_are_replaced_as_by_pyiceberg(
     done = iceberg.dynamic_partition_overwrite(table, given)
     theirs.dynamic_partition_overwrite(given)
     assert rows_of(table).cast(SCHEMA).equals(rows_of(theirs).cast(SCHEMA))
-    assert (done.snapshot_id is None) == (not groups)
-    assert done.delete_files_written == 0
+    assert (done.commit.id is None) == (not groups)
+    assert done.vectors_written == 0
     assert iceberg.verify(table) == []
 
 
@@ -143,7 +143,7 @@ def test_a_filter_that_is_false_appends_and_no_rows_delete(racing: RacingCatalog
     assert iceberg.overwrite(table, rows(50, 51), AlwaysFalse()).rows_deleted == 0
     assert iceberg.overwrite(table, rows(0, 0), "id < 29").rows_deleted == 29
     assert ids(table) == [29, 50]
-    assert iceberg.overwrite(table, rows(0, 0), "id = 99").snapshot_id is None
+    assert iceberg.overwrite(table, rows(0, 0), "id = 99").commit.id is None
     assert iceberg.overwrite(table, rows(0, 0)).rows_deleted == 2
     assert ids(table) == []
 

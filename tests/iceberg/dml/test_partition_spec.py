@@ -262,7 +262,7 @@ def dropped(catalog: RacingCatalog, transform: str, *, is_known: bool = True) ->
 def test_void_of_a_dropped_column_is_written_by_all_verbs(racing: RacingCatalog, is_known: bool) -> None:
     table = dropped(racing, "void", is_known=is_known)
     new = pa.table({"id": range(10, 14)})
-    assert iceberg.append(table, new, dry_run=True) is None
+    assert iceberg.append(table, new, dry_run=True).commit.id is None
     iceberg.append(table, new)
     iceberg.delete(table, "id in (0, 10)")
     iceberg.update(table, "id = 11", {"id": 101})

@@ -214,8 +214,8 @@ def test_a_created_table_is_of_version_3_and_row_ids_are_given_in_order_and_neve
     assert found == [(0, 60, 1), (60, 7, 2), (67, 1, 3)]
     assert metadata_json(table)["next-row-id"] == 68
     with unchanged(table):
-        assert append(table, ROWS.slice(0, 0)) is None
-        assert append(table, ROWS.slice(0, 0).to_reader()) is None
+        assert append(table, ROWS.slice(0, 0)).commit.id is None
+        assert append(table, ROWS.slice(0, 0).to_reader()).commit.id is None
     for wrong, said in (
         (ROWS.append_column("other", ROWS["id"]), "no column other"),
         (ROWS.set_column(0, "id", ROWS["word"]), "id"),

@@ -48,9 +48,9 @@ def test_columns_are_set_to_values_and_expressions(
     table = made(shared_catalog, namespace, version=version, spec=spec)
     before = table.metadata.last_sequence_number
     done = update(table, "id >= 15 and id < 25", {"g": "new", "x": pc.field("x") * 2 + pc.field("id")})
-    assert (done.rows_updated, done.attempts) == (10, 1)
+    assert (done.rows_updated, done.commit.attempts) == (10, 1)
     assert done.data_files_written == 1  # in a partitioned table all move to one partition
-    assert done.delete_files_written >= 1
+    assert done.vectors_written + done.position_delete_files_written >= 1
     assert done.data_files == (6 if spec else 2)
     assert table.metadata.last_sequence_number == before + 1
     rows = changed(START, lambda r: 15 <= r["id"] < 25, lambda r: {"g": "new", "x": r["x"] * 2 + r["id"]})
@@ -80,7 +80,7 @@ def test_expressions_see_the_old_row(shared_catalog: SqlCatalog, namespace: str)
 def test_only_live_rows_are_updated(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
     delete(table, "id < 5")
-    assert update(table, "id < 5", {"x": 0.0}).snapshot_id is None
+    assert update(table, "id < 5", {"x": 0.0}).commit.id is None
     assert update(table, "id < 8", {"x": 0.0}).rows_updated == 3
     delete(table, "id = 6")
     assert [r["id"] for r in rows_of(table).to_pylist()] == [5, *range(7, N)]
@@ -88,11 +88,11 @@ def test_only_live_rows_are_updated(shared_catalog: SqlCatalog, namespace: str) 
 
 def test_nothing_matches(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
-    assert update(table, "id = 1", {"x": 1.0}).snapshot_id is None
+    assert update(table, "id = 1", {"x": 1.0}).commit.id is None
     append(table, of(START))
     with unchanged(table):
         done = update(table, "id = 1000", {"x": 1.0})
-    assert (done.snapshot_id, done.rows_updated, done.attempts) == (None, 0, 0)
+    assert (done.commit.id, done.rows_updated, done.commit.attempts) == (None, 0, 0)
 
 
 POINT = types.StructType(types.NestedField(13, "x", types.IntegerType(), required=False))
@@ -264,7 +264,7 @@ def test_a_row_that_another_commit_adds_meanwhile_is_updated(racing: RacingCatal
     other = racing.load_table("n.t")
     racing.before.append(lambda: append(other, of([row(100, "theirs")])))
     done = update(table, "id = 3 or id = 100", {"g": "mine"}, on_conflict="merge")
-    assert (done.rows_updated, done.attempts) == (2, 2)
+    assert (done.rows_updated, done.commit.attempts) == (2, 2)
     assert [r["g"] for r in rows_of(table).to_pylist() if r["id"] in (3, 100)] == ["mine", "mine"]
 
 

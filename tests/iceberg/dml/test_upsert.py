@@ -49,12 +49,12 @@ def test_rows_are_replaced_inserted_or_unchanged(
     ]
     done = upsert(table, of(new), ["id"])
     assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (3, 2, 1)
-    assert (done.rows_deleted, done.attempts) == (3, 1)
+    assert (done.rows_deleted, done.commit.attempts) == (3, 1)
     assert table.metadata.last_sequence_number == before + 1
     expected = {r["id"]: r for r in [*START, *new]}
     check(table, duckdb_iceberg, list(expected.values()))
     again = upsert(table, of(new), ["id"])
-    assert (again.snapshot_id, again.rows_unchanged) == (None, 6)
+    assert (again.commit.id, again.rows_unchanged) == (None, 6)
     written = upsert(table, of(new), ["id"], skip_unchanged=False)
     assert (written.rows_updated, written.rows_unchanged, written.rows_deleted) == (6, 0, 6)
     check(table, duckdb_iceberg, list(expected.values()))
@@ -91,9 +91,9 @@ def test_rows_deleted_before_are_inserted_and_repeated_ones_become_one(
 
 def test_an_empty_table_or_no_rows(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
-    assert upsert(table, of([]), ["id"]).snapshot_id is None
+    assert upsert(table, of([]), ["id"]).commit.id is None
     assert upsert(table, of(START), ["id"]).rows_inserted == N
-    assert upsert(table, of([]), ["id"]).snapshot_id is None
+    assert upsert(table, of([]), ["id"]).commit.id is None
     assert rows_of(table).to_pylist() == START
 
 
@@ -110,7 +110,7 @@ def test_rows_of_key_columns_only_are_unchanged(shared_catalog: SqlCatalog, name
     table = create_table(shared_catalog, f"{namespace}.keys", rows.schema)
     append(table, rows)
     exact = upsert(table, rows.slice(1), ["a", "b"])
-    assert (exact.snapshot_id, exact.rows_unchanged) == (None, 2)
+    assert (exact.commit.id, exact.rows_unchanged) == (None, 2)
     given = rows.set_column(2, "c", [[-0.0, 1.0, float("nan")]])
     done = upsert(table, given, ["a", "b", "c"])  # -0.0 is the key 0.0, but not the same bits
     assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (1, 0, 2)
@@ -181,7 +181,7 @@ def test_a_row_that_another_commit_inserts_meanwhile_is_updated(racing: RacingCa
     other = racing.load_table("n.t")
     racing.before.append(lambda: append(other, of([row(100, "theirs")])))
     done = upsert(table, of([row(100, "mine"), row(3, "mine")]), ["id"])
-    assert (done.rows_updated, done.rows_inserted, done.attempts) == (2, 0, 2)
+    assert (done.rows_updated, done.rows_inserted, done.commit.attempts) == (2, 0, 2)
     assert [r["g"] for r in rows_of(table).to_pylist() if r["id"] in (3, 100)] == ["mine", "mine"]
     known = {
         task.data.file_path.rpartition("/")[2]

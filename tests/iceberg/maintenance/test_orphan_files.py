@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from puffin_fast import PositionBitmap, delta, iceberg
+from puffin_fast import PositionBitmap, delta, iceberg, open_table
 from puffin_fast._io.folder import files_below
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
@@ -285,7 +285,7 @@ def test_a_table_below_another_may_have_its_metadata_in_any_folder(
 def test_a_delta_table_in_the_folder_of_a_table_has_no_orphans(racing: RacingCatalog, tmp_path: Path) -> None:
     table = with_deletes(racing, tmp_path / "t")
     delta.from_iceberg(table)
-    delta.delete(tmp_path / "t", "id < 20")
+    open_table(tmp_path / "t", format="Delta").delete("id < 20")
     write(tmp_path / "t" / "metadata" / "orphan.avro")
     assert orphans(table) == [f"file://{tmp_path}/t/metadata/orphan.avro"]
 

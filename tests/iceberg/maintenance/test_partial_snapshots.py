@@ -166,7 +166,7 @@ def test_a_commit_that_was_made_and_refused_is_found_below_another(
     done = iceberg.append(partial, ids(200))
     assert done is not None
     assert counts(whole) == [*ALL, 28, 27]
-    assert whole.metadata.current_snapshot().parent_snapshot_id == done.snapshot_id  # type: ignore[union-attr]
+    assert whole.metadata.current_snapshot().parent_snapshot_id == done.commit.id  # type: ignore[union-attr]
     assert orphans(iceberg.orphan_files(whole, older_than=AT_ONCE)) == []
     assert iceberg.verify(whole) == []
 

@@ -17,9 +17,10 @@ import pytest
 from pyiceberg.types import DecimalType, DoubleType, IntegerType, LongType
 
 from puffin_fast.iceberg import v3_metadata
-from puffin_fast.iceberg.dml.delete import delete_positions
-from puffin_fast.iceberg.dml.tables import append, create_table
+from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.tables.delete import delete_positions
+from puffin_fast.tables.overwrite import append
 from tests.iceberg.conftest import local
 from tests.kit.nanoseconds import nanosecond_types
 

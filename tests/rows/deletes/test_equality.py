@@ -15,10 +15,10 @@ from pyiceberg.types import LongType, StringType
 
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
-from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.keys.key_set import KeySet
+from puffin_fast.tables.overwrite import append
 from tests.rows.deletes.equality_deletes import FIELDS, SCHEMA, delete_equal
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from pyiceberg.types import (
 )
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.dml.delete import delete, delete_keys
-from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.tables.delete import delete, delete_keys
+from puffin_fast.tables.upsert import upsert
 from tests.rows.files.formats import ids, named_by_mapping, register
 
 if TYPE_CHECKING:

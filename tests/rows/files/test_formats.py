@@ -22,13 +22,14 @@ from pyiceberg.types import (
 
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.dml.delete import delete, delete_keys, delete_positions
-from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
-from puffin_fast.iceberg.dml.update import update
-from puffin_fast.iceberg.dml.upsert import upsert
+from puffin_fast.iceberg.dml.tables import create_table, upgrade
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+from puffin_fast.tables.overwrite import append
+from puffin_fast.tables.update import update
+from puffin_fast.tables.upsert import upsert
 from tests.iceberg.layouts import LAYOUTS
 from tests.rows.files.formats import ROWS, SCHEMA, N, ids, mapped, named_by_mapping, register, to_avro
 

@@ -16,17 +16,17 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 
 from puffin_fast.iceberg.changelog.changes import changes
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.dml.delete import delete, delete_keys
-from puffin_fast.iceberg.dml.overwrite import overwrite
 from puffin_fast.iceberg.dml.tables import create_table
-from puffin_fast.iceberg.dml.update import update
-from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.index.build import index_keys
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.patches.accelerate import accelerate
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.iceberg.statistics.collect import collect_ndv
+from puffin_fast.tables.delete import delete, delete_keys
+from puffin_fast.tables.overwrite import overwrite
+from puffin_fast.tables.update import update
+from puffin_fast.tables.upsert import upsert
 from tests.kit.seeds import seeds
 from tests.rows.files.formats import ids
 from tests.rows.files.test_formats import FORMATS, add

@@ -92,7 +92,7 @@ def test_a_filter_that_fails_for_deleted_rows_only_selects_the_live_ones(
     assert iceberg.overwrite(table, rows_of(0, 1), third, **options).rows_deleted == len(wanted)
     assert iceberg.delete(table, third, threads=threads).rows_deleted == len(wanted)
     assert ids_of(table) == [i for i in live if i % 3]
-    assert iceberg.delete(table, third, threads=threads).snapshot_id is None
+    assert iceberg.delete(table, third, threads=threads).commit.id is None
     assert not iceberg.verify(table)
 
 

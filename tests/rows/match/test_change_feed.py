@@ -177,8 +177,8 @@ def test_columns_of_one_name_are_refused_and_no_rows_change_nothing(racing: Raci
         with pytest.raises(InvalidInputError, match=f"column {name}: expected once, found 2"):
             iceberg.upsert(table, data, **options)
     empty = pa.table({name: [] for name in ("k", "s", "u", "ok", "gone", "at")})
-    assert iceberg.upsert(table, empty, **options).snapshot_id is None
-    assert iceberg.upsert(table, empty, update_columns=["u"], **options).snapshot_id is None
+    assert iceberg.upsert(table, empty, **options).commit.id is None
+    assert iceberg.upsert(table, empty, update_columns=["u"], **options).commit.id is None
 
 
 def test_a_deleted_row_needs_only_its_key(racing: RacingCatalog) -> None:
@@ -190,7 +190,7 @@ def test_a_deleted_row_needs_only_its_key(racing: RacingCatalog) -> None:
     assert (done.keys_deleted, done.rows_updated, done.rows_inserted) == (1, 1, 0)
     only = pa.table({"k": [1], "d": [True]})
     done = iceberg.upsert(table, data.slice(2), **{**ONLY_DELETE, "delete_column": "d"})
-    assert done.snapshot_id is None
+    assert done.commit.id is None
     assert sorted(iceberg.scan(table).to_arrow()["k"].to_pylist()) == [1, 2]
     done = iceberg.upsert(table, only, **{**ONLY_DELETE, "delete_column": "d"})
     assert (done.keys_deleted, done.rows_deleted) == (1, 1)

@@ -28,13 +28,14 @@ from pyiceberg.types import (
 
 from puffin_fast.columns.plain_types import plain, plain_type
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.dml.delete import delete, delete_keys
-from puffin_fast.iceberg.dml.tables import append, create_table
-from puffin_fast.iceberg.dml.update import update
-from puffin_fast.iceberg.dml.upsert import upsert
+from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.tables.delete import delete, delete_keys
+from puffin_fast.tables.overwrite import append
+from puffin_fast.tables.update import update
+from puffin_fast.tables.upsert import upsert
 from tests.conftest import require_module
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
 from tests.iceberg.layouts import LAYOUTS
@@ -453,9 +454,9 @@ def test_frames_without_rows_are_accepted_whatever_their_null_types(
             polars.DataFrame({name: [] for name in schema.names}),
         )
         for frame in frames:
-            assert append(table, frame) is None
-            assert upsert(table, frame, ["c0", "c2"]).snapshot_id is None
-            assert delete_keys(table, frame, ["c0", "c1", "c4"]).snapshot_id is None
+            assert append(table, frame).commit.id is None
+            assert upsert(table, frame, ["c0", "c2"]).commit.id is None
+            assert delete_keys(table, frame, ["c0", "c1", "c4"]).commit.id is None
         assert table.refresh().metadata.snapshots == []
 
 

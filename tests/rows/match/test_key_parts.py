@@ -166,7 +166,7 @@ def test_a_concurrent_delete_has_the_parts_read_again(
         with pytest.raises(ConflictError):
             verb(table, stream(rows), "id")
         few.before = [lambda gone=others[1]: iceberg.delete(few.load_table("n.t"), gone)]
-        assert verb(table, stream(rows), "id", on_conflict="merge").attempts == 2
+        assert verb(table, stream(rows), "id", on_conflict="merge").commit.attempts == 2
     assert min(n_parts()) > 1
     check(table, duckdb_iceberg, given.to_pylist())
     assert iceberg.verify(table) == []
@@ -178,7 +178,7 @@ def test_a_concurrent_append_of_a_key_between_the_given_ones_is_searched(
     table = made(few, "n")
     few.before = [lambda: iceberg.append(few.load_table("n.t"), of([row(20), row(1000)]))]
     done = iceberg.delete_keys(table, stream(of(START[:40])), "id")
-    assert (done.rows_deleted, done.attempts) == (41, 2)
+    assert (done.rows_deleted, done.commit.attempts) == (41, 2)
     assert rows_of(table)["id"].to_pylist() == [*range(40, 60), 1000]
     assert min(n_parts()) > 1
 
@@ -313,7 +313,7 @@ def test_a_feed_changes_what_a_dictionary_changes_in_parts_or_as_a_whole(
             assert {*number.filter(is_last)["id"].to_pylist()} == changed.keys() | new.keys()
         again = iceberg.upsert(table, stream(given), "id", **options)
         n_given = len(both) + len(new)
-        assert (again.snapshot_id, again.keys_deleted, again.rows_unchanged) == (None, 0, n_given)
+        assert (again.commit.id, again.keys_deleted, again.rows_unchanged) == (None, 0, n_given)
         written = iceberg.upsert(table, stream(given), "id", skip_unchanged=False, **options)
         assert (written.rows_updated, written.rows_unchanged) == (n_given, 0)
         check(table, duckdb_iceberg, list(expected.values()))

@@ -12,14 +12,15 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.errors import CorruptDataError, NotFoundError
-from puffin_fast.iceberg.dml.delete import delete
-from puffin_fast.iceberg.dml.tables import append, create_table
+from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.rows.files import parquet
 from puffin_fast.rows.scan import splits
 from puffin_fast.rows.scan.splits import JOBS_PER_THREAD, jobs_of
+from puffin_fast.tables.delete import delete
+from puffin_fast.tables.overwrite import append
 from tests.iceberg.conftest import local
 
 if TYPE_CHECKING:

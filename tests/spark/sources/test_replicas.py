@@ -51,7 +51,7 @@ class Replica:
         self.maybe_fail()
         job = f"replica-{number}"
         result = ps.upsert(df, self.table, "id", changes=True, job_id=job)
-        self.repeated += result.repeated
+        self.repeated += result.commit.repeated
         self.applied += 1
         self.maybe_fail()
         column = "_commit_version" if self.source.verbs is delta else "_commit_snapshot_id"

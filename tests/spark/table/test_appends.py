@@ -90,7 +90,7 @@ def test_appends_are_those_of_the_single_machine(
         committed = ps.append(frame(spark, data.select(data.column_names[::-1])), ours)
         iceberg.append(single, data)
         assert committed is not None
-        assert committed.snapshot_id == ours.metadata.current_snapshot_id
+        assert committed.commit.id == ours.metadata.current_snapshot_id
         assert stored(ours) == stored(single)
     for table in (ours, single):
         table.refresh()
@@ -227,7 +227,7 @@ def test_another_commit_does_not_compute_the_rows_again(spark: SparkSession, rac
     assert ps.append(data, table) is not None
     racing.before = [lambda: iceberg.delete(racing.load_table("n.t"), "id = 3")]
     result = ps.overwrite(data, table, f.col("id") < 5, on_conflict="merge")
-    assert (result.rows_deleted, result.rows_appended, result.attempts) == (4, 5, 2)
+    assert (result.rows_deleted, result.rows_appended, result.commit.attempts) == (4, 5, 2)
     assert counted is None or counted.value == 10
     assert [row["id"] for row in stored(table)] == [*range(5, 10), 20, *sorted([*range(50, 55)] * 2)]
     before = files_of(table)

@@ -102,7 +102,7 @@ def test_all_verbs_take_a_name_of_a_hadoop_catalog(
     assert ps.upsert(given, name, "id").rows_inserted == 5
     assert ps.update(spark, name, "id = 30", {"x": "c"}).rows_updated == 1
     spark.sql(f"UPDATE {name} SET x = 'd' WHERE id = 31")
-    assert ps.append(spark.range(200, 203).selectExpr("id", "'e' AS x"), name).snapshot_id
+    assert ps.append(spark.range(200, 203).selectExpr("id", "'e' AS x"), name).commit.id
     found = ps.scan(spark, name, "x = 'e'", ["_file", "_pos"]).limit(1)
     assert (
         ps.delete_positions(
@@ -122,7 +122,7 @@ def test_all_verbs_take_a_name_of_a_hadoop_catalog(
     assert changed.count() > 100
     spark.sql(f"INSERT INTO {name} VALUES (1000, 'f')")
     assert len(ids(spark, name)) == 83 == ps.scan(spark, name).count()
-    assert ps.overwrite(spark.range(3).selectExpr("id", "'z' AS x"), name).snapshot_id
+    assert ps.overwrite(spark.range(3).selectExpr("id", "'z' AS x"), name).commit.id
     assert ids(spark, name) == [0, 1, 2]
     assert not list((tmp_path / "wh/db/t/metadata").glob("*.tmp"))
 

@@ -160,9 +160,9 @@ def test_empty_tables_and_branches(twins: Twins) -> None:
     twins.made(rows=None)
     table = twins.catalog.load_table(f"{twins.namespace}.ours")
     new = twins.spark.sql("SELECT 7 id, 'new' dep, 1.0D x, named_struct('c1', 1, 'c2', 'n') s")
-    assert ps.delete(twins.spark, table, "id IN (1)").snapshot_id is None  # type: ignore[union-attr]
-    assert ps.update(twins.spark, table, "dep = 'hr'", {"id": -1}).snapshot_id is None  # type: ignore[union-attr]
-    assert ps.delete_keys(new, table, "id").snapshot_id is None  # type: ignore[union-attr]
+    assert ps.delete(twins.spark, table, "id IN (1)").commit.id is None  # type: ignore[union-attr]
+    assert ps.update(twins.spark, table, "dep = 'hr'", {"id": -1}).commit.id is None  # type: ignore[union-attr]
+    assert ps.delete_keys(new, table, "id").commit.id is None  # type: ignore[union-attr]
     ps.upsert(new, table, "id")
     new.createOrReplaceTempView("new_rows")
     twins.spark.sql(

@@ -78,7 +78,7 @@ def test_uuids_are_strings_or_bytes_and_dry_runs_write_nothing(
     raw = spark.createDataFrame([(values[5].bytes,), (b"short",)], "u binary")
     files = files_of(table)
     planned = ps.delete_keys(text, table, ["u"], broadcast_keys=JOINED, dry_run=True)
-    assert (planned.rows_deleted, planned.data_files, planned.snapshot_id) == (1, 1, None)
+    assert (planned.rows_deleted, planned.data_files, planned.commit.id) == (1, 1, None)
     assert files_of(table) == files
     for keys in (text, raw):
         assert ps.delete_keys(keys, table, ["u"]).rows_deleted == 1
@@ -149,7 +149,7 @@ def test_bad_keys_are_refused_and_change_nothing(spark: SparkSession, racing: Ra
     with pytest.raises(NotFoundError, match="twig"):
         ps.delete_keys(df, table, ["id"], branch="twig")
     nothing = ps.delete_keys(df.where("id > 5"), table, ["id"])
-    assert (nothing.rows_deleted, nothing.snapshot_id) == (0, None)
+    assert (nothing.rows_deleted, nothing.commit.id) == (0, None)
     assert (table.refresh().metadata_location, files_of(table)) == (before, files)
     old = racing.create_table("n.v1", ROWS.schema, properties={"format-version": "1"})
     with pytest.raises(UnsupportedError, match="version 1"):

@@ -65,7 +65,7 @@ def test_deletes_in_turn_agree_with_the_single_machine(
     places = pa.table({"file_path": places["_file"].cast(pa.string()), "pos": places["_pos"]})
     rows = spark.createDataFrame(places)
     agree(ps.delete_positions(rows, table), iceberg.delete_positions(single, places))
-    assert ps.delete_positions(rows, table).snapshot_id is None
+    assert ps.delete_positions(rows, table).commit.id is None
     gone = ps.delete(spark, table, "word = 'w1' or id < 2")
     agree(gone, iceberg.delete(single, "word = 'w1' or id < 2"))
     assert gone.data_files_dropped > 0
@@ -87,7 +87,7 @@ def test_attempts_that_wrote_and_failed_leave_nothing_and_strays_are_found(
     orphan = folder / f"{folder.name}-00000-99-0000.parquet"
     orphan.write_bytes(b"PAR1")
     assert [local(path) for path in ps.remove_job_files(table, "nightly")] == [orphan]
-    assert ps.delete(spark, table, "id = 6", job_id="nightly").repeated
+    assert ps.delete(spark, table, "id = 6", job_id="nightly").commit.repeated
     catalog.engine.dispose()
 
 

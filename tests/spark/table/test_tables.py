@@ -56,7 +56,7 @@ def test_deletes_by_filter_merge_and_agree_with_the_single_machine(
             "attempts",
         ):
             assert getattr(found, name) == getattr(expected, name), name
-        assert found.snapshot_id == ours.current_snapshot().snapshot_id
+        assert found.commit.id == ours.current_snapshot().snapshot_id
         assert rows_of(ours).equals(rows_of(single))
         assert sorted(vectors_of(ours).values()) == sorted(vectors_of(single).values())
         left = ours.current_snapshot().summary.additional_properties
@@ -82,7 +82,7 @@ def test_deletes_by_position_merge_and_agree_with_the_single_machine(
         assert rows_of(table)["id"].to_pylist() == [i for i in range(N) if i not in gone]
     assert sum(vectors_of(table).values()) == len(gone)
     again = ps.delete_positions(frame(spark, places), table)
-    assert (again.rows_deleted, again.snapshot_id) == (0, None)
+    assert (again.rows_deleted, again.commit.id) == (0, None)
 
 
 def test_a_file_that_loses_its_last_row_leaves_the_table(spark: SparkSession, racing: RacingCatalog) -> None:
@@ -162,7 +162,7 @@ def test_conditions_of_sql_find_what_came_in_meanwhile_unless_isolation_is_snaps
     more = pa.table([[N, N + 1], ["w1", None], pa.array([1, 2], pa.int32())], schema=ROWS.schema)
     racing.before.append(lambda: iceberg.append(racing.load_table("n.t"), more))
     result = ps.delete(spark, table, "id % 2 = 0")
-    assert (result.attempts, result.rows_deleted) == (2, N // 2 + n_more)
+    assert (result.commit.attempts, result.rows_deleted) == (2, N // 2 + n_more)
     assert rows_of(table)["id"].to_pylist() == [*range(1, N, 2), *range(N + n_more, N + 2)]
     assert puffin_files(table) == referenced(table)
 

@@ -1,0 +1,1 @@
+"""One handle for the tables of all formats, and the functions of them: each verb once."""

@@ -1,0 +1,59 @@
+"""Tables of Iceberg."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table as PyIcebergTable
+
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.compat.hadoop_catalog import HINT, HadoopCatalog
+from puffin_fast.iceberg.compat.path_table import as_table
+from puffin_fast.iceberg.compat.working_table import load_table
+from puffin_fast.iceberg.dml.attempt import IcebergAttempt
+from puffin_fast.iceberg.plan.files import metadata_of
+from puffin_fast.tables.table import Table
+from puffin_fast.verbs.options import Options
+
+
+class IcebergTable(Table):
+    """A table of Iceberg, of format version 2 or 3; its heads are branches.
+
+    Attributes:
+        table: PyIceberg's table. Each function refreshes it first, and it has the new metadata afterwards.
+    """
+
+    format = "Iceberg"
+
+    def __init__(self, table: PyIcebergTable) -> None:
+        metadata_of(table)
+        self.table = table
+        self.name = ".".join(table.name())
+
+    @classmethod
+    def of(cls, table: Any, name: str | tuple[str, ...] | None, filesystem: Any) -> Self:
+        if isinstance(table, Catalog):
+            if name is None:
+                raise InvalidInputError("name: expected the name of a table in the catalog, found None")
+            return cls(load_table(table, name))
+        return cls(table)
+
+    @classmethod
+    def at(cls, path: str, filesystem: Any) -> Self:
+        folder = os.path.abspath(path)
+        if os.path.exists(f"{folder}/metadata/{HINT}"):
+            *above, namespace, name = folder.split("/")
+            return cls(
+                HadoopCatalog("folder", warehouse="/".join(above) or "/").load_table((namespace, name))
+            )
+        return cls(as_table(path if "/" in path else f"./{path}"))
+
+    def check(self, options: Options) -> None:
+        super().check(options)
+        Request(snapshot_properties=options.snapshot_properties)  # checks the names
+
+    def attempt(self, options: Options) -> IcebergAttempt:
+        return IcebergAttempt(self.table, options)

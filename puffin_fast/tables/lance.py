@@ -1,0 +1,50 @@
+"""Datasets of Lance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.tables.table import Table
+from puffin_fast.verbs.attempt import Attempt
+from puffin_fast.verbs.options import Options
+
+_PYLANCE = "pylance changes datasets: lance.dataset(uri).{}"
+
+
+class LanceTable(Table):
+    """A dataset of Lance.
+
+    Attributes:
+        dataset: its path or URI, or pylance's dataset.
+    """
+
+    format = "Lance"
+    lacks: ClassVar[Mapping[str, str]] = {
+        "append": "lance.write_dataset(rows, uri, mode='append') of pylance appends rows",
+        "branch": "a dataset has one line of versions",
+        "delete": _PYLANCE.format("delete(filter)"),
+        "delete_keys": _PYLANCE.format("merge_insert(keys)"),
+        "delete_positions": "pf.lance.delete_positions takes positions by fragment",
+        "dynamic_partition_overwrite": "datasets have no partitions",
+        "overwrite": "lance.write_dataset(rows, uri, mode='overwrite') of pylance replaces the rows",
+        "transaction": _PYLANCE.format("delete(filter)"),
+        "update": _PYLANCE.format("update(values, filter)"),
+        "upsert": _PYLANCE.format("merge_insert(keys)"),
+    }
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self.name = str(getattr(dataset, "uri", dataset))
+
+    @classmethod
+    def of(cls, table: Any, name: str | tuple[str, ...] | None, filesystem: Any) -> Self:
+        return cls(table)
+
+    @classmethod
+    def at(cls, path: str, filesystem: Any) -> Self:
+        return cls(path)
+
+    def attempt(self, options: Options) -> Attempt:
+        raise UnsupportedError(f"{self.name}: tables of Lance have no {options.verb}")
