@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 
 _WIDENED = {
     ("byte", "short"),

@@ -38,8 +38,8 @@ def open_table(identifier: str, options: Mapping[str, str | None], *, to_read: b
     if to_read and (found := _table_to_read(identifier, options)) is not None:
         return found
     catalog = open_catalog(options)
-    from puffin_fast.iceberg.compat.near_names import near_names
-    from puffin_fast.iceberg.compat.working_table import load_table
+    from puffin_fast.iceberg.catalogs.near_names import near_names
+    from puffin_fast.iceberg.catalogs.working_table import load_table
 
     try:
         return load_table(catalog, identifier)
@@ -60,7 +60,7 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
         create: whether a SQL catalog may be created: the file of SQLite, and the tables of the catalog.
     """
     import_optional("pyiceberg.catalog", extra="iceberg")
-    from puffin_fast.iceberg.compat.configured_catalog import configured_catalog
+    from puffin_fast.iceberg.catalogs.configured_catalog import configured_catalog
 
     command = click.get_current_context()
     name: str | None = None
@@ -116,7 +116,7 @@ def _table_to_read(identifier: str, options: Mapping[str, str | None]) -> Table 
     location = metadata_in_sqlite(name, properties, identifier)
     if location is None:
         return None
-    from puffin_fast.iceberg.compat.path_table import table_to_read
+    from puffin_fast.iceberg.catalogs.path_table import table_to_read
 
     return table_to_read(tuple(identifier.split(".")), location, properties)
 

@@ -90,7 +90,7 @@ def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> Tab
 
 def _iceberg(path: str) -> Table:
     """The table of Iceberg at a path; a note says which metadata file was read."""
-    from puffin_fast.iceberg.compat.path_table import as_table
+    from puffin_fast.iceberg.catalogs.path_table import as_table
 
     table = as_table(path if "/" in path else f"./{path}")
     name = table.metadata_location.rpartition("/")[2]

@@ -49,7 +49,7 @@ def list_names(parent: str | None, **catalog: str | None) -> Answer:
     rows = _names_in(opened, parent)
     if rows or parent is not None:
         return rows_answer(rows, nothing=f"{parent}: no tables and no namespaces")
-    from puffin_fast.iceberg.compat.near_names import near_names
+    from puffin_fast.iceberg.catalogs.near_names import near_names
 
     return rows_answer([], nothing=f"catalog {opened.name!r}: no namespaces{near_names(opened, 'a.b')}")
 
@@ -127,7 +127,7 @@ def _described_namespace(name: str, options: Mapping[str, str | None]) -> Answer
 
 def _no_namespace(catalog: Catalog, name: str) -> NotFoundError:
     """The error for a namespace that does not exist, with near names."""
-    from puffin_fast.iceberg.compat.near_names import near_namespaces
+    from puffin_fast.iceberg.catalogs.near_names import near_namespaces
 
     near = near_namespaces(catalog, name)
     here = f"; {name} is a folder: `list` takes a namespace" if os.path.isdir(name) else ""
@@ -194,7 +194,7 @@ def history(table: Table | PathTable) -> Answer:
     """
     if isinstance(table, PathTable):
         return times_answer(table, verb(table, "history")())
-    from puffin_fast.iceberg.compat.working_table import complete_metadata
+    from puffin_fast.iceberg.catalogs.working_table import complete_metadata
 
     metadata = complete_metadata(table)
     parents = {one.snapshot_id: one.parent_snapshot_id for one in metadata.snapshots}
@@ -226,7 +226,7 @@ def snapshots(table: Table | PathTable) -> Answer:
     """
     if isinstance(table, PathTable):
         return times_answer(table, verb(table, "history")())
-    from puffin_fast.iceberg.compat.working_table import complete_metadata
+    from puffin_fast.iceberg.catalogs.working_table import complete_metadata
 
     metadata = complete_metadata(table)
     rows = []

@@ -13,10 +13,10 @@ from puffin_fast._run.lazy_names import lazy_names, need_table_packages
 if TYPE_CHECKING:
     from puffin_fast._run.patches import Acceleration
     from puffin_fast._show.report import Report
+    from puffin_fast.iceberg.catalogs.hadoop import HadoopCatalog
+    from puffin_fast.iceberg.catalogs.working_table import load_table
     from puffin_fast.iceberg.changelog.changes import Changes, changes
-    from puffin_fast.iceberg.compat.hadoop_catalog import HadoopCatalog
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-    from puffin_fast.iceberg.compat.working_table import load_table
     from puffin_fast.iceberg.dml.tables import create_table, upgrade
     from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys
     from puffin_fast.iceberg.maintenance.compact import compact
@@ -136,7 +136,7 @@ _HOMES = {
     "FileTask": "iceberg.plan.delete_index",
     "Finding": "puffin.finding",
     "Findings": "rows.findings",
-    "HadoopCatalog": "iceberg.compat.hadoop_catalog",
+    "HadoopCatalog": "iceberg.catalogs.hadoop",
     "KeyIndexResult": "iceberg.index.build",
     "MaintainResult": "iceberg.maintenance.maintain",
     "MaintenancePolicy": "iceberg.maintenance.maintain",
@@ -168,7 +168,7 @@ _HOMES = {
     "dynamic_partition_overwrite": "tables.overwrite",
     "expire_snapshots": "iceberg.maintenance.expire_snapshots",
     "index_keys": "iceberg.index.build",
-    "load_table": "iceberg.compat.working_table",
+    "load_table": "iceberg.catalogs.working_table",
     "maintain": "iceberg.maintenance.maintain",
     "ndv": "iceberg.statistics.read",
     "ndv_overlap": "iceberg.statistics.read",

@@ -9,10 +9,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as PyIcebergTable
 
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.catalogs.hadoop import HINT, HadoopCatalog
+from puffin_fast.iceberg.catalogs.path_table import as_table
+from puffin_fast.iceberg.catalogs.working_table import load_table
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.compat.hadoop_catalog import HINT, HadoopCatalog
-from puffin_fast.iceberg.compat.path_table import as_table
-from puffin_fast.iceberg.compat.working_table import load_table
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.tables.table import Table

@@ -40,6 +40,7 @@ FOLDERS = {
     "rows": ("filters", "files", "keys", "deletes", "scan", "rewrite", "match", "changes"),
     "iceberg": (
         "compat",
+        "catalogs",
         "manifest",
         "plan",
         "commit",

@@ -10,9 +10,9 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.cached import cached_property
 from puffin_fast._run.keywords import named_methods
+from puffin_fast.iceberg.catalogs.working_table import complete_metadata
 from puffin_fast.iceberg.changelog.history import Ends, History
 from puffin_fast.iceberg.changelog.plan import plan_changes
-from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.changes.change_scan import ChangeScan
 from puffin_fast.rows.changes.states import Commit, CommitChanges

@@ -28,7 +28,7 @@ from puffin_fast.puffin.vectors import write_blobs
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 
 UNREADABLE = (CorruptDataError, LimitExceededError, NotFoundError, UnsupportedError)
 

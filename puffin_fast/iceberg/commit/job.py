@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._run.outcome import until_commit
 from puffin_fast.errors import NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.catalogs.catalog_commit import BusyError
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import attempts, commit
 from puffin_fast.iceberg.commit.request import Committed, Request, committed_before, head_of
-from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_locations
-from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.plan.files import MAX_FORMAT_VERSION, metadata_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 
 
 def has_landed(table: WorkingTable, snapshot: Snapshot, base: str) -> bool:

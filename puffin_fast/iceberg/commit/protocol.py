@@ -21,20 +21,20 @@ from puffin_fast._io.location import is_of_storage
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import CommitUnknownError, ConflictError, PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.commit.changes import Changes, summarise
-from puffin_fast.iceberg.commit.conflicts import concurrent_changes
-from puffin_fast.iceberg.commit.lost_attempt import has_landed
-from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
-from puffin_fast.iceberg.commit.snapshot_manifests import Merges, SnapshotManifests
-from puffin_fast.iceberg.compat.catalog_commit import (
+from puffin_fast.iceberg.catalogs.catalog_commit import (
     BusyError,
     LostRaceError,
     commit_snapshot,
     commit_upgrade,
 )
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable
+from puffin_fast.iceberg.commit.changes import Changes, summarise
+from puffin_fast.iceberg.commit.conflicts import concurrent_changes
+from puffin_fast.iceberg.commit.lost_attempt import has_landed
+from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
+from puffin_fast.iceberg.commit.snapshot_manifests import Merges, SnapshotManifests
 from puffin_fast.iceberg.compat.table_properties import integer_property
 from puffin_fast.iceberg.compat.table_updates import next_timestamp_ms
-from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.manifest import write_manifest_list
 
 if TYPE_CHECKING:

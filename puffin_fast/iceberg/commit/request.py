@@ -11,9 +11,9 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from puffin_fast._run.arguments import check_mapping, check_name
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.catalogs.working_table import with_history
 from puffin_fast.iceberg.commit.changes import Changes, summary_keys
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
-from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.plan.files import snapshot_of
 
 if TYPE_CHECKING:

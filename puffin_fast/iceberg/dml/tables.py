@@ -20,12 +20,12 @@ from puffin_fast._run.arguments import (
     check_table_name,
 )
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.catalogs.catalog_commit import BusyError
+from puffin_fast.iceberg.catalogs.near_names import near_names
+from puffin_fast.iceberg.catalogs.new_table import SchemaWithDefaults, create_in_catalog
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
-from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_new_location
-from puffin_fast.iceberg.compat.near_names import near_names
-from puffin_fast.iceberg.compat.new_table import SchemaWithDefaults, create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
 from puffin_fast.iceberg.dml.data_files import file_schema

@@ -32,9 +32,9 @@ from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, JobInterruptedError, NotFoundError, PuffinFastError
+from puffin_fast.iceberg.catalogs.catalog_commit import commit_statistics
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable, with_history
 from puffin_fast.iceberg.commit.protocol import retried
-from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
-from puffin_fast.iceberg.compat.working_table import WorkingTable, with_history
 from puffin_fast.iceberg.index.blobs import parts_of, write_statistics
 from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns, may_be_keys, named_indexes
 from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker, covered

@@ -15,10 +15,10 @@ from puffin_fast._run.threads import check_threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.catalogs.catalog_commit import commit_expiry
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import retried
-from puffin_fast.iceberg.compat.catalog_commit import commit_expiry
-from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.maintenance.orphan_files import files_of_others, files_of_unknown
 from puffin_fast.iceberg.maintenance.removal import check_may_remove, inside, remove_all
 from puffin_fast.iceberg.maintenance.retention import Expiry, Retention, chosen

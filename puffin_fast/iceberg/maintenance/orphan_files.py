@@ -23,10 +23,10 @@ from puffin_fast.errors import (
     LimitExceededError,
     NotFoundError,
 )
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
-from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.maintenance.removal import check_may_remove, is_metadata_file, path_below, remove_all
 from puffin_fast.iceberg.maintenance.snapshot_files import snapshot_files, snapshots_of
 from puffin_fast.iceberg.maintenance.unknown_metadata import (

@@ -18,9 +18,9 @@ from puffin_fast._run.arguments import check_share
 from puffin_fast._show.report import FILES, KEY_INDEXES, NDV, Report
 from puffin_fast._text import counted
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.iceberg.compat.path_table import as_table
+from puffin_fast.iceberg.catalogs.path_table import as_table
+from puffin_fast.iceberg.catalogs.working_table import with_history
 from puffin_fast.iceberg.compat.table_properties import target_file_size
-from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.maintenance.report_tables import (
     by_partition,
     key_indexes,

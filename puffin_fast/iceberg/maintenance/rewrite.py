@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 REPLACE = "replace"

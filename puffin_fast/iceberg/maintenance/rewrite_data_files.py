@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.sorting import SortOrder
 
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 
 
 def rewrite_data_files(

@@ -31,7 +31,7 @@ from puffin_fast.iceberg.maintenance.removal import is_metadata_file, path_below
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 
 
 def metadata_folders(table: Table) -> set[str]:

@@ -19,9 +19,9 @@ from puffin_fast._io import FileSet
 from puffin_fast._io.folder import names_in, remove_empty
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.errors import PuffinFastError
+from puffin_fast.iceberg.catalogs.working_table import remove_files
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.table_properties import data_folder
-from puffin_fast.iceberg.compat.working_table import remove_files
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey

@@ -27,9 +27,9 @@ from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._run.times import milliseconds_of
 from puffin_fast._text import counted, shown_argument
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.catalogs.path_table import READ_ONLY, as_table, is_metadata_path
+from puffin_fast.iceberg.catalogs.working_table import complete_metadata
 from puffin_fast.iceberg.compat.definitions import check_definitions
-from puffin_fast.iceberg.compat.path_table import READ_ONLY, as_table, is_metadata_path
-from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, ManifestFile
 from puffin_fast.iceberg.manifest.columns import Select
 from puffin_fast.iceberg.manifest.reader import Fetched

@@ -17,7 +17,7 @@ from puffin_fast._run.cached import cached_property
 from puffin_fast._run.keywords import named_methods
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.compat.path_table import as_table
+from puffin_fast.iceberg.catalogs.path_table import as_table
 from puffin_fast.iceberg.index.lookup import planned
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve

@@ -33,9 +33,9 @@ from puffin_fast.errors import (
     InvalidInputError,
     NotFoundError,
 )
+from puffin_fast.iceberg.catalogs.catalog_commit import commit_statistics
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 from puffin_fast.iceberg.commit.protocol import retried
-from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
-from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.index.blobs import write_statistics
 from puffin_fast.iceberg.index.stored import NAME_END, has_segments
 from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.snapshots import Operation
 
 from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.catalogs.working_table import with_history
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
-from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.plan.statistics_files import files_of_history
 from puffin_fast.iceberg.statistics.stored import (
     OWN_WRITER,

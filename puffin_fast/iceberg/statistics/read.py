@@ -16,8 +16,8 @@ from puffin_fast._show.pictures import draw, draw_intervals
 from puffin_fast._show.report import NDV
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.catalogs.working_table import with_history
 from puffin_fast.iceberg.compat.snapshot_rows import table_of_snapshots
-from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.plan.statistics_files import files_of_history
 from puffin_fast.iceberg.statistics.collect import select
 from puffin_fast.iceberg.statistics.columns import SketchedColumn

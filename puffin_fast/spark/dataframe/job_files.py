@@ -160,7 +160,7 @@ def remove_job_files(
 def _needed(where: Any, filesystem: Any) -> set[str]:
     """Returns the files that the current snapshots or versions of a table need."""
     if _is_table(where):
-        from puffin_fast.iceberg.compat.working_table import WorkingTable
+        from puffin_fast.iceberg.catalogs.working_table import WorkingTable
         from puffin_fast.iceberg.maintenance.orphan_files import files_of_unknown, needed_files
 
         table = WorkingTable(where)

@@ -17,10 +17,10 @@ from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.catalogs.configured_catalog import configured_catalog
+from puffin_fast.iceberg.catalogs.working_table import complete_metadata, load_table
 from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
 from puffin_fast.iceberg.changelog.history import Ends, History
-from puffin_fast.iceberg.compat.configured_catalog import configured_catalog
-from puffin_fast.iceberg.compat.working_table import complete_metadata, load_table
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.spark.sources.stream_options import EARLIEST, LATEST, StreamOptions
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 from puffin_fast.iceberg.commit.job import run_job
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
-from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.dml.attempt import changed, commit_of, conflict_filter_of, planned_tasks
 from puffin_fast.iceberg.dml.data_files import DataFileWriter

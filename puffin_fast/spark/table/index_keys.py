@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from puffin_fast._io import open_source
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.groups import bins_of
-from puffin_fast.iceberg.compat.working_table import WorkingTable
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 from puffin_fast.iceberg.index.build import ROW_BYTES, KeyIndexResult, build_index
 from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker
 from puffin_fast.spark.dataframe.transforms import check_memory

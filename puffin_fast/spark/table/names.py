@@ -21,8 +21,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 from puffin_fast._io import split_location
 from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.compat.hadoop_catalog import HadoopCatalog
-from puffin_fast.iceberg.compat.working_table import load_table as load_from
+from puffin_fast.iceberg.catalogs.hadoop import HadoopCatalog
+from puffin_fast.iceberg.catalogs.working_table import load_table as load_from
 from puffin_fast.spark.session.sessions import first_line, session_of
 from puffin_fast.spark.session.with_session import of_session
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from puffin_fast.delta.scans.tasks import DeltaTask
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
     from puffin_fast.iceberg.index.segment_maker import Encode
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.rows.rewrite.file_groups import GroupLimits

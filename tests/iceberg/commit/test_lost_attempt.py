@@ -8,8 +8,8 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from puffin_fast import iceberg
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 from puffin_fast.iceberg.commit.lost_attempt import has_landed
-from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.manifest import write_manifest_list
 from tests.iceberg.conftest import RacingCatalog, current_snapshot
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import SparkSession
 
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from tests.iceberg.conftest import RacingCatalog
 

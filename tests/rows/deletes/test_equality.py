@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
 
 from puffin_fast.errors import CorruptDataError, PuffinFastError
-from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
+from puffin_fast.iceberg.catalogs.catalog_commit import commit_upgrade
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.keys.key_set import KeySet

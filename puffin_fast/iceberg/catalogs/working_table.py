@@ -34,16 +34,16 @@ from puffin_fast.errors import (
     PuffinFastError,
     UnsupportedError,
 )
-from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
-from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id, read_complete
-from puffin_fast.iceberg.compat.near_names import near_names
-from puffin_fast.iceberg.compat.path_table import table_in_folder, why_read_only
-from puffin_fast.iceberg.compat.relative_paths import (
+from puffin_fast.iceberg.catalogs.catalog_commit import BusyError, LostRaceError
+from puffin_fast.iceberg.catalogs.near_names import near_names
+from puffin_fast.iceberg.catalogs.path_table import table_in_folder, why_read_only
+from puffin_fast.iceberg.catalogs.relative_paths import (
     folder_of_catalog,
     is_relative_path,
     said_of_relative_path,
     stored_metadata_file,
 )
+from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id, read_complete
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
 from puffin_fast.iceberg.compat.table_metadata import check_catalog, writes_metadata
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property

@@ -23,8 +23,8 @@ from pyiceberg.types import StringType
 from puffin_fast import iceberg
 from puffin_fast.cli import main
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, PuffinFastError
-from puffin_fast.iceberg.compat import hadoop_catalog
-from puffin_fast.iceberg.compat.configured_catalog import configured_catalog
+from puffin_fast.iceberg.catalogs import hadoop
+from puffin_fast.iceberg.catalogs.configured_catalog import configured_catalog
 from tests.iceberg.conftest import set_properties
 from tests.kit.tables import iceberg_table
 
@@ -72,7 +72,7 @@ def test_a_version_of_another_compression_is_not_hidden(
     catalog: iceberg.HadoopCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, other = metadata(table), "v3.gz.metadata.json"
-    write = hadoop_catalog._content
+    write = hadoop._content
 
     def appears(location: str, io: Any) -> bytes:
         data = write(location, io)
@@ -80,7 +80,7 @@ def test_a_version_of_another_compression_is_not_hidden(
             (folder / other).write_bytes(gzip.compress((folder / "v2.metadata.json").read_bytes()))
         return data
 
-    monkeypatch.setattr(hadoop_catalog, "_content", appears)
+    monkeypatch.setattr(hadoop, "_content", appears)
     with (
         iceberg.v3_metadata(catalog),
         pytest.raises(CommitFailedException, match="another commit created version 3"),
@@ -150,20 +150,20 @@ def test_a_failure_after_the_commit_removes_no_file(
     with monkeypatch.context() as patch:
         if step == "wait":
             patch.setattr(
-                hadoop_catalog,
+                hadoop,
                 "wait_for_renames",
                 lambda path, **_: None if path.endswith("text") else fails(NotFoundError("gone"))(),
             )
         elif step == "remove":
-            patch.setattr(hadoop_catalog, "remove", fails(InvalidInputError("read-only")))
+            patch.setattr(hadoop, "remove", fails(InvalidInputError("read-only")))
         else:
-            put = hadoop_catalog.put_if_absent
+            put = hadoop.put_if_absent
 
             def put_and_fail(path: str, data: bytes) -> bool:
                 put(path, data)
                 raise OSError(5, "input/output error")
 
-            patch.setattr(hadoop_catalog, "put_if_absent", put_and_fail)
+            patch.setattr(hadoop, "put_if_absent", put_and_fail)
         assert iceberg.delete(table, "id < 3").rows_deleted == 3
     assert iceberg.scan(catalog.load_table("db.t")).count() == 7
     assert iceberg.verify(catalog.load_table("db.t")) == []
@@ -174,7 +174,7 @@ def test_a_full_disk_commits_nothing(
 ) -> None:
     before = sorted(os.listdir(metadata(table)))
     with monkeypatch.context() as patch:
-        patch.setattr(hadoop_catalog, "put_if_absent", fails(OSError(28, "no space left on device")))
+        patch.setattr(hadoop, "put_if_absent", fails(OSError(28, "no space left on device")))
         with pytest.raises(PuffinFastError, match=r"v3\.metadata\.json: it could not be written") as caught:
             iceberg.delete(table, "id < 3")
     assert type(caught.value) is PuffinFastError
@@ -191,7 +191,7 @@ def test_a_slow_commit_does_not_lower_the_hint(
         if path.endswith("v3.metadata.json"):
             (folder / "version-hint.text").write_text("9")
 
-    monkeypatch.setattr(hadoop_catalog, "wait_for_renames", others_commit)
+    monkeypatch.setattr(hadoop, "wait_for_renames", others_commit)
     iceberg.append(table, ROWS)
     assert (folder / "version-hint.text").read_text() == "9"
 

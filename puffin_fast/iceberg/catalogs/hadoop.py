@@ -54,9 +54,9 @@ from puffin_fast.errors import (
     PuffinFastError,
     UnsupportedError,
 )
+from puffin_fast.iceberg.catalogs.relative_paths import is_relative_path
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
-from puffin_fast.iceberg.compat.relative_paths import is_relative_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

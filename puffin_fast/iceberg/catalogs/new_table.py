@@ -40,10 +40,10 @@ from pyiceberg.types import (
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import CommitUnknownError, InvalidInputError, PuffinFastError
-from puffin_fast.iceberg.compat.catalog_commit import BusyError
+from puffin_fast.iceberg.catalogs.catalog_commit import BusyError
+from puffin_fast.iceberg.catalogs.working_table import remove_files
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
 from puffin_fast.iceberg.compat.table_metadata import metadata_writing
-from puffin_fast.iceberg.compat.working_table import remove_files
 from puffin_fast.rows.files.conversion import arrow_type, constant
 
 if TYPE_CHECKING:
