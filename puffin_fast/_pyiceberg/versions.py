@@ -1,4 +1,4 @@
-"""The versions of PyIceberg whose private parts `compat` and `read/pyiceberg_scans.py` use."""
+"""The versions of PyIceberg whose private parts this package uses."""
 
 from __future__ import annotations
 

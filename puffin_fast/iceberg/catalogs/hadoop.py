@@ -15,6 +15,8 @@ reads the state that it builds on.
 
 With the table property ``write.metadata.compression-codec=gzip`` the files are ``v3.gz.metadata.json``: the Java
 library checks that one name only, so a commit must take the name that the library would take.
+
+PyIceberg has no such catalog: issue 3897 of iceberg-python asks for one, and no release has it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The paths are right in one folder only: the current one of the process that created the table. Where this folder is
 certain, the table is read from every folder. It is not changed: a catalog writes the metadata of a commit below the
 current folder of its own process.
+
+No release of PyIceberg ends this: 0.12.0 and its main branch of August 2026 write such paths.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The filesystem inside of a table's FileIO."""
+"""The filesystem inside of a table's FileIO.
+
+A FileIO of PyIceberg has no public way to it, in 0.12.0 or on its main branch of August 2026.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 A transaction of PyIceberg may change the schema and then append rows. The rows are written for the changed schema, and
 the catalog gets both in one request.
+
+No release of PyIceberg ends this: 0.12.0 and its main branch of August 2026 refuse rows in such a transaction for
+version 3, as they cannot write its manifests (issue 3620 of iceberg-python).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Hive, Glue, DynamoDB, BigQuery) do so through the functions in `METADATA_WRITERS
 catalog's class for good. Only within `v3_metadata`, `metadata_writing` and `accelerate` they write version 3; else they
 do what they did. The server of a REST catalog writes its own metadata.
 
-No release of PyIceberg ends this gap yet: 0.12 is the newest, and `TableMetadataV3.model_dump_json` raises
-NotImplementedError (iceberg-python, issue 1551).
+No release of PyIceberg ends this: 0.12.0 and its main branch of August 2026 raise NotImplementedError in
+`TableMetadataV3.model_dump_json` (issue 3619 of iceberg-python).
 """
 
 from __future__ import annotations
