@@ -6,14 +6,13 @@ import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from puffin_fast.iceberg import v3_metadata
-from tests.kit.faults import RacingCatalog as RacingCatalog
+from tests.kit.tables import files_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -26,16 +25,6 @@ def processes(n: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "puffin_fast.tables.upsert", "pyiceberg.io.pyarrow"])
     return ProcessPoolExecutor(n, context)
-
-
-def local(location: str) -> Path:
-    """A location of a test's table as a path."""
-    return Path(location.removeprefix("file://"))
-
-
-def files_of(table: Table) -> set[Path]:
-    """Every file in the table's folder."""
-    return {path for path in local(table.location()).rglob("*") if path.is_file()}
 
 
 def current_snapshot(table: Table) -> Snapshot:

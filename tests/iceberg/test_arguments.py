@@ -23,7 +23,7 @@ from tests.kit.tables import iceberg_table
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 TIMED = ROWS.append_column("ts", pa.array([0] * 100, pa.timestamp("us")))
 

@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast import iceberg
 from puffin_fast.rows.files.parquet import open_parquet
-from tests.iceberg.conftest import local
+from tests.kit.tables import path_of
 
 KEY = 0x5A
 
@@ -120,7 +120,7 @@ def test_the_default_scheme_applies_to_a_path_without_scheme(racing: SqlCatalog,
     table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
     iceberg.append(table, pa.table({"id": range(3)}))
     (task,) = iceberg.plan_files(table).tasks
-    path = local(task.data.file_path)
+    path = path_of(task.data.file_path)
     io = PyArrowFileIO({"DEFAULT_SCHEME": "hdfs", "DEFAULT_NETLOC": "host"})
     asked: list[Any] = []
 

@@ -12,7 +12,7 @@ import pytest
 from puffin_fast import iceberg, key_index
 from puffin_fast.iceberg.index import lookup
 from puffin_fast.puffin import PuffinReader
-from tests.iceberg.conftest import files_of, local
+from tests.kit.tables import files_of, path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def types_of(table: Table) -> set[str]:
     return {
         blob.type
         for known in table.metadata.statistics
-        for blob in PuffinReader(local(known.statistics_path)).blobs
+        for blob in PuffinReader(path_of(known.statistics_path)).blobs
     }
 
 
@@ -91,7 +91,7 @@ def stored(table: Table) -> list[tuple[str, tuple[int, ...], bytes]]:
         for known in table.metadata.statistics
         if known.snapshot_id == table.metadata.current_snapshot_id
     )
-    with PuffinReader(local(path)) as reader:
+    with PuffinReader(path_of(path)) as reader:
         return [(blob.type, tuple(blob.fields), reader.stored(blob)) for blob in reader.blobs]
 
 
@@ -161,7 +161,7 @@ def test_an_index_of_a_snapshot_that_spark_expires_is_built_again_and_that_of_th
     iceberg_spark.sql(f"CALL {call}").collect()
     table.refresh()
     assert table.metadata.statistics == []
-    assert not local(indexed).exists()
+    assert not path_of(indexed).exists()
     assert iceberg.delete_keys(table, [5, 205, 1000], "id").rows_deleted == 3
     assert narrowed == []  # there is no index
 
@@ -190,7 +190,7 @@ def test_other_jobs_of_spark_leave_an_index_that_is_right(
         os.utime(path, (0, 0))
     call = f"shared.system.remove_orphan_files(table => '{name}')"
     iceberg_spark.sql(f"CALL {call}").collect()
-    assert stats_files(table) == {local(known.statistics_path) for known in table.metadata.statistics}
+    assert stats_files(table) == {path_of(known.statistics_path) for known in table.metadata.statistics}
     assert not iceberg.index_keys(table, "id").committed
 
     # data files that a rewrite replaced are found by no key; a rollback brings them back

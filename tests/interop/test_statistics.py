@@ -15,7 +15,8 @@ from puffin_fast import iceberg
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.theta import ThetaSketch
-from tests.iceberg.conftest import local, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import rows_of, rows_of_duckdb
+from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -74,7 +75,7 @@ def stored(table: Table) -> dict[str, tuple[bytes, dict[str, str]]]:
         for known in table.metadata.statistics
         if known.snapshot_id == table.metadata.current_snapshot_id
     )
-    with PuffinReader(local(path)) as reader:
+    with PuffinReader(path_of(path)) as reader:
         names = {field.field_id: field.name for field in table.schema().fields}
         return {names[blob.fields[0]]: (data, blob.properties) for blob, data in reader.read_many()}
 

@@ -23,8 +23,7 @@ from pyiceberg.types import GeometryType, ListType, MapType, NestedField
 
 from puffin_fast import errors, iceberg
 from puffin_fast._pyiceberg.v3_types import VariantType, read_v3_types
-from tests.iceberg.conftest import files_of
-from tests.kit.tables import iceberg_table
+from tests.kit.tables import files_of, iceberg_table
 from tests.rows.v3_tables import ONE, VARIANT, rewritten
 
 if TYPE_CHECKING:

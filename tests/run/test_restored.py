@@ -17,7 +17,7 @@ from puffin_fast._run import gc_pause, patches
 from puffin_fast.iceberg.compat import table_metadata
 
 if TYPE_CHECKING:
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 
 def each_step(

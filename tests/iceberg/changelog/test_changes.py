@@ -20,10 +20,11 @@ from puffin_fast.rows.changes.lines import WORDS
 from puffin_fast.rows.files import reader
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import Split
-from tests.iceberg.conftest import RacingCatalog, add_branch, current_snapshot, local
+from tests.iceberg.conftest import add_branch, current_snapshot
 from tests.iceberg.maintenance.delete_files import delete_by_file
 from tests.kit.changes import lines_of
-from tests.kit.tables import iceberg_table
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import iceberg_table, path_of
 from tests.rows.deletes.equality_deletes import FIELDS, delete_equal
 
 SCHEMA = pa.schema(
@@ -361,7 +362,7 @@ def test_a_missing_data_file_is_named(table: Table) -> None:
     start = head(table)
     (path,) = (t.data.file_path for t in iceberg.plan_files(table, row_filter="id = 1").tasks)
     iceberg.delete(table, "id <= 4")
-    local(path).unlink()
+    path_of(path).unlink()
     assert iceberg.changes(table, start).count() == 4
     needed = f"{Path(path).name}.* the changes of {head(table)} need it, and a clean-up of older states"
     with pytest.raises(NotFoundError, match=needed):

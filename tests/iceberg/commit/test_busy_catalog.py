@@ -20,8 +20,8 @@ from sqlalchemy.exc import OperationalError
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
-from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.verbs import ROWS, WRITES
+from tests.kit.faults import RacingCatalog
 from tests.kit.mounts import may_mount
 from tests.kit.tables import iceberg_table
 
@@ -225,7 +225,7 @@ import sys, errno
 from pathlib import Path
 from puffin_fast.errors import PuffinFastError
 from tests.iceberg.commit.test_busy_catalog import VERBS
-from tests.iceberg.conftest import RacingCatalog
+from tests.kit.faults import RacingCatalog
 from tests.iceberg.verbs import ROWS
 from tests.kit.tables import iceberg_table
 from sqlalchemy import text

@@ -15,8 +15,9 @@ from puffin_fast.iceberg.compat.table_properties import CARRY_SHARED_VECTORS, MO
 from puffin_fast.iceberg.manifest import DELETED, manifests_of, read_manifests
 from puffin_fast.puffin.vectors import read_vector
 from puffin_fast.rows.deletes.loader import ReadAhead
-from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of, set_properties
-from tests.kit.tables import iceberg_table
+from tests.iceberg.conftest import rows_of, set_properties
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, iceberg_table, path_of
 
 FILES = 250
 """More than two Puffin files have vectors."""
@@ -160,13 +161,13 @@ def test_a_lost_race_leaves_no_copies(racing: RacingCatalog) -> None:
         for task in iceberg.plan_files(table, snapshot_id=snapshot.snapshot_id).tasks
         if task.vector
     }
-    assert {path for path in files_of(table) if path.suffix == ".puffin"} == {local(path) for path in named}
+    assert {path for path in files_of(table) if path.suffix == ".puffin"} == {path_of(path) for path in named}
 
 
 def test_a_file_that_is_lost_does_not_keep_rows_from_being_removed(racing: RacingCatalog) -> None:
     table = made(racing, 3)
     (path,) = puffin_files(table)
-    local(path).unlink()
+    path_of(path).unlink()
     iceberg.delete(table, "p = 1")
     assert puffin_files(table) == {path: 2}
 

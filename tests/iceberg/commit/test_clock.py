@@ -12,9 +12,10 @@ from pyiceberg.table.snapshots import SnapshotLogEntry
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat import table_updates
-from tests.iceberg.conftest import RacingCatalog, local, set_properties
+from tests.iceberg.conftest import set_properties
 from tests.iceberg.verbs import ROWS, WRITES
-from tests.kit.tables import iceberg_table
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import iceberg_table, path_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -43,7 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def is_what_java_accepts(table: Table) -> bool:
     """The checks of Iceberg's Java `TableMetadata`, without the minute that it tolerates."""
-    document = json.loads(local(table.metadata_location).read_text())
+    document = json.loads(path_of(table.metadata_location).read_text())
     logs = [
         [entry["timestamp-ms"] for entry in document.get(name, ())]
         for name in ("snapshot-log", "metadata-log")

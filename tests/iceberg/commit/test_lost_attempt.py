@@ -11,7 +11,8 @@ from puffin_fast import iceberg
 from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 from puffin_fast.iceberg.commit.lost_attempt import has_landed
 from puffin_fast.iceberg.manifest import write_manifest_list
-from tests.iceberg.conftest import RacingCatalog, current_snapshot
+from tests.iceberg.conftest import current_snapshot
+from tests.kit.faults import RacingCatalog
 
 ROWS = pa.table({"id": [1]})
 

@@ -29,15 +29,9 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import TRANSITIONS, Event, Removed, State, commit
 from puffin_fast.iceberg.commit.request import head_of
 from puffin_fast.iceberg.manifest import read_manifest_list
-from tests.iceberg.conftest import (
-    RacingCatalog,
-    current_snapshot,
-    files_of,
-    local,
-    refused,
-    rows_of,
-    set_properties,
-)
+from tests.iceberg.conftest import current_snapshot, refused, rows_of, set_properties
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, path_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -72,7 +66,7 @@ def reachable(table: Table) -> set[Path]:
         found |= {manifest.path for manifest in read_manifest_list(table.io, snapshot.manifest_list)}
         for task in plan_files(table, snapshot_id=snapshot.snapshot_id).tasks:
             found |= {task.data.file_path, *(entry.file_path for entry in task.deletes)}
-    return {local(location) for location in found}
+    return {path_of(location) for location in found}
 
 
 def orphans(table: Table) -> set[Path]:
@@ -487,7 +481,7 @@ def test_a_static_table_takes_no_commits(table: Table) -> None:
 def test_a_total_that_is_no_count_is_not_carried_on(shared_catalog: Any, namespace: str, stated: str) -> None:
     table = iceberg.create_table(shared_catalog, f"{namespace}.t", pa.schema([("id", pa.int64())]))
     iceberg.append(table, pa.table({"id": [1, 2]}))
-    file = local(table.metadata_location)
+    file = path_of(table.metadata_location)
     document = json.loads(file.read_text())
     document["snapshots"][-1]["summary"]["total-records"] = stated
     file.write_text(json.dumps(document))

@@ -23,7 +23,8 @@ from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, NotFoundError
-from tests.iceberg.conftest import RacingCatalog, processes, rows_of_duckdb
+from tests.iceberg.conftest import processes, rows_of_duckdb
+from tests.kit.faults import RacingCatalog
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

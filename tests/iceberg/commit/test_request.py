@@ -9,10 +9,11 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes, summarise, summary_keys
-from tests.iceberg.conftest import RacingCatalog, files_of, refused, summary_of, unchanged
+from tests.iceberg.conftest import refused, summary_of, unchanged
 from tests.iceberg.verbs import REWRITES, ROWS, WRITES
 from tests.kit.cases import each
-from tests.kit.tables import iceberg_table
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, iceberg_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -22,17 +22,9 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_manifest,
 )
-from tests.iceberg.conftest import (
-    RacingCatalog,
-    add_branch,
-    current_snapshot,
-    files_of,
-    local,
-    refused,
-    rows_of,
-    set_properties,
-)
-from tests.kit.tables import iceberg_table
+from tests.iceberg.conftest import add_branch, current_snapshot, refused, rows_of, set_properties
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, iceberg_table, path_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -98,7 +90,7 @@ def test_manifests_stay_few_and_entries_keep_their_ids_and_numbers(
 
 def all_manifests(table: Table) -> set[Any]:
     """Every manifest that a snapshot of the table lists."""
-    return {local(m.path) for snapshot in table.snapshots() for m in manifests_of(table.io, snapshot)}
+    return {path_of(m.path) for snapshot in table.snapshots() for m in manifests_of(table.io, snapshot)}
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -203,7 +195,7 @@ def test_a_retry_reuses_a_merged_manifest_of_unchanged_ones(racing: RacingCatalo
 
     racing.before.append(meanwhile)
     assert iceberg.append(table, some(12)).commit.attempts == 2
-    merged = {local(m.path) for m in manifests(table) if (m.existing_files_count or 0) > 1}
+    merged = {path_of(m.path) for m in manifests(table) if (m.existing_files_count or 0) > 1}
     assert len(merged) == 2  # two bins of old manifests
     assert merged <= written[0]
     assert rows_of(table)["id"].to_pylist() == list(range(13))
@@ -249,7 +241,7 @@ def test_no_file_of_a_lost_attempt_is_left_after_a_merge_that_is_not_reused(raci
 
     racing.before.append(meanwhile)
     assert iceberg.append(table, some(12)).commit.attempts == 3
-    lists = {local(snapshot.manifest_list) for snapshot in table.snapshots()}
+    lists = {path_of(snapshot.manifest_list) for snapshot in table.snapshots()}
     assert {path for path in files_of(table) if path.suffix == ".avro"} == all_manifests(table) | lists
 
 
@@ -274,7 +266,7 @@ def metadata_files(table: Table) -> set[str]:
 
 def logged(table: Table) -> set[str]:
     log = table.refresh().metadata.metadata_log
-    return {local(path).name for path in (table.metadata_location, *(e.metadata_file for e in log))}
+    return {path_of(path).name for path in (table.metadata_location, *(e.metadata_file for e in log))}
 
 
 def test_old_metadata_files_are_removed_if_the_table_says_so(racing: RacingCatalog) -> None:
@@ -319,7 +311,7 @@ def test_a_manifest_that_cannot_be_read_is_left_out_of_the_merge_and_stays_liste
     set_properties(table, {LEAST: "2"})
     damaged = manifests(table, content)[-1]
     known = set(map(identity, entries(table, content)))
-    path = local(damaged.path)
+    path = path_of(damaged.path)
     whole = path.read_bytes()
     if damage == "removed":
         path.unlink()

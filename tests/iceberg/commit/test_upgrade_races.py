@@ -15,10 +15,11 @@ from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.commit.request import head_of
-from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import N, made, of, row
-from tests.kit.rows import row_ids
-from tests.kit.tables import iceberg_table, parts
+from tests.kit.faults import RacingCatalog
+from tests.kit.rows import by_pyiceberg, row_ids
+from tests.kit.tables import files_of, iceberg_table, parts, path_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -125,7 +126,7 @@ def test_an_upgrade_that_happened_though_the_catalog_refused_it_is_a_success(
 
     racing.after.append(refused)
     assert iceberg.upgrade(table).metadata.format_version == 3
-    assert local(table.metadata_location).exists()
+    assert path_of(table.metadata_location).exists()
     assert rows_of(racing.load_table("n.t")).num_rows == 100
 
 
@@ -192,6 +193,6 @@ def test_row_ids_that_another_commit_assigns_meanwhile_are_kept(
         return {id: row_id for id, row_id in row_ids(table).items() if id < N}
 
     assert table.metadata.format_version == 3
-    assert sum(found["g"] == "new" for found in rows_of(table).to_pylist()) >= 2
+    assert sum(found["g"] == "new" for found in by_pyiceberg(table)) >= 2
     assert ids_of(table) == ids_of(other)
     assert None not in ids_of(table).values()

@@ -16,7 +16,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
 from puffin_fast import PuffinWriter, iceberg
-from tests.iceberg.conftest import RacingCatalog, local
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import path_of
 
 Document = dict[str, Any]
 
@@ -81,7 +82,7 @@ KEPT: dict[Callable[[Document, Path], None], tuple[str, ...]] = {
 
 def changed(table: Table, change: Callable[[Document, Path], None]) -> Document:
     """Another engine's commit: the catalog has the changed document afterwards."""
-    current = local(table.metadata_location.replace("file:/", "file:///", 1))
+    current = path_of(table.metadata_location.replace("file:/", "file:///", 1))
     document, folder = json.loads(current.read_text()), current.parent
     change(document, folder)
     log = document.setdefault("metadata-log", [])
@@ -121,7 +122,7 @@ def test_commits_keep_what_other_engines_wrote(
     assert iceberg.scan(iceberg.load_table(racing, "n.t")).count() == 3
     for verb in ("delete", "append", "maintain"):
         VERBS[verb](table)
-    latest = json.loads(local(iceberg.load_table(racing, "n.t").metadata_location).read_text())
+    latest = json.loads(path_of(iceberg.load_table(racing, "n.t").metadata_location).read_text())
     for name in KEPT[change]:
         kept = latest[name]
         if version == 2:  # written by PyIceberg

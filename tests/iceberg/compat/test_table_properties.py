@@ -14,8 +14,9 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, MissingExtraError, UnsupportedError
 from puffin_fast.iceberg.commit.protocol import attempts
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
-from tests.iceberg.conftest import RacingCatalog, refused, set_properties
+from tests.iceberg.conftest import refused, set_properties
 from tests.iceberg.verbs import REWRITES, ROWS, WRITES
+from tests.kit.faults import RacingCatalog
 from tests.kit.tables import iceberg_table
 
 REFUSED: list[tuple[str, str, Callable[..., object]]] = [

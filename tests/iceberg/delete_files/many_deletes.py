@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ADDED, DATA, EQUALITY_DELETES, ManifestEntry
-from tests.iceberg.conftest import local
+from tests.kit.tables import path_of
 
 FILE_PATH, POS = 2147483546, 2147483545
 ROWS = 5
@@ -25,7 +25,7 @@ def table_of(catalog: SqlCatalog, name: str, n: int, content: int) -> tuple[Tabl
     A delete file deletes a row of an old data file and one of a new one, so that its bounds are wide.
     """
     table = catalog.create_table(name, pa.schema([("id", pa.int64())]), properties={"format-version": "2"})
-    folder = local(table.location()) / "data"
+    folder = path_of(table.location()) / "data"
     folder.mkdir(parents=True)
     left = set(range(n * ROWS))
     paths = [f"{folder.as_uri().replace('file:///', 'file:/')}/d{at:04d}.parquet" for at in range(n)]

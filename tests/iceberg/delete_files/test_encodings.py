@@ -15,7 +15,7 @@ from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.rows.files.parquet import dictionary_columns
-from tests.iceberg.conftest import local
+from tests.kit.tables import path_of
 
 N = 4000
 IDS = {"file_path": 2147483546, "pos": 2147483545}
@@ -77,7 +77,7 @@ def test_positions_are_read_in_every_encoding_of_the_paths(
     iceberg.append(table, rows)
     iceberg.delete(table, "id >= 40")
     (path,) = {entry.file_path for task in plan_files(table).tasks for entry in task.position_deletes}
-    write(pq.read_table(local(path)), local(path))
+    write(pq.read_table(path_of(path)), path_of(path))
     expected = sorted([*range(40)] * 2)
     assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == expected
     assert iceberg.scan(table).count() == 80

@@ -16,8 +16,9 @@ from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.tables.delete import delete, delete_positions
 from puffin_fast.tables.overwrite import append
-from tests.iceberg.conftest import current_snapshot, local, refused, rows_of
+from tests.iceberg.conftest import current_snapshot, refused, rows_of
 from tests.iceberg.delete_files.position_files import GRANULARITY, ROWS, N, check, made, position_files
+from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -69,7 +70,7 @@ def test_the_files_are_what_the_specification_says(
     delete(table, "id in (250, 3, 120, 2, 299)")
     rows = []
     for path, entry in position_files(table).items():
-        file = pq.ParquetFile(local(path))
+        file = pq.ParquetFile(path_of(path))
         kinds = [(f.name, f.type, f.nullable, f.metadata[b"PARQUET:field_id"]) for f in file.schema_arrow]
         assert kinds == [
             ("file_path", pa.string(), False, b"2147483546"),
@@ -77,7 +78,7 @@ def test_the_files_are_what_the_specification_says(
         ]
         pairs = list(zip(*file.read().to_pydict().values(), strict=True))
         assert pairs == sorted(pairs)
-        assert (entry.record_count, entry.file_size_in_bytes) == (len(pairs), local(path).stat().st_size)
+        assert (entry.record_count, entry.file_size_in_bytes) == (len(pairs), path_of(path).stat().st_size)
         assert entry.sequence_number == table.metadata.last_sequence_number
         assert entry.lower_bounds is None or entry.lower_bounds[2147483546].decode() == pairs[0][0]
         assert entry.upper_bounds is None or entry.upper_bounds[2147483546].decode() == pairs[-1][0]
@@ -104,7 +105,7 @@ def test_large_files_are_cut_and_sorted(
     assert done.rows_deleted == N - len(range(7, N, 16))
     files = sorted(position_files(table))
     assert done.position_delete_files_written == len(files) > 2
-    pairs = [row for path in files for row in pq.read_table(local(path)).to_pylist()]
+    pairs = [row for path in files for row in pq.read_table(path_of(path)).to_pylist()]
     assert pairs == sorted(pairs, key=lambda row: (row["file_path"], row["pos"]))
     assert rows_of(table)["id"].to_pylist() == list(range(7, N, 16))
 
@@ -134,7 +135,7 @@ def test_codecs_are_named_in_any_case(
     table = made(shared_catalog, namespace, files=1, **{CODEC: value})
     delete(table, "id = 1")
     (path,) = position_files(table)
-    assert pq.read_metadata(local(path)).row_group(0).column(1).compression == codec
+    assert pq.read_metadata(path_of(path)).row_group(0).column(1).compression == codec
     assert len(rows_of(table)) == N - 1
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast.iceberg import scan
-from tests.iceberg.conftest import rows_of, rows_of_duckdb
+from tests.kit.rows import by_duckdb, by_pyiceberg
 from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
@@ -50,6 +50,6 @@ def made(catalog: Any, namespace: str, *, version: int = 3, spec: tuple[str, ...
 
 def check(table: Table, connection: DuckDBPyConnection, expected: list[dict[str, Any]]) -> None:
     expected = sorted(expected, key=lambda found: found["id"])
-    assert rows_of(table).to_pylist() == expected
-    assert rows_of_duckdb(connection, table).to_pylist() == expected
+    assert by_pyiceberg(table) == expected
+    assert by_duckdb(connection, table) == expected
     assert sorted(scan(table).to_arrow().to_pylist(), key=lambda found: found["id"]) == expected

@@ -14,7 +14,8 @@ from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
-from tests.iceberg.conftest import RacingCatalog, rows_of
+from tests.iceberg.conftest import rows_of
+from tests.kit.faults import RacingCatalog
 from tests.kit.tables import iceberg_table
 
 LONG = "\ud7ff" * 20

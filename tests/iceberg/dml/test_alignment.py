@@ -14,9 +14,9 @@ import pytest
 import puffin_fast as pf
 from puffin_fast import iceberg
 from puffin_fast._alignment import aligned
-from tests.iceberg.conftest import rows_of
 from tests.iceberg.layouts import LAYOUTS
 from tests.kit.cases import each
+from tests.kit.rows import by_pyiceberg
 
 N = 6
 
@@ -67,7 +67,7 @@ def test_every_verb_takes_rows_of_any_alignment(racing: Any, spec: str) -> None:
     iceberg.upsert(table, shifted(rows(N // 2, "b"), 24), "id")
     iceberg.delete_keys(table, shifted(rows(0, "a").slice(0, 2), 4), ["at", "id"])
     expected = pa.concat_tables([rows(0, "a").slice(2, 1), rows(N // 2, "b"), rows(N, "a").slice(N // 2)])
-    assert rows_of(table).sort_by("id").to_pylist() == expected.to_pylist()
+    assert by_pyiceberg(table) == expected.to_pylist()
     assert iceberg.verify(table) == []
 
 

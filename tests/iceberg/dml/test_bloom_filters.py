@@ -18,9 +18,9 @@ from pyiceberg.types import DecimalType, LongType
 from puffin_fast import delta, iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.files.reader import DataFiles
-from tests.iceberg.conftest import local, refused
+from tests.iceberg.conftest import refused
 from tests.kit.cases import each
-from tests.kit.tables import iceberg_table
+from tests.kit.tables import iceberg_table, path_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -169,7 +169,7 @@ def test_the_properties_of_the_table_say_which_columns_have_filters(
         },
     )
     (path,) = {task.data.file_path for task in iceberg.plan_files(table).tasks[:1]}
-    group = pq.ParquetFile(local(path)).metadata.row_group(0)
+    group = pq.ParquetFile(path_of(path)).metadata.row_group(0)
     sizes = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
     n_bytes = {name: one.bloom_filter_length for name, one in sizes.items() if one.bloom_filter_length}
     assert n_bytes.keys() == {"id", "small", "price", "text", "point.x"}
@@ -206,7 +206,7 @@ def test_other_engines_use_the_filters(shared_catalog: SqlCatalog, namespace: st
     there, absent = rows(0)["id"][0].as_py(), rows(50)["id"][0].as_py()
     with duckdb.connect() as connection:
         for value, excluded in ((there, False), (absent, True)):
-            query = f"SELECT bloom_filter_excludes FROM parquet_bloom_probe('{local(path)}', 'id', {value})"
+            query = f"SELECT bloom_filter_excludes FROM parquet_bloom_probe('{path_of(path)}', 'id', {value})"
             assert {found for (found,) in connection.execute(query).fetchall()} == {excluded}
 
 
@@ -214,7 +214,7 @@ def test_filters_that_contradict_the_bounds_are_not_trusted(twins: tuple[Table, 
     """All their bits are zero: they have no value, not even the lowest one."""
     value = rows(2)["id"][0].as_py()
     for task in iceberg.plan_files(twins[0]).tasks:
-        path = local(task.data.file_path)
+        path = path_of(task.data.file_path)
         data = bytearray(path.read_bytes())
         footer = pq.ParquetFile(path).metadata
         for number in range(footer.num_row_groups):

@@ -20,9 +20,9 @@ from puffin_fast import delta, iceberg
 from puffin_fast.cli._files import rows as rows_of_file
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from tests.conftest import require_module
-from tests.iceberg.conftest import files_of, local, unchanged
+from tests.iceberg.conftest import unchanged
 from tests.kit import thrift
-from tests.kit.tables import delta_table, golden_table, iceberg_table
+from tests.kit.tables import delta_table, files_of, golden_table, iceberg_table, path_of
 from tests.rows.deletes.equality_deletes import delete_equal
 
 N_ROWS = 90
@@ -106,7 +106,7 @@ def damage_is_named(file: Path, column: str, *runs: Callable[[], object], path: 
 
 def data_file(table: Table) -> Path:
     (path,) = table.inspect.data_files()["file_path"].to_pylist()
-    return local(path)
+    return path_of(path)
 
 
 @pytest.mark.parametrize(("leaf", "column"), [("id", "id"), ("items.list.element", "items")])
@@ -135,7 +135,7 @@ def test_position_deletes_are_compared(shared_catalog: SqlCatalog, namespace: st
     iceberg.delete(table, "id < 30")
     (path,) = table.inspect.delete_files()["file_path"].to_pylist()
     for column in ("pos", "file_path"):
-        damage_is_named(local(path), column, lambda: iceberg.scan(table).to_arrow(), path=path)
+        damage_is_named(path_of(path), column, lambda: iceberg.scan(table).to_arrow(), path=path)
 
 
 def with_checksums(file: Path) -> Path:
@@ -159,7 +159,7 @@ def test_equality_deletes_are_compared(shared_catalog: SqlCatalog, namespace: st
     delete_equal(table, [1], [(3,), (4,)])
     iceberg.upgrade(table)
     (path,) = table.inspect.delete_files()["file_path"].to_pylist()
-    file = with_checksums(local(path))
+    file = with_checksums(path_of(path))
     assert iceberg.scan(table).count() == 28
     verbs: list[Callable[[], object]] = [
         lambda: iceberg.scan(table).to_arrow(),

@@ -18,16 +18,8 @@ from puffin_fast.errors import (
     PuffinFastError,
 )
 from puffin_fast.iceberg import append, create_table, delete, delete_positions, plan_files, v3_metadata
-from tests.iceberg.conftest import (
-    current_snapshot,
-    local,
-    refused,
-    rows_of,
-    rows_of_duckdb,
-    summary_of,
-    unchanged,
-)
-from tests.kit.tables import iceberg_table, parts
+from tests.iceberg.conftest import current_snapshot, refused, rows_of, rows_of_duckdb, summary_of, unchanged
+from tests.kit.tables import iceberg_table, parts, path_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -206,7 +198,7 @@ def test_a_bad_filter_is_refused_and_changes_nothing(shared_catalog: SqlCatalog,
 
 def test_a_missing_or_damaged_data_file_is_named(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
-    first, second = (local(task.data.file_path) for task in plan_files(table).tasks[:2])
+    first, second = (path_of(task.data.file_path) for task in plan_files(table).tasks[:2])
     first.unlink()
     second.write_bytes(b"no parquet")
     with refused(table, NotFoundError, first.name):
@@ -219,7 +211,7 @@ def test_a_missing_or_damaged_data_file_is_named(shared_catalog: SqlCatalog, nam
 def test_vectors_are_cut_into_files_of_the_target_size(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace, files=30, **{"write.delete.target-file-size-bytes": "300"})
     done = delete(table, "word = 'w1'")
-    puffins = list(local(table.location()).rglob("*.puffin"))
+    puffins = list(path_of(table.location()).rglob("*.puffin"))
     assert done.vectors_written == 30
     assert 3 < len(puffins) < 30
     assert sum(path.stat().st_size for path in puffins) == done.commit.n_bytes

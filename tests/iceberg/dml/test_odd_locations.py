@@ -10,12 +10,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError
-from tests.iceberg.conftest import local, set_properties
+from tests.iceberg.conftest import set_properties
 from tests.iceberg.verbs import ROWS, WRITES
-from tests.kit.tables import iceberg_table
+from tests.kit.tables import iceberg_table, path_of
 
 if TYPE_CHECKING:
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 
 WORKING = ["a b", "a%20b", "a%b", "\u00fc", "a&b=c", "a+b", "a;b", "~a", "a:b", "a*[b]"]
@@ -40,7 +40,7 @@ def test_a_table_works_where_pyiceberg_writes_what_it_says(
     iceberg.compact(table)
     assert iceberg.scan(table).to_arrow().num_rows == table.scan().to_arrow().num_rows == 95
     assert iceberg.verify(table) == []
-    assert files(tmp_path) == files(local(table.location()))
+    assert files(tmp_path) == files(path_of(table.location()))
 
 
 @pytest.mark.parametrize("name", [*(f"file://{{}}/{name}/t" for name in ENDING), "file://localhost{}/t"])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.table import Table
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("h", pa.int64())])
 

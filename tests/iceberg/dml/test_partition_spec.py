@@ -27,9 +27,10 @@ from pyiceberg.types import BinaryType, LongType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
-from tests.iceberg.conftest import RacingCatalog, local, refused, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import refused, rows_of, rows_of_duckdb
+from tests.kit.faults import RacingCatalog
 from tests.kit.nanoseconds import nanosecond_types
-from tests.kit.tables import iceberg_table
+from tests.kit.tables import iceberg_table, path_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -245,7 +246,7 @@ def dropped(catalog: RacingCatalog, transform: str, *, is_known: bool = True) ->
         update.remove_field("part")
     with table.update_schema() as update:
         update.delete_column("part")
-    path = local(table.metadata_location)
+    path = path_of(table.metadata_location)
     document = json.loads(path.read_bytes())
     field = {"name": "part", "transform": transform, "source-id": 2, "field-id": 1000}
     document["partition-specs"].append({"spec-id": 7, "fields": [field]})
@@ -280,7 +281,7 @@ def test_fields_of_type_unknown_are_valid_avro(racing: RacingCatalog) -> None:
     table = dropped(racing, "void", is_known=False)
     iceberg.append(table, pa.table({"id": [1]}))
     (manifest,) = table.inspect.manifests()["path"].to_pylist()
-    reader: Any = fastavro.reader(BytesIO(local(manifest).read_bytes()))
+    reader: Any = fastavro.reader(BytesIO(path_of(manifest).read_bytes()))
     assert '"null", "null"' not in reader.metadata["avro.schema"]
     assert next(reader)["data_file"]["partition"] == {"part": None}
 

@@ -24,15 +24,15 @@ from puffin_fast.iceberg import v3_metadata
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES
-from tests.iceberg.conftest import current_snapshot, files_of, local, refused, rows_of, set_properties
+from tests.iceberg.conftest import current_snapshot, refused, rows_of, set_properties
 from tests.iceberg.verbs import REWRITES, ROWS, WRITES, position
-from tests.kit.tables import iceberg_table, parts
+from tests.kit.tables import files_of, iceberg_table, parts, path_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg.manifest import ManifestEntry
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 
 @pytest.fixture(params=[2, 3])
@@ -76,7 +76,7 @@ def test_tables_of_version_1_and_branches_that_are_missing_are_refused(racing: R
 
 
 def test_a_format_version_above_3(table: Table) -> None:
-    path = local(table.metadata_location)
+    path = path_of(table.metadata_location)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format-version": 4}))
     files = files_of(table)
     for name, job in (WRITES | REWRITES | {"upgrade": iceberg.upgrade}).items():
@@ -121,7 +121,7 @@ def damage(table: Table, wrong: str) -> None:
         for task in iceberg.plan_files(table).tasks
         if task.vector is not None and task.vector.sequence_number == 3
     )
-    path, offset, length = local(vector.file_path), vector.content_offset, vector.content_size_in_bytes
+    path, offset, length = path_of(vector.file_path), vector.content_offset, vector.content_size_in_bytes
     assert offset is not None
     assert length is not None
     content = bytearray(path.read_bytes())
@@ -212,7 +212,7 @@ def test_data_files_of_another_format_are_named(table: Table, kind: str, job: st
         path = task.data.file_path + ".equal"
         deletes = replace(task.data, content=EQUALITY_DELETES, file_path=path, equality_ids=[1])
         nothing: dict[str, Any] = dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"))
-        pq.write_table(ROWS.slice(0, 3).select(["id"]).cast(KEYS), local(path))
+        pq.write_table(ROWS.slice(0, 3).select(["id"]).cast(KEYS), path_of(path))
         added = replace(deletes, **nothing, status=ADDED, record_count=3, first_row_id=None)
         commit(table, Changes(added=(added,)), base=table.current_snapshot())
     with refused(table, WRONG_FORMATS[kind], rf"(?i){task.data.file_path}.*{kind}"):

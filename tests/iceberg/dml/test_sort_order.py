@@ -23,9 +23,8 @@ from pyiceberg.transforms import (
 
 from puffin_fast import iceberg
 from puffin_fast.rows.rewrite import sorted_rows
-from tests.iceberg.conftest import local
 from tests.iceberg.dml.example_rows import SCHEMA, of, row
-from tests.kit.tables import iceberg_table, parts
+from tests.kit.tables import iceberg_table, parts, path_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -60,7 +59,7 @@ def data_files(table: Table) -> list[Any]:
 
 
 def stored(entry: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(local(entry.file_path)).to_pylist()
+    found: list[dict[str, Any]] = pq.read_table(path_of(entry.file_path)).to_pylist()
     return found
 
 

@@ -16,7 +16,8 @@ from puffin_fast.iceberg import plan_files
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import DELETES, ManifestEntry, key_of, manifests_of, read_manifest, reader
-from tests.iceberg.conftest import RacingCatalog, current_snapshot, refused
+from tests.iceberg.conftest import current_snapshot, refused
+from tests.kit.faults import RacingCatalog
 from tests.kit.tables import iceberg_table
 
 N_FILES = 12

@@ -15,21 +15,14 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.manifest import ADDED, manifests_of, read_manifests
-from tests.iceberg.conftest import (
-    current_snapshot,
-    files_of,
-    rows_of,
-    rows_of_duckdb,
-    set_properties,
-    unchanged,
-)
-from tests.kit.tables import iceberg_table
+from tests.iceberg.conftest import current_snapshot, rows_of, rows_of_duckdb, set_properties, unchanged
+from tests.kit.tables import files_of, iceberg_table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.table import Table
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string())])
 LINEAGE = ("*", "_row_id", "_last_updated_sequence_number")

@@ -20,6 +20,7 @@ from puffin_fast.iceberg import append, create_table, delete, scan, update, upse
 from tests.iceberg.conftest import refused, rows_of, summary_of, unchanged
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.kit.cases import each
+from tests.kit.rows import by_pyiceberg
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 Row = dict[str, Any]
 
@@ -83,7 +84,7 @@ def test_only_live_rows_are_updated(shared_catalog: SqlCatalog, namespace: str) 
     assert update(table, "id < 5", {"x": 0.0}).commit.id is None
     assert update(table, "id < 8", {"x": 0.0}).rows_updated == 3
     delete(table, "id = 6")
-    assert [r["id"] for r in rows_of(table).to_pylist()] == [5, *range(7, N)]
+    assert [r["id"] for r in by_pyiceberg(table)] == [5, *range(7, N)]
 
 
 def test_nothing_matches(shared_catalog: SqlCatalog, namespace: str) -> None:
@@ -265,7 +266,7 @@ def test_a_row_that_another_commit_adds_meanwhile_is_updated(racing: RacingCatal
     racing.before.append(lambda: append(other, of([row(100, "theirs")])))
     done = update(table, "id = 3 or id = 100", {"g": "mine"}, on_conflict="merge")
     assert (done.rows_updated, done.commit.attempts) == (2, 2)
-    assert [r["g"] for r in rows_of(table).to_pylist() if r["id"] in (3, 100)] == ["mine", "mine"]
+    assert [r["g"] for r in by_pyiceberg(table) if r["id"] in (3, 100)] == ["mine", "mine"]
 
 
 @pytest.mark.jar
@@ -292,7 +293,7 @@ def test_spark_reads_and_continues_what_we_update_and_upsert(
             lineage = ", _row_id, _last_updated_sequence_number" if version == 3 else ""
             rows = iceberg_spark.sql(f"SELECT *{lineage} FROM {names[who]} ORDER BY id").toArrow()
             found.append(rows.to_pylist())
-            assert rows_of(table).to_pylist() == rows.select(SCHEMA.names).to_pylist()
+            assert by_pyiceberg(table) == rows.select(SCHEMA.names).to_pylist()
         assert found[0] == found[1]
 
     update(tables["ours"], "id < 10", {"x": pc.field("x") + 1, "g": "moved"})

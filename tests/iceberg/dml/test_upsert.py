@@ -10,22 +10,17 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg import append, create_table, delete, plan_files, scan, upsert, v3_metadata
-from tests.iceberg.conftest import (
-    files_of,
-    local,
-    refused,
-    rows_of,
-    rows_of_duckdb,
-    summary_of,
-)
+from tests.iceberg.conftest import refused, rows_of, rows_of_duckdb, summary_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
+from tests.kit.rows import by_pyiceberg
+from tests.kit.tables import files_of, path_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -94,7 +89,7 @@ def test_an_empty_table_or_no_rows(shared_catalog: SqlCatalog, namespace: str) -
     assert upsert(table, of([]), ["id"]).commit.id is None
     assert upsert(table, of(START), ["id"]).rows_inserted == N
     assert upsert(table, of([]), ["id"]).commit.id is None
-    assert rows_of(table).to_pylist() == START
+    assert by_pyiceberg(table) == START
 
 
 def test_floats_are_compared_bit_by_bit(shared_catalog: SqlCatalog, namespace: str) -> None:
@@ -163,7 +158,7 @@ def test_columns_named_as_metadata_columns_are_columns(
     assert upsert(table, pa.table({"id": [1, 3], name: [7, 8]}), "id").rows_updated == 1
     assert rows_of(table).column(name).to_pylist() == [7, 7, 8]
     assert upsert(table, pa.table({"id": [4], name: [8]}), name).rows_updated == 1
-    assert rows_of(table).to_pylist() == [{"id": i, name: 7 if i < 4 else 8} for i in (1, 2, 4)]
+    assert by_pyiceberg(table) == [{"id": i, name: 7 if i < 4 else 8} for i in (1, 2, 4)]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -182,7 +177,7 @@ def test_a_row_that_another_commit_inserts_meanwhile_is_updated(racing: RacingCa
     racing.before.append(lambda: append(other, of([row(100, "theirs")])))
     done = upsert(table, of([row(100, "mine"), row(3, "mine")]), ["id"])
     assert (done.rows_updated, done.rows_inserted, done.commit.attempts) == (2, 0, 2)
-    assert [r["g"] for r in rows_of(table).to_pylist() if r["id"] in (3, 100)] == ["mine", "mine"]
+    assert [r["g"] for r in by_pyiceberg(table) if r["id"] in (3, 100)] == ["mine", "mine"]
     known = {
         task.data.file_path.rpartition("/")[2]
         for snapshot in table.metadata.snapshots
@@ -281,7 +276,7 @@ def test_a_row_that_another_commit_adds_meanwhile_is_one_of_several(racing: Raci
     with pytest.raises(InvalidInputError, match="1 of the given keys"):
         upsert(table, of([row(3, "mine")]), "id")
     assert {r["g"] for r in rows_of(table.refresh()).to_pylist() if r["id"] == 3} == {"g0", "theirs"}
-    live = {local(task.data.file_path) for task in plan_files(table).tasks}
+    live = {path_of(task.data.file_path) for task in plan_files(table).tasks}
     assert live == {path for path in files_of(table) if path.suffix == ".parquet"}
 
 

@@ -32,7 +32,8 @@ from sqlalchemy import event
 from puffin_fast import iceberg, key_index
 from puffin_fast.iceberg.index import build, lookup
 from puffin_fast.puffin import PuffinReader
-from tests.iceberg.conftest import RacingCatalog, local
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import path_of
 
 Result = TypeVar("Result")
 
@@ -205,7 +206,7 @@ def files(folder: Path) -> set[str]:
 
 def stored(table: Any) -> Iterator[tuple[int, str, tuple[int, ...], bytes]]:
     for known in table.metadata.statistics:
-        with PuffinReader(local(known.statistics_path)) as reader:
+        with PuffinReader(path_of(known.statistics_path)) as reader:
             for blob in reader.blobs:
                 yield known.snapshot_id, blob.type, tuple(blob.fields), reader.stored(blob)
 

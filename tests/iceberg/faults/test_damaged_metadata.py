@@ -23,10 +23,10 @@ from puffin_fast.iceberg.manifest import (
     read_manifest_list,
     write_manifest_list,
 )
-from tests.iceberg.conftest import current_snapshot, local
+from tests.iceberg.conftest import current_snapshot
 from tests.kit.avro_files import rewrite_avro
 from tests.kit.nanoseconds import nanosecond_types
-from tests.kit.tables import iceberg_table, parts
+from tests.kit.tables import iceberg_table, parts, path_of
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def rows(table: Table) -> int:
 
 def list_of(table: Table) -> Path:
     snapshot = current_snapshot(table)
-    return local(snapshot.manifest_list)
+    return path_of(snapshot.manifest_list)
 
 
 def relist(table: Table, change: Callable[[ManifestFile], ManifestFile | None]) -> None:
@@ -64,7 +64,7 @@ def relist(table: Table, change: Callable[[ManifestFile], ManifestFile | None]) 
 
 
 def rewrite_metadata(table: Table, change: Callable[[dict[str, Any]], object]) -> None:
-    path = local(table.metadata_location)
+    path = path_of(table.metadata_location)
     document = json.loads(path.read_bytes())
     change(document)
     path.write_text(json.dumps(document))
@@ -223,7 +223,7 @@ def test_wrong_metrics_of_a_data_file_are_found_by_verify(
     def change(entries: list[Any], schema: Any) -> None:
         entries[0]["data_file"][metric][0]["value"] = value
 
-    rewrite_avro(local(manifest.path), change)
+    rewrite_avro(path_of(manifest.path), change)
     # counts that contradict the bounds exclude nothing
     assert (iceberg.scan(table, row_filter).to_arrow().num_rows < before) == metric.endswith("bounds")
     found = [finding for finding in iceberg.verify(table) if finding.kind == "mismatch"]
@@ -276,7 +276,7 @@ def test_a_manifest_list_cut_after_its_header_is_refused(table: Table) -> None:
 
 def test_a_manifest_cut_after_its_header_is_refused(table: Table) -> None:
     for manifest in read_manifest_list(table.io, str(list_of(table))):
-        path = local(manifest.path)
+        path = path_of(manifest.path)
         data = path.read_bytes()
         path.write_bytes(data[: header_bytes(data)])
         with pytest.raises(CorruptDataError, match=path.name):
@@ -286,7 +286,10 @@ def test_a_manifest_cut_after_its_header_is_refused(table: Table) -> None:
 
 
 def test_a_block_that_counts_below_zero_is_refused(table: Table) -> None:
-    for path in [list_of(table), *(local(m.path) for m in read_manifest_list(table.io, str(list_of(table))))]:
+    for path in [
+        list_of(table),
+        *(path_of(m.path) for m in read_manifest_list(table.io, str(list_of(table)))),
+    ]:
         data = path.read_bytes()
         at = header_bytes(data)
         path.write_bytes(data[:at] + bytes([data[at] | 1]) + data[at + 1 :])  # zigzag: the sign bit
@@ -357,7 +360,7 @@ def test_another_reference_to_a_missing_snapshot_is_a_finding(table: Table) -> N
 
 
 def delete_manifest(table: Table) -> Path:
-    (path,) = (local(m.path) for m in read_manifest_list(table.io, str(list_of(table))) if m.content == 1)
+    (path,) = (path_of(m.path) for m in read_manifest_list(table.io, str(list_of(table))) if m.content == 1)
     return path
 
 
@@ -433,7 +436,7 @@ def test_manifests_whose_fields_are_all_optional_are_read(racing: SqlCatalog, n_
         return optional(schema)
 
     for manifest in read_manifest_list(table.io, str(list_of(table))):
-        rewrite_avro(local(manifest.path), repeat)
+        rewrite_avro(path_of(manifest.path), repeat)
     relist(table, lambda m: m if m.content else replace(m, added_files_count=n_files))
     assert len(iceberg.plan_files(table).tasks) == n_files
     assert {task.vector is not None for task in iceberg.plan_files(table).tasks} == {True}
@@ -453,7 +456,7 @@ def test_manifests_whose_fields_are_all_optional_are_read(racing: SqlCatalog, n_
 def test_a_metadata_file_that_pyiceberg_cannot_read_is_an_error_of_this_package(
     table: Table, damage: tuple[str, str]
 ) -> None:
-    path = local(table.metadata_location)
+    path = path_of(table.metadata_location)
     text = json.dumps(json.loads(path.read_bytes()))
     assert damage[0] in text
     path.write_text(text.replace(*damage))

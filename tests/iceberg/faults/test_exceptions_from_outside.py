@@ -21,7 +21,7 @@ import pytest
 
 from puffin_fast import delta, iceberg
 from puffin_fast._run.interrupt import is_from_outside
-from tests.iceberg.conftest import RacingCatalog
+from tests.kit.faults import RacingCatalog
 from tests.kit.tables import folder_of, sqlite_catalog
 
 RUNS = 40

@@ -18,9 +18,10 @@ from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index.build import MOST_SEGMENTS
 from puffin_fast.iceberg.index.properties import KEY_INDEXES
-from tests.iceberg.conftest import local, set_properties
+from tests.iceberg.conftest import set_properties
 from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.iceberg.maintenance.maintained import add_vector, tasks
+from tests.kit.tables import path_of
 from tests.rows.deletes.equality_deletes import delete_equal
 
 ROOT = Path(__file__).parents[3]
@@ -119,7 +120,7 @@ def to_expire(catalog: SqlCatalog) -> None:
 def to_clean(catalog: SqlCatalog) -> None:
     table = to_write(catalog)
     for name in ("data/a.parquet", "data/b.puffin", "metadata/c.avro", "metadata/d.metadata.json"):
-        (local(table.location()) / name).write_bytes(b"x")
+        (path_of(table.location()) / name).write_bytes(b"x")
 
 
 Killed = Callable[[str, Path], list[str]]

@@ -24,8 +24,10 @@ from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._run.interrupt import interruptible
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
+from tests.iceberg.conftest import rows_of
+from tests.kit.faults import RacingCatalog
 from tests.kit.mounts import may_mount
+from tests.kit.tables import files_of
 
 ROWS = pa.table({"id": pa.array(range(100), pa.int64())})
 
@@ -76,7 +78,8 @@ from pathlib import Path
 import numpy as np, pyarrow as pa
 from puffin_fast import iceberg
 from puffin_fast.errors import PuffinFastError
-from tests.iceberg.conftest import RacingCatalog, files_of
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of
 from tests.iceberg.faults.test_left_behind import VERBS
 
 disk, folder = Path(sys.argv[1]), sys.argv[2]

@@ -19,7 +19,9 @@ from pyiceberg.transforms import BucketTransform
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import manifests_of
-from tests.iceberg.conftest import RacingCatalog, current_snapshot, local
+from tests.iceberg.conftest import current_snapshot
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import path_of
 from tests.kit.values import KINDS, avro_cases, avro_replaced, places, replaced
 
 N_CASES = int(os.environ.get("PUFFIN_FAST_OPERATIONS", 100))
@@ -82,13 +84,13 @@ def check(table: Table, path: Path, case: object, data: bytes | None) -> None:
 
 def manifests(table: Table) -> list[Path]:
     snapshot = current_snapshot(table)
-    return [local(manifest.path) for manifest in manifests_of(table.io, snapshot)]
+    return [path_of(manifest.path) for manifest in manifests_of(table.io, snapshot)]
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_values_of_manifests_are_refused_or_read(racing: RacingCatalog, version: int) -> None:
     table = make(racing, version)
-    files = [local(current_snapshot(table).manifest_list), *manifests(table)]
+    files = [path_of(current_snapshot(table).manifest_list), *manifests(table)]
     for seed, path in enumerate(files):
         data = path.read_bytes()
         cases = avro_cases(data)
@@ -122,14 +124,14 @@ def test_values_of_puffin_footers_are_refused_or_read(racing: RacingCatalog, ver
     vectors = (task.vector for task in iceberg.plan_files(table).tasks)
     paths = {vector.file_path for vector in vectors if vector is not None}
     for seed, path in enumerate(sorted(paths | {file.statistics_path for file in table.metadata.statistics})):
-        data = local(path).read_bytes()
+        data = path_of(path).read_bytes()
         start = len(data) - 12 - int.from_bytes(data[-12:-8], "little")
         document: dict[str, Any] = json.loads(data[start:-12])
         cases = [(at, kind) for at in places(document) for kind in KINDS]
         for at, kind in random.Random(seed).sample(cases, min(len(cases), N_CASES // 15)):
             body = json.dumps(replaced(document, at, kind)).encode()
             changed = data[:start] + body + len(body).to_bytes(4, "little") + data[-8:]
-            check(table, local(path), (at, kind), changed)
+            check(table, path_of(path), (at, kind), changed)
 
 
 # Metadata files ------------------------------------------------------------------------------------------------
@@ -137,7 +139,7 @@ def test_values_of_puffin_footers_are_refused_or_read(racing: RacingCatalog, ver
 
 def changed(catalog: RacingCatalog, version: int, *changes: tuple[tuple[Any, ...], Any]) -> tuple[Table, str]:
     """A table with other values in its metadata file; and the name of this file."""
-    path = local(make(catalog, version).metadata_location)
+    path = path_of(make(catalog, version).metadata_location)
     document = json.loads(path.read_bytes())
     for at, value in changes:
         document = replaced(document, at, value)
@@ -147,7 +149,7 @@ def changed(catalog: RacingCatalog, version: int, *changes: tuple[tuple[Any, ...
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_each_verb_raises_only_errors_of_this_package(racing: RacingCatalog, version: int) -> None:
-    path = local(make(racing, version).metadata_location)
+    path = path_of(make(racing, version).metadata_location)
     document = json.loads(path.read_bytes())
     cases = [(at, kind) for at in places(document) for kind in KINDS]
     for at, kind in random.Random(version).sample(cases, N_CASES // 8):

@@ -15,7 +15,9 @@ from pyiceberg.table import Table
 from puffin_fast import iceberg, key_index
 from puffin_fast.iceberg.index import stored as known_indexes
 from puffin_fast.puffin import PuffinReader, PuffinWriter
-from tests.iceberg.conftest import RacingCatalog, local, rows_of
+from tests.iceberg.conftest import rows_of
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import path_of
 
 UTC = datetime.UTC
 DAY = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)
@@ -78,7 +80,7 @@ def every_row(table: Table) -> pa.Table:
 
 
 def stored(table: Table) -> Path:
-    (path,) = {local(s.statistics_path) for s in table.metadata.statistics}
+    (path,) = {path_of(s.statistics_path) for s in table.metadata.statistics}
     return path
 
 

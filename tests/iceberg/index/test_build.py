@@ -13,8 +13,10 @@ from puffin_fast import errors, iceberg, key_index
 from puffin_fast.iceberg.index import build
 from puffin_fast.iceberg.index.stored import NAME_END
 from puffin_fast.puffin import PuffinReader
-from tests.iceberg.conftest import RacingCatalog, add_branch, files_of, local
+from tests.iceberg.conftest import add_branch
 from tests.iceberg.index.indexed_tables import EACH, N, make, rows
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, path_of
 
 
 def test_data_files_that_came_later_are_searched_and_then_indexed_alone(racing: RacingCatalog) -> None:
@@ -78,7 +80,7 @@ def test_segments_of_little_memory_are_merged_as_long_as_their_bytes_fit(
 def blobs(table: Table) -> list[tuple[str, tuple[int, ...], bytes]]:
     snapshot_id = table.metadata.current_snapshot_id
     (statistics,) = (s for s in table.metadata.statistics if s.snapshot_id == snapshot_id)
-    with PuffinReader(local(statistics.statistics_path)) as reader:
+    with PuffinReader(path_of(statistics.statistics_path)) as reader:
         sizes = (statistics.file_size_in_bytes, statistics.file_footer_size_in_bytes)
         assert sizes == (reader.file_size, reader.footer_size)
         return [(blob.type, blob.fields, reader.stored(blob)) for blob in reader.blobs]
@@ -179,7 +181,7 @@ def test_values_of_the_partition_are_not_indexed(racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.parts", schema, partition_spec=["p"])
     iceberg.append(table, pa.table({"p": [1] * 5, "n": range(5)}))
     (task,) = table.scan().plan_files()
-    path = local(task.file.file_path)
+    path = path_of(task.file.file_path)
     pq.write_table(pq.read_table(path).select(["n"]), path)
     result = iceberg.index_keys(table, "p")
     assert (result.segments, result.data_files_left) == (0, 1)

@@ -15,7 +15,6 @@ from pyiceberg.types import DecimalType
 from puffin_fast import iceberg, key_index
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.puffin import PuffinReader
-from tests.iceberg.conftest import RacingCatalog, local
 from tests.iceberg.index.indexed_tables import (
     EACH,
     N,
@@ -26,6 +25,8 @@ from tests.iceberg.index.indexed_tables import (
     segment,
     stored,
 )
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import path_of
 
 LOSSES: dict[str, Callable[[Path, bytes], object]] = {
     "missing": lambda path, data: None,
@@ -155,7 +156,7 @@ def test_verify_compares_the_places_of_pages_with_the_data_files(racing: RacingC
 
     def other(data: bytes) -> bytes:
         known = segment(data)
-        values = [pq.read_table(local(file.location))["s"].combine_chunks() for file in known.files]
+        values = [pq.read_table(path_of(file.location))["s"].combine_chunks() for file in known.files]
         start, dictionary, n_bytes, *rest = known.pages[1][0]
         pages = [*known.pages[:1], [[start, dictionary + 1, n_bytes - 1, *rest]], *known.pages[2:]]
         return key_index.encode([pa.concat_arrays(values)], known.files, known.fields, pages=pages)
@@ -188,7 +189,7 @@ def test_verify_compares_decimals_that_have_more_digits_now(racing: RacingCatalo
 def test_a_footer_that_names_another_column_is_damage(racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.footers", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
     iceberg.append(table, pa.table({"a": range(100), "b": range(100, 0, -1)}))
-    path = local(str(iceberg.index_keys(table, "a").statistics_path))
+    path = path_of(str(iceberg.index_keys(table, "a").statistics_path))
     found = bytearray(path.read_bytes())
     at = found.rindex(b'"fields"')
     found[found.index(b"1", at)] = ord("2")

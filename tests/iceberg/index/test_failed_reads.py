@@ -14,8 +14,10 @@ from puffin_fast import errors, iceberg
 from puffin_fast._io.source import Source
 from puffin_fast.iceberg.index import build
 from puffin_fast.puffin import PuffinReader
-from tests.iceberg.conftest import RacingCatalog, files_of, local, refused
+from tests.iceberg.conftest import refused
 from tests.iceberg.index.indexed_tables import lookup_cache_cleared, rows
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, path_of
 
 
 class FailingReads:
@@ -93,7 +95,7 @@ def test_each_failed_read_of_an_index_costs_time_only(
     assert (n_raised > 0) == (most > 1)
     assert index is not None
     assert (index.data_files_read, index.segments, index.notes) == (1, 1 if most == 1 else 4, ())
-    with PuffinReader(local(str(index.statistics_path))) as reader:
+    with PuffinReader(path_of(str(index.statistics_path))) as reader:
         assert len(reader.blobs) == 1 + index.segments  # with the sketch
 
 

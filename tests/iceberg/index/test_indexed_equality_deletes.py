@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.schema import Schema
 
 from puffin_fast import iceberg
-from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.index.indexed_tables import rows_live
+from tests.kit.faults import RacingCatalog
 from tests.rows.deletes.equality_deletes import FIELDS, delete_equal
 
 

@@ -17,8 +17,9 @@ from puffin_fast.iceberg.index import build, segment_maker
 from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns
 from puffin_fast.iceberg.maintenance import rewrite_job
 from puffin_fast.rows.keys import key_columns
-from tests.iceberg.conftest import RacingCatalog, refused
+from tests.iceberg.conftest import refused
 from tests.iceberg.index.indexed_tables import numbers, rows
+from tests.kit.faults import RacingCatalog
 from tests.kit.tables import iceberg_table
 
 

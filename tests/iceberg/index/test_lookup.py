@@ -22,7 +22,6 @@ from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.key_index import making
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.rows.files.reader import DataFiles
-from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.index.indexed_tables import (
     EACH,
     KEYS,
@@ -34,6 +33,7 @@ from tests.iceberg.index.indexed_tables import (
     pair,
     rows,
 )
+from tests.kit.faults import RacingCatalog
 
 
 def alike(tables: tuple[Table, Table], run: Callable[[Table], Any], *counts: str) -> list[int]:

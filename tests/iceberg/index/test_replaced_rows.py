@@ -12,8 +12,9 @@ from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.rows.files.reader import DataFiles
-from tests.iceberg.conftest import RacingCatalog, rows_of
+from tests.iceberg.conftest import rows_of
 from tests.iceberg.index.indexed_tables import DAY, EACH, UTC, N
+from tests.kit.faults import RacingCatalog
 from tests.kit.tables import iceberg_table
 
 

@@ -15,8 +15,7 @@ from puffin_fast import iceberg
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
-from tests.iceberg.conftest import local
-from tests.kit.tables import iceberg_table, parts
+from tests.kit.tables import iceberg_table, parts, path_of
 from tests.rows.deletes.equality_deletes import SCHEMA, delete_equal
 
 Rows = list[dict[str, Any]]
@@ -34,10 +33,10 @@ def delete_by_file(
 ) -> str:
     """Commits one position-delete file about any data files of a partition, without bounds that say which."""
     path = table.location_provider().new_data_location(f"shared-{random.getrandbits(64):x}.parquet")
-    local(path).parent.mkdir(parents=True, exist_ok=True)
+    path_of(path).parent.mkdir(parents=True, exist_ok=True)
     columns = [[row[at] for row in sorted(rows)] for at in (0, 1)]
-    pq.write_table(pa.table(columns, schema=POSITIONS), local(path), store_schema=False)
-    n_bytes = local(path).stat().st_size
+    pq.write_table(pa.table(columns, schema=POSITIONS), path_of(path), store_schema=False)
+    n_bytes = path_of(path).stat().st_size
     entry = ManifestEntry(
         ADDED, None, None, None, POSITION_DELETES, path, "PARQUET", spec_id, partition, len(rows), n_bytes
     )

@@ -16,8 +16,7 @@ from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.puffin.vectors import write_vectors
-from tests.iceberg.conftest import files_of, local
-from tests.kit.tables import iceberg_table
+from tests.kit.tables import files_of, iceberg_table, path_of
 
 N = 100
 
@@ -48,9 +47,9 @@ def kinds(table: Table) -> list[str]:
 
 def flip(vector: ManifestEntry, at: int) -> None:
     """Changes a byte of a vector."""
-    data = bytearray(local(vector.file_path).read_bytes())
+    data = bytearray(path_of(vector.file_path).read_bytes())
     data[(vector.content_offset or 0) + at] ^= 1
-    local(vector.file_path).write_bytes(data)
+    path_of(vector.file_path).write_bytes(data)
 
 
 def add_vector(table: Table, data: ManifestEntry, positions: list[int], **wrong: Any) -> ManifestEntry:

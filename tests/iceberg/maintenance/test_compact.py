@@ -11,9 +11,10 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundErro
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.compat.table_properties import CARRY_SHARED_VECTORS
-from tests.iceberg.conftest import RacingCatalog, rows_of_duckdb, unchanged
+from tests.iceberg.conftest import rows_of_duckdb, unchanged
 from tests.iceberg.maintenance.delete_files import random_table
 from tests.iceberg.maintenance.maintained import N, add_vector, entries_made, ids, kinds, made, puffins, tasks
+from tests.kit.faults import RacingCatalog
 
 
 def share_no_files(table: Table) -> None:

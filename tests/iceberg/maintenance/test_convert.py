@@ -14,17 +14,12 @@ from pyiceberg.types import LongType, StringType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
-from tests.iceberg.conftest import (
-    RacingCatalog,
-    add_branch,
-    local,
-    refused,
-    rows_of_duckdb,
-    summary_of,
-    unchanged,
-)
+from tests.iceberg.conftest import add_branch, refused, rows_of_duckdb, summary_of, unchanged
 from tests.iceberg.maintenance.delete_files import delete_by_file, kinds, random_table, rows, three_files
 from tests.iceberg.maintenance.java_writer import delete_equal as java_delete_equal
+from tests.kit.faults import RacingCatalog
+from tests.kit.rows import by_duckdb
+from tests.kit.tables import path_of
 from tests.rows.deletes.equality_deletes import SCHEMA, delete_equal
 
 if TYPE_CHECKING:
@@ -160,7 +155,7 @@ def test_dangling_equality_deletes_are_removed_unread(racing: RacingCatalog) -> 
     delete_equal(table, [1], [(1,)])
     iceberg.append(table, pa.Table.from_pylist([{"id": 1, "k": 1, "s": "", "x": 0.0}], SCHEMA.as_arrow()))
     (path,) = iceberg.deletes(table)["path"].to_pylist()
-    local(path).unlink()
+    path_of(path).unlink()
     result = iceberg.convert_equality_deletes(table)
     assert (result.vectors_written, result.equality_delete_files_removed) == (0, 1)
     assert len(rows(table)) == 1
@@ -220,7 +215,7 @@ def test_a_bad_delete_file_leaves_the_table_as_it_is(
     racing: RacingCatalog, damage: Callable[[Path], object], error: type[Exception]
 ) -> None:
     table, path = with_positions(racing, (0, 1))
-    damage(local(path))
+    damage(path_of(path))
     with refused(table, error):
         iceberg.convert_position_deletes(table)
 
@@ -299,7 +294,7 @@ def test_equality_deletes_that_java_wrote_are_converted_as_spark_reads_them(
     assert kinds(table) == {("vector", "applies")}
     assert asked() == before
     assert iceberg.verify(table) == []
-    foreign = rows_of_duckdb(duckdb_iceberg, table).to_pylist()
+    foreign = by_duckdb(duckdb_iceberg, table)
     assert sorted((r["id"], r["k"], r["word"] or "-") for r in foreign) == before
     assert sorted(map(repr, table.scan().to_arrow().to_pylist())) == ours
     sql(f"DELETE FROM {name} WHERE id % 10 = 1")

@@ -25,15 +25,9 @@ from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.maintenance import expire_snapshots as module
 from puffin_fast.iceberg.maintenance.removal import inside
 from puffin_fast.iceberg.manifest import ADDED
-from tests.iceberg.conftest import (
-    RacingCatalog,
-    current_snapshot,
-    local,
-    refused,
-    rows_of_duckdb,
-    set_properties,
-)
-from tests.kit.tables import iceberg_table, parquet_file, parts, table_of_files
+from tests.iceberg.conftest import current_snapshot, refused, rows_of_duckdb, set_properties
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import iceberg_table, parquet_file, parts, path_of, table_of_files
 
 AT_ONCE = timedelta()
 
@@ -41,7 +35,7 @@ AT_ONCE = timedelta()
 def files(table: Table) -> set[Path]:
     return {
         path
-        for path in local(table.location()).rglob("*")
+        for path in path_of(table.location()).rglob("*")
         if path.is_file() and path.suffix not in (".json", ".crc")
     }
 
@@ -167,7 +161,7 @@ def test_files_of_a_table_below_the_location_are_not_removed(racing: RacingCatal
 
 
 def test_files_are_kept_beside_a_delta_table_in_the_same_folder(table: Table) -> None:
-    log = local(table.location()) / "_delta_log"
+    log = path_of(table.location()) / "_delta_log"
     log.mkdir()
     (log / "00000000000000000000.json").write_text("{}")
     kept = {path for path in files(table) if path.suffix == ".parquet"}
@@ -181,7 +175,7 @@ def test_files_are_kept_beside_a_delta_table_in_the_same_folder(table: Table) ->
 def test_the_location_need_not_exist(racing: RacingCatalog, tmp_path: Path) -> None:
     paths = {"write.data.path": f"file://{tmp_path}/d", "write.metadata.path": f"file://{tmp_path}/m"}
     table = iceberg_table(racing, [{"id": [1]}] * 3, properties=paths)
-    shutil.rmtree(local(table.location()), ignore_errors=True)
+    shutil.rmtree(path_of(table.location()), ignore_errors=True)
     assert iceberg.expire_snapshots(table, older_than=AT_ONCE).manifest_lists == 2
     assert rows(table) == [1, 1, 1]
 
@@ -194,7 +188,7 @@ def test_no_other_file_is_removed_where_pyiceberg_takes_a_name_for_another(
     (live,) = (task.data for task in iceberg.plan_files(table).tasks)
     unassigned = dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id"))
     odd = replace(live, file_path=f"{live.file_path}#1", status=ADDED, **unassigned)
-    shutil.copy(local(live.file_path), local(odd.file_path))
+    shutil.copy(path_of(live.file_path), path_of(odd.file_path))
     commit(table, Changes(added=(odd,)), base=table.current_snapshot())
     (added,) = (t.data for t in iceberg.plan_files(table).tasks if t.data.file_path == odd.file_path)
     commit(table, Changes(removed=(added,)), base=table.current_snapshot())
@@ -243,13 +237,13 @@ def test_properties_that_forbid_it_or_are_wrong_are_refused(table: Table) -> Non
 
 def test_a_missing_manifest_of_a_snapshot_that_stays_changes_nothing(table: Table) -> None:
     head = current_snapshot(table)
-    local(head.manifests(table.io)[0].manifest_path).unlink()
+    path_of(head.manifests(table.io)[0].manifest_path).unlink()
     with refused(table, NotFoundError):
         iceberg.expire_snapshots(table, older_than=AT_ONCE)
 
 
 def test_a_missing_manifest_list_of_an_expired_snapshot_is_said(table: Table) -> None:
-    local(table.metadata.snapshots[0].manifest_list).unlink()
+    path_of(table.metadata.snapshots[0].manifest_list).unlink()
     done = iceberg.expire_snapshots(table, older_than=AT_ONCE)
     assert len(ids(table)) == 1
     assert "not listed" in done.not_removed[0]

@@ -13,9 +13,9 @@ from pyiceberg.table import Table
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg import MaintenancePolicy
-from tests.iceberg.conftest import RacingCatalog, files_of, local, refused, unchanged
-from tests.kit.faults import failing
-from tests.kit.tables import iceberg_table, parts
+from tests.iceberg.conftest import refused, unchanged
+from tests.kit.faults import RacingCatalog, failing
+from tests.kit.tables import files_of, iceberg_table, parts, path_of
 
 AT_ONCE = MaintenancePolicy(expire_older_than=timedelta(), clean_older_than=timedelta())
 
@@ -26,7 +26,7 @@ def used(catalog: RacingCatalog, version: int) -> Table:
     if version == 3:
         iceberg.upgrade(table)
         iceberg.delete(table, "id > 550")
-    (local(table.location()) / "data" / "left.parquet").write_bytes(b"12345")
+    (path_of(table.location()) / "data" / "left.parquet").write_bytes(b"12345")
     return table
 
 

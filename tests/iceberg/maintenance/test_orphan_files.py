@@ -23,9 +23,9 @@ from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.maintenance import unknown_metadata
 from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
-from tests.iceberg.conftest import RacingCatalog, files_of, local
 from tests.iceberg.maintenance.maintained import kinds, puffins
-from tests.kit.faults import failing
+from tests.kit.faults import RacingCatalog, failing
+from tests.kit.tables import files_of, path_of
 
 orphan_module = import_module("puffin_fast.iceberg.maintenance.orphan_files")
 AT_ONCE = timedelta()
@@ -102,9 +102,9 @@ def test_no_spelling_of_the_data_path_makes_a_live_file_an_orphan(
     table = with_deletes(racing, root, SPELLINGS[spelling](root))
     assert orphans(table) == []
     write(root / "data" / "orphan.puffin")
-    assert [local(path) for path in orphans(table)] == [root / "data" / "orphan.puffin"]
+    assert [path_of(path) for path in orphans(table)] == [root / "data" / "orphan.puffin"]
     for path in orphans(table, keep=[]):
-        local(path).unlink()
+        path_of(path).unlink()
     assert ids(table) == [*range(10, 151)]
     assert iceberg.verify(table) == []
 
@@ -123,7 +123,7 @@ def test_no_spelling_of_the_data_path_removes_a_jobs_live_files(
     entry = vector_entry(vector, data, vector.file_size)
     commit(table, Changes(added=(entry,)), base=table.current_snapshot())
     assert len(job_files(table, "nightly")) == 2
-    assert [Path(local(path)).name for path in remove_job_files(table, "nightly")] == [orphan.name]
+    assert [Path(path_of(path)).name for path in remove_job_files(table, "nightly")] == [orphan.name]
     assert live.exists()
 
 
@@ -139,7 +139,7 @@ def test_no_file_is_removed_if_the_table_cannot_be_loaded(tmp_path: Path) -> Non
     catalog = SqlCatalog("c", uri=f"sqlite:///{database}?timeout=0.05", warehouse=f"file://{tmp_path}/wh")
     catalog.create_namespace("n")
     table = iceberg.create_table(catalog, "n.t", SCHEMA)
-    stray = Path(local(table.location())) / "data" / RUN / f"{RUN}-00000-1-0000.puffin"
+    stray = Path(path_of(table.location())) / "data" / RUN / f"{RUN}-00000-1-0000.puffin"
     write(stray)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -147,7 +147,7 @@ def test_no_file_is_removed_if_the_table_cannot_be_loaded(tmp_path: Path) -> Non
         remove_job_files(table, "nightly")
     other.close()
     assert stray.exists()
-    assert [Path(local(path)) for path in remove_job_files(table, "nightly")] == [stray]
+    assert [Path(path_of(path)) for path in remove_job_files(table, "nightly")] == [stray]
     catalog.close()
 
 
@@ -175,12 +175,12 @@ def test_every_file_io_lists_old_files_that_no_snapshot_needs(file_io: str, tmp_
     assert sum(path.endswith(".puffin") for path in freed) == 2
     assert not puffins(table) & set(freed)
     for path in freed:
-        local(path).unlink()
+        path_of(path).unlink()
     assert ids(table) == [*range(10, 151)]
     assert iceberg.verify(table) == []
     with pytest.raises(NotFoundError, match="no snapshot 17"):
         iceberg.orphan_files(table, keep=[17])
-    local(puffins(table).pop()).unlink()
+    path_of(puffins(table).pop()).unlink()
     assert kinds(table) == ["missing", "missing"]
     catalog.engine.dispose()
 

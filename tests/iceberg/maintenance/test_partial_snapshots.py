@@ -19,8 +19,8 @@ from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import remove_job_files
-from tests.iceberg.conftest import local
 from tests.iceberg.rest_proxy import Proxy, proxy
+from tests.kit.tables import path_of
 
 AT_ONCE = timedelta()
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -88,10 +88,10 @@ ALL = [10, 20, 30, 19, 18]
 
 
 def test_files_of_all_snapshots_are_needed(whole: Table, partial: Table) -> None:
-    stray = local(whole.location()) / "data" / "stray.parquet"
+    stray = path_of(whole.location()) / "data" / "stray.parquet"
     stray.write_bytes(b"x")
     removed = iceberg.remove_orphan_files(partial, older_than=AT_ONCE, dry_run=False)
-    assert [local(path) for path in orphans(removed.files)] == [stray]
+    assert [path_of(path) for path in orphans(removed.files)] == [stray]
     policy = iceberg.MaintenancePolicy(steps=("clean",), clean_older_than=timedelta())
     again = iceberg.maintain(partial, policy).orphan_files
     assert again is not None
@@ -101,7 +101,7 @@ def test_files_of_all_snapshots_are_needed(whole: Table, partial: Table) -> None
 
 def test_a_job_keeps_its_files_of_old_snapshots(whole: Table, partial: Table) -> None:
     run = "nightly-0123456789ab"
-    folder = local(whole.location()) / "data" / run
+    folder = path_of(whole.location()) / "data" / run
     folder.mkdir()
     data = iceberg.plan_files(whole).tasks[0].data
     paths = [str(folder / f"{run}-00000-{attempt}-0000.puffin") for attempt in (1, 2)]
@@ -112,7 +112,7 @@ def test_a_job_keeps_its_files_of_old_snapshots(whole: Table, partial: Table) ->
     entry = vector_entry(vectors[0], data, vectors[0].file_size)
     commit(whole, Changes(added=(entry,), removed=removed), base=whole.current_snapshot())
     iceberg.delete(whole, "id = 5")
-    assert [local(path) for path in remove_job_files(partial, "nightly")] == [Path(paths[1])]
+    assert [path_of(path) for path in remove_job_files(partial, "nightly")] == [Path(paths[1])]
     assert counts(whole) == [*ALL, 17, 16]
 
 
@@ -214,7 +214,7 @@ def test_other_changes_that_were_made_and_refused_keep_their_files(
     else:
         assert iceberg.collect_ndv(partial, ["id"]).statistics_path is not None
         whole.refresh()
-        assert all(local(file.statistics_path).exists() for file in whole.metadata.statistics)
+        assert all(path_of(file.statistics_path).exists() for file in whole.metadata.statistics)
     assert orphans(iceberg.orphan_files(whole, older_than=AT_ONCE)) == []
 
 

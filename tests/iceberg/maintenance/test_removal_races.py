@@ -24,7 +24,9 @@ from pyiceberg.table import Table
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, NotFoundError
 from puffin_fast.iceberg.maintenance.orphan_files import needed_files
-from tests.iceberg.conftest import RacingCatalog, local, processes
+from tests.iceberg.conftest import processes
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import path_of
 
 ROUNDS = int(os.environ.get("PUFFIN_FAST_ROUNDS", "3"))
 
@@ -90,7 +92,7 @@ def remove(table: Table, orphan: Path) -> tuple[int, int]:
         table.refresh()
         for path in needed_files(table, table.metadata.snapshots):
             with suppress(FileNotFoundError):
-                os.utime(local(path), (1e9, 1e9))
+                os.utime(path_of(path), (1e9, 1e9))
         removed = iceberg.remove_orphan_files(table, older_than=HOUR, dry_run=False).files.num_rows
     return expired, removed
 

@@ -20,17 +20,10 @@ from puffin_fast.iceberg.manifest import ManifestEntry, manifests_of, read_manif
 from puffin_fast.iceberg.plan import inventory
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.puffin.vectors import check_vectors
-from tests.iceberg.conftest import (
-    RacingCatalog,
-    current_snapshot,
-    local,
-    rows_of,
-    rows_of_duckdb,
-    summary_of,
-    unchanged,
-)
+from tests.iceberg.conftest import current_snapshot, rows_of, rows_of_duckdb, summary_of, unchanged
 from tests.iceberg.maintenance.maintained import N, add_vector, flip, ids, kinds, made, tasks
-from tests.kit.tables import iceberg_table, parts
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import iceberg_table, parts, path_of
 
 
 @pytest.mark.parametrize(
@@ -150,7 +143,7 @@ def without_frame(table: Table, paths: set[str], name: str = "-bare") -> None:
             return vector
         at, size = vector.content_offset or 0, vector.content_size_in_bytes or 0
         path = vector.file_path.replace("-deletes.puffin", name)
-        local(path).write_bytes(local(vector.file_path).read_bytes()[at : at + size])
+        path_of(path).write_bytes(path_of(vector.file_path).read_bytes()[at : at + size])
         return replace(vector, file_path=path, content_offset=0, file_size_in_bytes=size)
 
     change_vectors(table, moved)
@@ -190,7 +183,7 @@ def test_a_vector_without_frame_is_written_to_a_puffin_file(
 def test_a_vector_whose_puffin_file_has_findings_is_repaired(racing: RacingCatalog, what: str) -> None:
     table = with_vectors(racing)
     first, second, _ = vectors_of(table)
-    path = local(first.file_path)
+    path = path_of(first.file_path)
     data = path.read_bytes()
     if what == "footer":
         path.write_bytes(data[:-4] + b"PFA2")
@@ -200,7 +193,7 @@ def test_a_vector_whose_puffin_file_has_findings_is_repaired(racing: RacingCatal
         change_vectors(table, lambda v: replace(v, file_size_in_bytes=v.file_size_in_bytes + 1))
     else:  # a footer that names other data files
         size = first.content_size_in_bytes or 0
-        other = local(second.file_path).read_bytes()
+        other = path_of(second.file_path).read_bytes()
         assert second.content_size_in_bytes is not None
         path.write_bytes(other[:4] + data[4 : 4 + size] + other[4 + second.content_size_in_bytes :])
     is_repaired(table)
@@ -223,8 +216,8 @@ def test_vectors_of_a_footer_with_findings_are_repaired(
 ) -> None:
     """A blob that overlaps the next one, and a codec, which vectors do not have."""
     table = in_one_file(racing)
-    change_footer(local(vectors_of(table)[0].file_path), lambda blobs: blobs[0].update(change))
-    change_vectors(table, lambda v: replace(v, file_size_in_bytes=local(v.file_path).stat().st_size))
+    change_footer(path_of(vectors_of(table)[0].file_path), lambda blobs: blobs[0].update(change))
+    change_vectors(table, lambda v: replace(v, file_size_in_bytes=path_of(v.file_path).stat().st_size))
     is_repaired(table)
 
 
@@ -247,8 +240,8 @@ def test_compact_writes_a_vector_anew_whose_footer_has_unknown_flags(racing: Rac
     without_frame(table, {vector.file_path for vector in vectors_of(table)[1:]})
     iceberg.compact(table)
     (path,) = {vector.file_path for vector in vectors_of(table)}
-    data = local(path).read_bytes()
-    local(path).write_bytes(data[:-8] + b"\x02\0\0\0" + data[-4:])
+    data = path_of(path).read_bytes()
+    path_of(path).write_bytes(data[:-8] + b"\x02\0\0\0" + data[-4:])
     assert iceberg.compact(table).snapshot_id is not None
     assert iceberg.verify(table) == []
     assert rows_of(table)["id"].to_pylist() == LIVE
@@ -261,4 +254,4 @@ def test_a_vector_that_cannot_be_read_is_named(racing: RacingCatalog) -> None:
     flip(bare, (bare.content_size_in_bytes or 0) - 1)
     (message,) = iceberg.repair(table).not_rewritten
     assert "not repaired" in message
-    assert local(bare.file_path).name in message
+    assert path_of(bare.file_path).name in message

@@ -19,9 +19,9 @@ from puffin_fast import iceberg
 from puffin_fast._text import printable
 from puffin_fast.errors import CorruptDataError, InvalidInputError, MissingExtraError
 from tests.conftest import require_module
-from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.iceberg.maintenance.maintained import add_vector, made, tasks
+from tests.kit.tables import path_of
 
 PLOT = "pip install 'puffin-fast[plot]'"
 
@@ -192,7 +192,7 @@ def test_names_and_values_of_users_are_drawn_as_they_are(
 def test_ids_of_snapshots_above_2_to_the_63_are_reported(racing: SqlCatalog) -> None:
     table = made(racing, 2)
     first, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
-    metadata = local(table.metadata_location)
+    metadata = path_of(table.metadata_location)
     metadata.write_text(metadata.read_text().replace(str(first), str(2**64 - 1)))
     found = iceberg.report(table.refresh()).snapshots
     assert found["snapshot_id"].to_pylist() == [2**64 - 1, last]
@@ -204,7 +204,7 @@ def test_times_of_snapshots_that_no_clock_has_are_reported_as_unknown(
 ) -> None:
     table = made(racing, 2)
     n_rows = iceberg.scan(table).count()
-    metadata = local(table.metadata_location)
+    metadata = path_of(table.metadata_location)
     document = json.loads(metadata.read_text())
     document["snapshots"][-1]["timestamp-ms"] = document["metadata-log"][0]["timestamp-ms"] = time
     metadata.write_text(json.dumps(document))
@@ -232,7 +232,7 @@ def test_distinct_values_are_reported(racing: SqlCatalog) -> None:
     assert "upper" in printed(found)
     first = table.metadata.snapshots[0].snapshot_id
     assert iceberg.report(table, snapshot_id=first).ndv.num_rows == 0
-    local(table.metadata.statistics[0].statistics_path).unlink()
+    path_of(table.metadata.statistics[0].statistics_path).unlink()
     lost = iceberg.report(table)
     assert lost.ndv.num_rows == 0
     assert "collect_ndv" in [sentence.split(":")[0] for sentence in lost.advice]
@@ -257,7 +257,7 @@ def test_key_indexes_are_reported_with_age_size_and_what_they_cover(racing: SqlC
     assert [sentence for sentence in found.advice if "index_keys: 1 data file came after" in sentence]
     assert "share_of_rows" in printed(found)
     assert "Key indexes" in found._repr_html_()
-    local(table.metadata.statistics[-1].statistics_path).unlink()
+    path_of(table.metadata.statistics[-1].statistics_path).unlink()
     lost = iceberg.report(table)
     assert lost.key_indexes.num_rows == 0
     assert [sentence for sentence in lost.advice if "index_keys: a part of an index" in sentence]

@@ -28,11 +28,13 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.maintenance.rewrite_job import run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
-from tests.iceberg.conftest import current_snapshot, files_of, local, refused, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import current_snapshot, refused, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.iceberg.maintenance.delete_files import delete_by_file
 from tests.iceberg.maintenance.maintained import ALL, lineage
 from tests.kit.nanoseconds import nanosecond_types
+from tests.kit.rows import by_duckdb, by_pyiceberg
+from tests.kit.tables import files_of, path_of
 from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.catalogs.working_table import WorkingTable
     from puffin_fast.iceberg.plan.delete_index import FileTask
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 
 def ids(table: Table) -> list[int]:
@@ -87,7 +89,7 @@ def test_no_row_changes(
     assert (again.snapshot_id, again.data_files, again.attempts) == (None, 0, 0)
     iceberg.update(table, "id = 40", {"x": 0.0})  # the new files take deletes as others do
     iceberg.delete(table, "id = 41")
-    assert [r["id"] for r in rows_of(table).to_pylist()] == [r["id"] for r in rows if r["id"] != 41]
+    assert [r["id"] for r in by_pyiceberg(table)] == [r["id"] for r in rows if r["id"] != 41]
 
 
 def test_only_files_that_are_worth_it_are_rewritten(racing: RacingCatalog) -> None:
@@ -219,8 +221,8 @@ def test_old_specs_and_schemas(racing: RacingCatalog, duckdb_iceberg: DuckDBPyCo
     assert {(task.data.spec_id, task.data.partition) for task in tasks} == specs
     assert len(tasks) == len(specs)
     assert table.schema() == schema
-    assert sorted(map(repr, rows_of(table).to_pylist())) == sorted(map(repr, before.to_pylist()))
-    found = rows_of_duckdb(duckdb_iceberg, table).to_pylist()
+    assert sorted(map(repr, by_pyiceberg(table))) == sorted(map(repr, before.to_pylist()))
+    found = by_duckdb(duckdb_iceberg, table)
     assert sorted(map(repr, found)) == sorted(map(repr, before.to_pylist()))
     assert iceberg.scan(table, "other = 'g1' and id < 20").to_arrow().num_rows == 5
 
@@ -450,7 +452,7 @@ def test_what_is_committed_meanwhile_stays(
     assert lineage(table) == wanted
     rows = [{name: found[name] for name in SCHEMA.names} for found in wanted]
     if is_equality := any(task.equality_deletes for task in iceberg.plan_files(table).tasks):
-        assert rows_of_duckdb(duckdb_iceberg, table).to_pylist() == rows  # PyIceberg does not read them
+        assert by_duckdb(duckdb_iceberg, table) == rows  # PyIceberg does not read them
     else:
         check(table, duckdb_iceberg, rows)
     assert is_equality == (race is RACES["equality deletes"])
@@ -504,11 +506,11 @@ def test_a_data_file_that_expires_while_it_is_read(
 
     monkeypatch.setattr(GroupWriter, "write", raced)
     iceberg.rewrite_data_files(table, **ALL)
-    assert not local(path).exists()
+    assert not path_of(path).exists()
     assert ids(table) == list(range(20, N))
     (lost,) = {task.data.file_path for task in iceberg.plan_files(table, row_filter="id = 30").tasks}
     iceberg.delete(table, "id = 31")
-    local(lost).unlink()
+    path_of(lost).unlink()
     with pytest.raises(NotFoundError, match="the snapshot that is read lists it"):
         iceberg.rewrite_data_files(table, min_deleted=0.001)
 
@@ -570,7 +572,7 @@ def test_row_ids_that_are_assigned_meanwhile(
     assert lineage(table) == wanted
     assert iceberg.verify(table) == []
     paths = iceberg.scan(table, selected_fields=("_file",)).to_arrow()["_file"].unique()
-    live = {local(path) for path in paths.to_pylist()}
+    live = {path_of(path) for path in paths.to_pylist()}
     before = {path for path in files_of(table) if path.suffix == ".parquet"}
     iceberg.expire_snapshots(table, older_than=timedelta(), retain_last=1)
     assert {path for path in files_of(table) if path.suffix == ".parquet"} == live < before

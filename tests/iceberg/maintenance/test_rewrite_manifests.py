@@ -17,7 +17,8 @@ import puffin_fast as pf
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.manifest import DATA, DELETES, EXISTING, ManifestEntry, manifests_of, read_manifest
 from puffin_fast.iceberg.plan.files import plan_files
-from tests.iceberg.conftest import RacingCatalog, current_snapshot, rows_of, rows_of_duckdb, summary_of
+from tests.iceberg.conftest import current_snapshot, rows_of, rows_of_duckdb, summary_of
+from tests.kit.faults import RacingCatalog
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

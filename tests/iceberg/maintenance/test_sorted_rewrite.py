@@ -26,9 +26,9 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.rewrite import sorted_rows
 from puffin_fast.rows.rewrite.row_order import RowOrder
-from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.dml.example_rows import START, check, made
 from tests.iceberg.maintenance.maintained import ALL, lineage
+from tests.kit.faults import RacingCatalog
 
 
 @pytest.fixture(

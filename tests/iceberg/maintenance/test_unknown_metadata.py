@@ -19,8 +19,9 @@ from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.puffin.vectors import write_vectors
 from puffin_fast.spark.dataframe.job_files import remove_job_files
-from tests.iceberg.conftest import RacingCatalog, local, set_properties
-from tests.kit.tables import iceberg_table
+from tests.iceberg.conftest import set_properties
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import iceberg_table, path_of
 
 AT_ONCE = timedelta()
 AT_ONCE_FAILING = {"commit.retry.num-retries": "1", "commit.retry.max-wait-ms": "1"}
@@ -53,7 +54,7 @@ def is_refused(stale: Table, newer: Table) -> None:
     """Checks that no file is removed, and that all snapshots can be read."""
 
     def there() -> set[Path]:
-        return {path for path in local(newer.location()).parent.parent.rglob("*") if path.is_file()}
+        return {path for path in path_of(newer.location()).parent.parent.rglob("*") if path.is_file()}
 
     before = there()
     assert iceberg.orphan_files(stale, older_than=AT_ONCE).num_rows == 0
@@ -99,10 +100,10 @@ def test_files_of_a_newer_state_stay(name: str, both: tuple[Table, Table]) -> No
     NEWER[name](newer)
     is_refused(stale, newer)
     assert iceberg.orphan_files(newer, older_than=AT_ONCE).num_rows == 0
-    stray = local(newer.location()) / "data" / "stray.parquet"
+    stray = path_of(newer.location()) / "data" / "stray.parquet"
     stray.write_bytes(b"x")
     found = iceberg.orphan_files(stale, older_than=AT_ONCE)["path"].to_pylist()
-    assert [local(path) for path in found] == [stray]
+    assert [path_of(path) for path in found] == [stray]
     removed = iceberg.remove_orphan_files(newer, older_than=AT_ONCE, dry_run=False)
     assert removed.files.num_rows == 1
 
@@ -136,7 +137,7 @@ def test_expiry_through_the_stale_catalog_keeps_what_the_newer_state_needs(both:
 def test_a_job_keeps_its_files_of_the_newer_state(both: tuple[Table, Table]) -> None:
     newer, stale = both
     run = "nightly-0123456789ab"
-    folder = local(newer.location()) / "data" / run
+    folder = path_of(newer.location()) / "data" / run
     folder.mkdir()
     data = iceberg.plan_files(newer).tasks[0].data
     path = f"{folder}/{run}-00000-1-0000.puffin"
@@ -167,7 +168,7 @@ def test_metadata_of_a_killed_writer_keeps_its_files_until_it_is_removed_by_hand
         found = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
     assert found.files.num_rows == 0
     assert killed.metadata_location in caplog.text
-    local(killed.metadata_location).unlink()
+    path_of(killed.metadata_location).unlink()
     found = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
     assert found.files.num_rows in (1, 3)  # manifests outside of the location are not listed
     is_whole(table)
@@ -246,7 +247,7 @@ def test_metadata_before_the_log_is_an_orphan(
         locations.append(table.metadata_location)
     assert iceberg.orphan_files(table, older_than=AT_ONCE)["path"].to_pylist() == sorted(locations[:4])
     assert "does not have" not in caplog.text
-    local(locations[2]).unlink()
+    path_of(locations[2]).unlink()
     assert iceberg.orphan_files(table, older_than=AT_ONCE)["path"].to_pylist() == [locations[3]]
     assert locations[1] in caplog.text
     is_whole(table)

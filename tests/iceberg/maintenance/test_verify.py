@@ -18,8 +18,9 @@ from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ADDED, ManifestEntry
-from tests.iceberg.conftest import RacingCatalog, local
 from tests.iceberg.maintenance.maintained import N, add_vector, flip, ids, kinds, made, puffins, tasks
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import path_of
 
 
 def test_an_empty_table_has_no_deletes_and_nothing_wrong(racing: RacingCatalog) -> None:
@@ -32,15 +33,15 @@ def test_an_empty_table_has_no_deletes_and_nothing_wrong(racing: RacingCatalog) 
 
 
 def rewrite_without_first_row(path: str) -> None:
-    pq.write_table(pq.read_table(local(path)).slice(1), local(path))
+    pq.write_table(pq.read_table(path_of(path)).slice(1), path_of(path))
 
 
 DAMAGE: dict[str, tuple[str, Callable[[ManifestEntry, ManifestEntry], object]]] = {
     "checksum": ("corrupt", lambda dv, _: flip(dv, (dv.content_size_in_bytes or 0) - 1)),
     "magic of the file": ("corrupt", lambda dv, _: flip(dv, -(dv.content_offset or 0))),
-    "cut": ("corrupt", lambda dv, _: os.truncate(local(dv.file_path), (dv.content_offset or 0) + 3)),
-    "no Puffin file": ("missing", lambda dv, _: local(dv.file_path).unlink()),
-    "no data file": ("missing", lambda _, data: local(data.file_path).unlink()),
+    "cut": ("corrupt", lambda dv, _: os.truncate(path_of(dv.file_path), (dv.content_offset or 0) + 3)),
+    "no Puffin file": ("missing", lambda dv, _: path_of(dv.file_path).unlink()),
+    "no data file": ("missing", lambda _, data: path_of(data.file_path).unlink()),
     "other rows": ("mismatch", lambda _, data: rewrite_without_first_row(data.file_path)),
 }
 """The kind of finding, and what is done to the files of a vector and of its data file."""
@@ -65,7 +66,7 @@ def test_a_range_in_a_file_that_is_no_puffin_file_is_no_finding_but_compacted(ra
     data = tasks(table)[0].data
     blob = codec.encode(PositionBitmap.from_positions([1, 2]))
     path = f"{table.location()}/data/deletion_vector_1.bin"
-    local(path).write_bytes(b"\x01" + blob)
+    path_of(path).write_bytes(b"\x01" + blob)
     place = {"file_path": path, "content_offset": 1, "content_size_in_bytes": len(blob)}
     add_vector(table, data, [1, 2], **place, file_size_in_bytes=1 + len(blob))
     assert iceberg.verify(table) == []

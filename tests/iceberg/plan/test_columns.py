@@ -43,8 +43,8 @@ from puffin_fast.iceberg.plan.delete_index import DeleteIndex
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.tasks import METRICS
-from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.planned import IO, data, equal, positions, table_of, vector
+from tests.kit.faults import RacingCatalog
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

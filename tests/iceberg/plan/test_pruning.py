@@ -26,8 +26,8 @@ from puffin_fast.iceberg import FileTask, delete, plan_files, scan
 from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.manifest.columns import FileColumns
 from puffin_fast.rows.filters import pruning
-from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.plan.planned import data, equal, positions, table_of, vector
+from tests.kit.faults import RacingCatalog
 
 N = 80
 

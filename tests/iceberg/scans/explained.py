@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from puffin_fast import iceberg
 from puffin_fast.iceberg.index import lookup
 from puffin_fast.rows.files.parquet import ParquetReader
-from tests.iceberg.conftest import RacingCatalog
+from tests.kit.faults import RacingCatalog
 from tests.kit.tables import iceberg_table
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.scans import pyiceberg_scans
 from puffin_fast.iceberg.scans.pyiceberg_scans import PATCHES
 from puffin_fast.puffin.vectors import write_vectors
-from tests.iceberg.conftest import local
-from tests.kit.tables import iceberg_table, parts
+from tests.kit.tables import iceberg_table, parts, path_of
 from tests.rows.deletes.equality_deletes import SCHEMA as EQUALITY_SCHEMA
 from tests.rows.deletes.equality_deletes import delete_equal
 
@@ -327,7 +326,7 @@ def test_damaged_vectors_raise(table: Table) -> None:
     tasks = plan_files(table, row_filter="id < 1000").tasks
     with accelerate(), pytest.raises(CorruptDataError, match="position"):
         table.scan("id >= 1000").to_arrow()  # a position past the rows
-    (path,) = (local(task.vector.file_path) for task in tasks if task.vector)
+    (path,) = (path_of(task.vector.file_path) for task in tasks if task.vector)
     content = path.read_bytes()
     path.write_bytes(content[:8] + b"\0" + content[9:])
     with accelerate(), pytest.raises(CorruptDataError, match=path.name):
@@ -343,7 +342,7 @@ def test_a_limit_loads_no_vector_that_it_does_not_need(table: Table) -> None:
         deletes = reading._read_all_delete_files(table.io, list(table.scan().plan_files()))
         assert len(deletes) == 1
         (path,) = deletes
-        local(next(task.vector for task in plan_files(table).tasks if task.vector).file_path).unlink()
+        path_of(next(task.vector for task in plan_files(table).tasks if task.vector).file_path).unlink()
         assert deletes.get("another") is None
         with pytest.raises(NotFoundError):
             deletes.get(path)

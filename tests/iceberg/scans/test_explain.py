@@ -11,9 +11,9 @@ import pytest
 
 from puffin_fast import delta, iceberg
 from puffin_fast.rows.scan.explain import Explanation
-from tests.iceberg.conftest import RacingCatalog, local
 from tests.iceberg.scans.explained import DATA, EACH, FILTERS, GROUP, KEYS, SCHEMA, N, read_by, rows, table
-from tests.kit.tables import delta_table, iceberg_table
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import delta_table, iceberg_table, path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def test_each_step_says_what_it_leaves_out(table: Table) -> None:
 
 def test_an_unusable_index_is_named(table: Table) -> None:
     for statistics in table.metadata.statistics:
-        local(statistics.statistics_path).unlink()
+        path_of(statistics.statistics_path).unlink()
     found = iceberg.scan(table, "s = 'x77'").explain()
     assert found["key index"].data_files == 0
     assert len(found.notes) == 1

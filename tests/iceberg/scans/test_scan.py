@@ -35,9 +35,8 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg import delete, delete_positions, plan_files, scan
 from puffin_fast.rows.files.conversion import ProjectionError, arrow_type, constant
 from puffin_fast.rows.files.projection import FileSchema, Projection
-from tests.iceberg.conftest import local
 from tests.iceberg.scans.row_groups import ROWS, N, table
-from tests.kit.tables import iceberg_table
+from tests.kit.tables import iceberg_table, path_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -47,7 +46,7 @@ __all__ = ["table"]
 
 
 def data_files(table: Table) -> list[Path]:
-    return [local(task.data.file_path) for task in plan_files(table).tasks]
+    return [path_of(task.data.file_path) for task in plan_files(table).tasks]
 
 
 def spoil(path: Path, groups: Iterable[int], columns: Iterable[int] = range(3)) -> None:
@@ -99,7 +98,7 @@ def test_a_file_all_of_whose_rows_are_deleted_is_not_opened(racing: SqlCatalog) 
     delete_positions(
         table, pa.table({"file_path": [big.file_path] * N, "pos": pa.array(range(N), pa.int64())})
     )
-    local(big.file_path).unlink()
+    path_of(big.file_path).unlink()
     assert scan(table).to_arrow().num_rows == 10
 
 
@@ -118,7 +117,7 @@ def test_columns_that_are_not_asked_for_are_not_read(table: Table) -> None:
 def test_a_limit_stops_before_the_next_file(racing: SqlCatalog) -> None:
     table = iceberg_table(racing, [ROWS.slice(0, 10)] * 12)
     for task in plan_files(table).tasks[9:]:
-        local(task.data.file_path).unlink()
+        path_of(task.data.file_path).unlink()
     assert scan(table, limit=10, threads=2).to_arrow().num_rows == 10
     assert scan(table, limit=0).to_arrow().num_rows == 0
     with pytest.raises(NotFoundError, match="parquet"):
@@ -261,7 +260,7 @@ def test_identity_partitions_fill_columns_that_files_lack(racing: SqlCatalog) ->
 def test_files_without_field_ids_are_read_by_the_name_mapping(racing: SqlCatalog) -> None:
     rows = ROWS.append_column("l", pa.array([[{"a": i}] if i % 3 else None for i in range(N)]))
     table = racing.create_table("n.t", rows.schema)
-    path = local(table.location()) / "plain.parquet"
+    path = path_of(table.location()) / "plain.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, path)
     table.add_files([f"file://{path}"])

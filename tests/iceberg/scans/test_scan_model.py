@@ -21,8 +21,8 @@ from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.tables.delete import delete_positions
 from puffin_fast.tables.overwrite import append
-from tests.iceberg.conftest import local
 from tests.kit.nanoseconds import nanosecond_types
+from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -90,7 +90,7 @@ def made(chance: random.Random) -> pa.Table:
 
 def rewrite(table: Table, chance: random.Random) -> None:
     """Writes the table's file again, in another layout."""
-    (path,) = (local(task.file.file_path) for task in table.scan().plan_files())
+    (path,) = (path_of(task.file.file_path) for task in table.scan().plan_files())
     rows = pq.read_table(path)
     if chance.random() < 0.2:  # no field ids
         pl.from_arrow(pq.read_table(path, columns=rows.column_names)).write_parquet(  # type: ignore[union-attr]

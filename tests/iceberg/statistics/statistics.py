@@ -6,8 +6,8 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from puffin_fast.puffin import PuffinReader
-from tests.iceberg.conftest import RacingCatalog, local
-from tests.kit.tables import iceberg_table
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import iceberg_table, path_of
 
 
 def make(catalog: RacingCatalog, data: pa.Table, *, version: int = 3, name: str = "n.t") -> Table:
@@ -19,7 +19,7 @@ def blobs_of(table: Table, snapshot_id: int | None = None) -> dict[int, bytes]:
     """The sketches of a snapshot's statistics file by field id, as the file has them."""
     snapshot_id = snapshot_id or table.metadata.current_snapshot_id
     (statistics,) = (s for s in table.metadata.statistics if s.snapshot_id == snapshot_id)
-    with PuffinReader(local(statistics.statistics_path)) as reader:
+    with PuffinReader(path_of(statistics.statistics_path)) as reader:
         assert statistics.file_size_in_bytes == reader.file_size
         assert statistics.file_footer_size_in_bytes == reader.footer_size
         assert [(b.type, b.fields, b.snapshot_id, b.sequence_number, b.properties) for b in reader.blobs] == [

@@ -19,17 +19,11 @@ from pyiceberg.types import LongType
 from puffin_fast import errors, iceberg
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from puffin_fast.theta import BLOB_TYPE, ThetaSketch
-from tests.iceberg.conftest import (
-    RacingCatalog,
-    current_snapshot,
-    files_of,
-    local,
-    refused,
-    rows_of,
-    unchanged,
-)
+from tests.iceberg.conftest import current_snapshot, refused, rows_of, unchanged
 from tests.iceberg.statistics.statistics import blob_of, blobs_of, make
 from tests.kit import theta_oracle as oracle
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, path_of
 from tests.rows.deletes.equality_deletes import delete_equal
 
 UTC = datetime.UTC
@@ -110,9 +104,9 @@ def test_the_blobs_say_what_the_specification_asks(racing: RacingCatalog) -> Non
     (blob,) = statistics.blob_metadata
     assert blob.properties == {"ndv": "50"}
     assert (blob.snapshot_id, blob.sequence_number) == (snapshot.snapshot_id, snapshot.sequence_number)
-    with PuffinReader(local(statistics.statistics_path)) as reader:
+    with PuffinReader(path_of(statistics.statistics_path)) as reader:
         assert reader.blobs[0].compression_codec == "zstd"
-    assert local(statistics.statistics_path).name.startswith(str(snapshot.snapshot_id))
+    assert path_of(statistics.statistics_path).name.startswith(str(snapshot.snapshot_id))
 
 
 def test_leaves_of_lists_and_maps_are_counted_when_named(racing: RacingCatalog) -> None:
@@ -337,7 +331,7 @@ def test_a_statistics_file_that_cannot_be_read_is_computed_anew_and_said(
     racing: RacingCatalog, how: str
 ) -> None:
     table = make(racing, rows(0, 20))
-    path = local(iceberg.collect_ndv(table, ["id"]).statistics_path)
+    path = path_of(iceberg.collect_ndv(table, ["id"]).statistics_path)
     DAMAGE[how](path, table)
     is_large = how == "a sketch beyond the limits"
     kinds = (errors.LimitExceededError,) if is_large else (errors.NotFoundError, errors.CorruptDataError)
@@ -352,7 +346,7 @@ def test_a_statistics_file_that_cannot_be_read_is_computed_anew_and_said(
 
 def test_uuids_of_a_foreign_writer_are_counted_anew(racing: RacingCatalog) -> None:
     table = make(racing, rows(0, 20))
-    path = local(iceberg.collect_ndv(table, ["u", "id"]).statistics_path)
+    path = path_of(iceberg.collect_ndv(table, ["u", "id"]).statistics_path)
     with PuffinReader(path) as reader:
         blobs = list(reader.read_many())
     path.unlink()

@@ -15,9 +15,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from puffin_fast import errors, iceberg
-from tests.iceberg.conftest import RacingCatalog, local
 from tests.iceberg.statistics.statistics import blob_of, make
 from tests.kit import theta_oracle as oracle
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import path_of
 
 
 def numbers(start: int, stop: int, kind: pa.DataType | None = None) -> pa.Table:
@@ -111,7 +112,7 @@ def test_identity_partition_columns_that_files_lack_are_counted(
     for at, value in enumerate(["a", "b", "a", None]):
         table.append(pa.table({"p": pa.array([value], pa.string()), "v": pa.array([at], pa.int64())}))
     for task in iceberg.plan_files(table).tasks:
-        path = local(task.data.file_path)
+        path = path_of(task.data.file_path)
         pq.write_table(pq.read_table(path, partitioning=None).drop(["p"]), path)
     assert iceberg.collect_ndv(table).ndv == {"p": 2, "v": 4}
     assert blob_of(table, "p") == oracle.canonical(["a", "b"], "string")

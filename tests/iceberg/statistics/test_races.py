@@ -15,8 +15,10 @@ from pyiceberg.table import Table
 from puffin_fast import iceberg
 from puffin_fast.iceberg.statistics.sketch_files import SketchReader
 from puffin_fast.theta import ThetaSketch
-from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
+from tests.iceberg.conftest import rows_of
 from tests.iceberg.statistics.statistics import make
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of
 
 
 def numbers(start: int, stop: int) -> pa.Table:

@@ -36,12 +36,11 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.index import stored
 from puffin_fast.iceberg.index.properties import KEY_INDEXES
 from puffin_fast.iceberg.plan.files import resolve
-from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.delete_files import delete_by_file
 from tests.kit.changes import State, frozen
 from tests.kit.histories.machine import IDS, LINEAGE, History, Nothing, Operation, Row, Rows, operation
 from tests.kit.rows import by_duckdb, by_pyiceberg
-from tests.kit.tables import sqlite_catalog
+from tests.kit.tables import path_of, sqlite_catalog
 from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
@@ -508,7 +507,7 @@ class IcebergHistory(History):
         stored._known.clear()
         every = self.target.metadata.statistics
         at = self.chance.randrange(len(every))
-        path = local(every[at].statistics_path)
+        path = path_of(every[at].statistics_path)
         self.say(f"damage statistics file {at}")
         if self.chance.random() < 0.3 or not path.exists():
             path.unlink(missing_ok=True)

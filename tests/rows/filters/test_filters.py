@@ -59,7 +59,8 @@ from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.filters import evaluator
 from puffin_fast.rows.filters.evaluator import ArrowEvaluator
 from puffin_fast.rows.filters.filters import RowFilter
-from tests.iceberg.conftest import RacingCatalog, rows_of
+from tests.iceberg.conftest import rows_of
+from tests.kit.faults import RacingCatalog
 from tests.kit.nanoseconds import nanosecond_types
 from tests.kit.tables import iceberg_table
 

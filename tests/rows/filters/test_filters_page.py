@@ -36,7 +36,7 @@ from pyiceberg.types import (
 
 from puffin_fast import iceberg
 from puffin_fast.errors import PuffinFastError
-from tests.iceberg.conftest import RacingCatalog
+from tests.kit.faults import RacingCatalog
 from tests.kit.tables import iceberg_table
 
 PAGE = (Path(__file__).parents[3] / "docs" / "filters.md").read_text()

@@ -25,7 +25,8 @@ from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.filters.grammar import parse_filter
-from tests.iceberg.conftest import RacingCatalog, rows_of
+from tests.iceberg.conftest import rows_of
+from tests.kit.faults import RacingCatalog
 
 NAN, INF = float("nan"), float("inf")
 FLOATS = [None, NAN, -0.0, 0.0, 1.5, -1.5, 2.0, INF, -INF]

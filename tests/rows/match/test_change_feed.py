@@ -11,15 +11,16 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from tests.iceberg.conftest import files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, made, of, row
+from tests.kit.rows import by_pyiceberg
+from tests.kit.tables import files_of
 from tests.rows.v3_tables import ONE, VARIANT, rewritten
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 FEED = pa.schema([*SCHEMA, ("gone", pa.bool_()), ("at", pa.int64())])
 
@@ -246,7 +247,7 @@ def test_equal_changes_of_a_key_are_one(shared_catalog: SqlCatalog, namespace: s
     done = iceberg.upsert(table, given, "id", delete_column="gone", order_column="at")
     counts = (done.rows_updated, done.rows_inserted, done.keys_deleted, done.rows_superseded)
     assert counts == (2, 0, 1, 6)
-    assert [found["g"] for found in rows_of(table).to_pylist()[3:6]] == ["new", "late", START[6]["g"]]
+    assert [found["g"] for found in by_pyiceberg(table)[3:6]] == ["new", "late", START[6]["g"]]
     for other in ({"g": "b"}, {"x": 0.5}, {"tags": ["a"]}, {"s": {"a": 0, "b": None}}, {"gone": True}):
         changes = feed({**late, "at": 2}, {**late, "at": 2}, {**late, **other, "at": 2}, {**late, "at": 2})
         with pytest.raises(InvalidInputError, match="several rows of one key have its last value"):

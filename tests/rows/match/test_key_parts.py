@@ -25,9 +25,10 @@ from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
 from puffin_fast.limits import Limit
 from puffin_fast.rows.keys.key_set import KeySet
 from puffin_fast.rows.match import key_parts
-from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
+from tests.iceberg.conftest import rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
-from tests.kit.tables import iceberg_table
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, iceberg_table
 
 FEED = pa.schema([*SCHEMA, ("gone", pa.bool_()), ("at", pa.int64())])
 

@@ -21,7 +21,7 @@ from puffin_fast.rows.scan import splits
 from puffin_fast.rows.scan.splits import JOBS_PER_THREAD, jobs_of
 from puffin_fast.tables.delete import delete
 from puffin_fast.tables.overwrite import append
-from tests.iceberg.conftest import local
+from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -85,7 +85,7 @@ def test_one_broken_vector_or_missing_file_among_many_is_named(table: Table) -> 
     tasks = plan_files(table).tasks
     broken = tasks[20].vector
     assert broken is not None
-    path = local(broken.file_path)
+    path = path_of(broken.file_path)
     kept = path.read_bytes()
     at = (broken.content_offset or 0) + 10
     path.write_bytes(kept[:at] + bytes([kept[at] ^ 1]) + kept[at + 1 :])
@@ -93,8 +93,8 @@ def test_one_broken_vector_or_missing_file_among_many_is_named(table: Table) -> 
         scan(table, threads=2).to_arrow()
     path.write_bytes(kept)
     assert scan(table, threads=2).to_arrow().num_rows == len(rows_in_plan_order(table))
-    local(tasks[30].data.file_path).unlink()
-    with pytest.raises(NotFoundError, match=local(tasks[30].data.file_path).name):
+    path_of(tasks[30].data.file_path).unlink()
+    with pytest.raises(NotFoundError, match=path_of(tasks[30].data.file_path).name):
         scan(table, threads=2).to_arrow()
 
 

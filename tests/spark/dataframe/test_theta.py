@@ -18,8 +18,7 @@ from puffin_fast.puffin import PuffinReader
 from puffin_fast.spark.dataframe import functions as dv
 from puffin_fast.spark.session.sessions import own_errors
 from puffin_fast.theta import ThetaSketch
-from tests.iceberg.conftest import local
-from tests.kit.tables import sqlite_catalog
+from tests.kit.tables import path_of, sqlite_catalog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -52,7 +51,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def blobs_of(table: Table, path: str) -> list[tuple[tuple[int, ...], bytes]]:
-    with PuffinReader(local(path)) as reader:
+    with PuffinReader(path_of(path)) as reader:
         return [(blob.fields, data) for blob, data in reader.read_many()]
 
 

@@ -31,7 +31,9 @@ from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.session import workers
 from puffin_fast.spark.table import saved_rows
 from tests.conftest import JVM
-from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
+from tests.iceberg.conftest import rows_of
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.faults import injection
 from tests.spark.faults.killing_file_io import KillingFileIO

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 KIND, FOLDER = sys.argv[1:3] if __name__ == "__main__" else ("classic", "")
 

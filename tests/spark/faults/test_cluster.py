@@ -9,7 +9,7 @@ import pytest
 
 from puffin_fast import spark as ps
 from puffin_fast.errors import PuffinFastError
-from tests.iceberg.conftest import local
+from tests.kit.tables import path_of
 from tests.spark.faults.cases import run_cases
 from tests.spark.faults.cluster import CASES, JOB, LAST, _catalog, _check
 from tests.spark.faults.injection import wait
@@ -46,7 +46,7 @@ def test_a_driver_killed_within_a_job_changes_nothing_and_its_files_are_found(
     _check(table, set())
 
     def left() -> set[Path]:
-        return {path for path in local(table.location()).rglob("*") if ".puffin" in path.name}
+        return {path for path in path_of(table.location()).rglob("*") if ".puffin" in path.name}
 
     before = left()
     found = {Path(path.removeprefix("file://")) for path in ps.job_files(table, JOB)}

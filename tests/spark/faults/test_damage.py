@@ -13,8 +13,8 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.session.sessions import own_errors
-from tests.iceberg.conftest import files_of, local
 from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
+from tests.kit.tables import files_of, path_of
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.laws import frame
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 Made = tuple["Table", str]
@@ -93,7 +93,7 @@ def test_jobs_name_what_is_damaged_and_change_nothing(
     jobs: Iterable[str],
 ) -> None:
     table, location = make(racing)
-    path = local(location)
+    path = path_of(location)
     if error is NotFoundError:
         path.unlink()
     else:

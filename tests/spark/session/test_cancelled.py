@@ -10,7 +10,7 @@ import pytest
 
 from puffin_fast import spark as ps
 from puffin_fast.errors import JobInterruptedError
-from tests.iceberg.conftest import files_of
+from tests.kit.tables import files_of
 from tests.spark.faults.injection import wait
 from tests.spark.table.tables import ROWS, made
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 GROUP = "cancelled by a test"

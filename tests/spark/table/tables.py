@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.plan.files import plan_files
-from tests.iceberg.conftest import files_of
+from tests.kit.tables import files_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -16,7 +16,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import files_of, local
+from tests.kit.tables import files_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 DAY = datetime.date(2024, 1, 15)
@@ -126,7 +126,7 @@ def test_rows_of_a_data_file_are_in_the_order_of_the_table(
         write()
         for entry in (task.data for task in iceberg.plan_files(table).tasks):
             assert entry.sort_order_id == table.sort_order().order_id
-            prices = pq.read_table(local(entry.file_path))["price"].to_pylist()
+            prices = pq.read_table(path_of(entry.file_path))["price"].to_pylist()
             assert prices == sorted(prices, reverse=True)
     assert iceberg.verify(table, level="rows") == []
 

@@ -16,10 +16,10 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.spark.session.sessions import own_errors
 from puffin_fast.spark.table.changes import change_bins
-from tests.iceberg.conftest import local
 from tests.iceberg.scans.row_groups import ROWS, table
 from tests.kit.changes import frozen
 from tests.kit.histories import history_in
+from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_said(spark: SparkSession, table: Table, tmp_path: Path
     with pytest.raises(UnsupportedError, match="branch"):
         ps.changes(spark, tmp_path / "d", branch="main")
     df = ps.changes(spark, table)
-    path = local(iceberg.plan_files(table).tasks[0].data.file_path)
+    path = path_of(iceberg.plan_files(table).tasks[0].data.file_path)
     path.unlink()
     with pytest.raises(NotFoundError, match=path.name), own_errors():
         df.toArrow()

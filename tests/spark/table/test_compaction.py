@@ -11,8 +11,9 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
-from tests.iceberg.conftest import files_of, rows_of_duckdb
+from tests.iceberg.conftest import rows_of_duckdb
 from tests.iceberg.maintenance.maintained import N, ids, made, puffins, tasks
+from tests.kit.tables import files_of
 from tests.spark.table.delete_files import agree, copy_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 

@@ -12,9 +12,10 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.spark.table import convert
-from tests.iceberg.conftest import files_of, local, rows_of_duckdb
+from tests.iceberg.conftest import rows_of_duckdb
 from tests.iceberg.maintenance.delete_files import delete_by_file, kinds, random_table, rows, three_files
 from tests.iceberg.maintenance.maintained import add_vector
+from tests.kit.tables import files_of, path_of
 from tests.spark.results import facts
 from tests.spark.table.delete_files import WRITTEN, agree, copy_of
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 N = 20_000
@@ -155,7 +156,7 @@ def test_a_bad_position_leaves_the_table_as_it_is(spark: SparkSession, racing: R
     delete_by_file(table, [(first, 100), (second, 1)])
     iceberg.upgrade(table)
     before, location = files_of(table), table.metadata_location
-    with pytest.raises(CorruptDataError, match=f"{local(first).name}.*less than 100 rows"):
+    with pytest.raises(CorruptDataError, match=f"{path_of(first).name}.*less than 100 rows"):
         ps.convert_position_deletes(spark, table)
     assert (files_of(table), racing.load_table("n.t").metadata_location) == (before, location)
 

@@ -24,8 +24,9 @@ from puffin_fast.spark.table.index_keys import index_keys
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker import indexed_keys as indexed_worker
-from tests.iceberg.conftest import RacingCatalog, files_of, local
 from tests.iceberg.index.indexed_tables import EACH, N, make, numbers, rows
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, path_of
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.conftest import JOINED, MOST, NONE, SENT
 from tests.spark.faults.flaky import FlakyIndexIO
@@ -50,7 +51,7 @@ def every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
 def damage(table: Table) -> None:
     """Changes each 50th byte of the segments."""
     for statistics in table.refresh().metadata.statistics:
-        path = Path(local(statistics.statistics_path))
+        path = Path(path_of(statistics.statistics_path))
         data = bytearray(path.read_bytes())
         for at in range(100, statistics.file_size_in_bytes - statistics.file_footer_size_in_bytes, 50):
             data[at] ^= 1
@@ -59,7 +60,7 @@ def damage(table: Table) -> None:
 
 def lose(table: Table) -> None:
     for statistics in table.refresh().metadata.statistics:
-        Path(local(statistics.statistics_path)).unlink()
+        Path(path_of(statistics.statistics_path)).unlink()
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_executors_that_find_an_index_damaged_do_without_it(
     plain = copy_of(racing, table)
     iceberg.index_keys(table, columns)
     (statistics,) = table.metadata.statistics
-    path = Path(local(statistics.statistics_path))
+    path = Path(path_of(statistics.statistics_path))
     data = bytearray(path.read_bytes())
     data[-statistics.file_footer_size_in_bytes - 9] ^= 1  # of the last block
     path.write_bytes(data)
@@ -346,13 +347,13 @@ def test_equality_deletes_are_converted_by_an_index(
 def test_segments_of_a_killed_job_are_found(racing: RacingCatalog) -> None:
     table = make(racing)
     job = Job(table, None, "index")
-    path = Path(local(f"{job.place.location}/{job.name}-00000-7-0123abcd-0000.segment"))
+    path = Path(path_of(f"{job.place.location}/{job.name}-00000-7-0123abcd-0000.segment"))
     path.parent.mkdir()
     path.write_bytes(b"PFKI")
     assert iceberg.orphan_files(table).num_rows == 0  # the job may still run
     found = iceberg.orphan_files(table, older_than=timedelta(0))["path"].to_pylist()
-    assert [local(one) for one in found] == [path]
-    assert [local(one) for one in ps.remove_job_files(table, "index")] == [path]
+    assert [path_of(one) for one in found] == [path]
+    assert [path_of(one) for one in ps.remove_job_files(table, "index")] == [path]
 
 
 def _counts(result: Any) -> dict[str, Any]:
@@ -360,6 +361,6 @@ def _counts(result: Any) -> dict[str, Any]:
 
 
 def _segments(table: Table) -> list[bytes]:
-    path = local(table.refresh().metadata.statistics[-1].statistics_path)
+    path = path_of(table.refresh().metadata.statistics[-1].statistics_path)
     with PuffinReader(path) as reader:
         return [reader.stored(blob) for blob in reader.blobs]

@@ -13,8 +13,9 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.worker.keys import up_to
-from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import rows_of, rows_of_duckdb
 from tests.iceberg.dml.key_tables import KEYS, ROWS, left_after, made
+from tests.kit.tables import files_of
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.conftest import JOINED, SENT
 from tests.spark.results import facts
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 

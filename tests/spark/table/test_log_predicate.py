@@ -17,7 +17,7 @@ from tests.delta.tables import commit_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 ROWS = pa.table({"id": range(20), "word": [f"w{i}" for i in range(20)]})
 OTHER = pa.table({"id": [50], "word": ["other"]})

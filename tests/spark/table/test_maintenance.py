@@ -12,7 +12,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import UnsupportedError
-from tests.iceberg.conftest import rows_of
+from tests.kit.rows import by_pyiceberg
 from tests.spark.table.delete_files import copy_of
 from tests.spark.table.tables import made
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 
@@ -67,7 +67,7 @@ def test_maintenance_does_the_steps_of_the_single_machine(spark: SparkSession, r
             here.data_files, seconds=0, n_bytes=0, snapshot_id=0
         )
         assert done.dry_run == dry_run
-    assert rows_of(table).sort_by("id") == rows_of(twin).sort_by("id")
+    assert by_pyiceberg(table) == by_pyiceberg(twin)
     with pytest.raises(UnsupportedError, match="VACUUM"):
         ps.expire_snapshots(spark, "/no/delta/table")
 

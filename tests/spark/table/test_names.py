@@ -13,7 +13,7 @@ from puffin_fast import spark as ps
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 NAMES = ("in ner", "q.r", "a-b", "é", "x`y", "a:b,c", "select", "d>e", "1st", "'")

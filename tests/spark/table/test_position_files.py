@@ -14,8 +14,9 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError
 from puffin_fast.iceberg.plan.files import plan_files
-from tests.iceberg.conftest import RacingCatalog, files_of, local
 from tests.iceberg.delete_files.position_files import GRANULARITY, check, made, position_files
+from tests.kit.faults import RacingCatalog
+from tests.kit.tables import files_of, path_of
 from tests.spark.faults.flaky import FlakyFileIO
 from tests.spark.results import facts
 from tests.spark.table.delete_files import copy_of
@@ -81,12 +82,12 @@ def test_attempts_that_wrote_and_failed_leave_nothing_and_strays_are_found(
     done = ps.delete(spark, table, "id = 5 or id = 105 or id = 205", job_id="nightly")
     assert faulted.exists()
     assert (done.rows_deleted, done.position_delete_files_written) == (3, 3)
-    found = {local(path) for path in ps.job_files(table, "nightly")}
-    assert found == {local(path) for path in position_files(table)}
+    found = {path_of(path) for path in ps.job_files(table, "nightly")}
+    assert found == {path_of(path) for path in position_files(table)}
     (folder,) = {path.parent for path in found}
     orphan = folder / f"{folder.name}-00000-99-0000.parquet"
     orphan.write_bytes(b"PAR1")
-    assert [local(path) for path in ps.remove_job_files(table, "nightly")] == [orphan]
+    assert [path_of(path) for path in ps.remove_job_files(table, "nightly")] == [orphan]
     assert ps.delete(spark, table, "id = 6", job_id="nightly").commit.repeated
     catalog.engine.dispose()
 

@@ -11,7 +11,7 @@ import pytest
 from puffin_fast import delta, iceberg
 from puffin_fast import spark as ps
 from tests.conftest import require_module
-from tests.iceberg.conftest import files_of
+from tests.kit.tables import files_of
 from tests.spark.table.tables import FILES, ROWS, N, made
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 GIVEN = 50

@@ -11,7 +11,8 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import files_of, rows_of_duckdb
+from tests.iceberg.conftest import rows_of_duckdb
+from tests.kit.tables import files_of
 from tests.rows.deletes.equality_deletes import delete_equal
 from tests.spark.results import facts, lineage
 from tests.spark.table.delete_files import copy_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 ROWS = pa.table(

@@ -16,9 +16,9 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.spark.session.sessions import own_errors
-from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.delete_files import random_table
 from tests.iceberg.scans.row_groups import ROWS, table
+from tests.kit.tables import path_of
 from tests.spark.table.scans import COLUMNS, every_type
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 __all__ = ["table"]
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_said(spark: SparkSession, table: Table) -> None:
     with pytest.raises(InvalidInputError, match="SparkSession"):
         ps.scan(None, table)  # type: ignore[arg-type]
     df = ps.scan(spark, table)
-    path = local(iceberg.plan_files(table).tasks[0].data.file_path)
+    path = path_of(iceberg.plan_files(table).tasks[0].data.file_path)
     path.write_bytes(b"PAR1" + bytes(40))
     with pytest.raises(CorruptDataError, match=path.name), own_errors():
         df.toArrow()

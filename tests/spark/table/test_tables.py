@@ -15,7 +15,8 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.plan.files import plan_files
-from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import rows_of, rows_of_duckdb
+from tests.kit.tables import files_of
 from tests.spark.laws import frame
 from tests.spark.table.tables import FILES, ROWS, N, made, positions_of, puffin_files, referenced
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,10 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import files_of, rows_of
+from tests.iceberg.conftest import rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, check, made
+from tests.kit.rows import by_pyiceberg
+from tests.kit.tables import files_of
 from tests.spark.results import facts, lineage
 from tests.spark.table.delete_files import copy_of
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyspark.sql import SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 
@@ -78,7 +80,7 @@ def test_the_rows_and_lineage_of_the_single_machine(
         assert planned.rows_updated == found.rows_updated
         assert lineage(table) == lineage(single)
         assert iceberg.verify(table) == []
-    check(table, duckdb_iceberg, rows_of(single).to_pylist())
+    check(table, duckdb_iceberg, by_pyiceberg(single))
 
 
 @pytest.mark.jar
@@ -105,7 +107,7 @@ def test_the_rows_and_lineage_of_sparks_update(
             more = ", _row_id, _last_updated_sequence_number" if version == 3 else ""
             rows = iceberg_spark.sql(f"SELECT *{more} FROM {names[who]} ORDER BY id").toArrow()
             found.append(rows.to_pylist())
-            assert rows_of(table).to_pylist() == rows.select(SCHEMA.names).to_pylist()
+            assert by_pyiceberg(table) == rows.select(SCHEMA.names).to_pylist()
         assert found[0] == found[1]
 
     ps.update(iceberg_spark, tables["ours"], "id < 10", {"x": pc.field("x") + 1, "g": "moved"})

@@ -12,8 +12,10 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
+from tests.kit.rows import by_duckdb, by_pyiceberg
+from tests.kit.tables import files_of
 from tests.spark.results import facts, lineage
 from tests.spark.table.delete_files import copy_of
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.iceberg.conftest import RacingCatalog
+    from tests.kit.faults import RacingCatalog
 
 pytestmark = pytest.mark.spark
 NEW = [
@@ -104,7 +106,7 @@ def test_the_rows_and_lineage_of_the_single_machine(
     agree(when_matched_update_all=False)
     agree()
     agree(skip_unchanged=False)
-    check(table, duckdb_iceberg, rows_of(single).to_pylist())
+    check(table, duckdb_iceberg, by_pyiceberg(single))
 
 
 FEED = [
@@ -179,9 +181,9 @@ def test_change_feeds_and_single_columns_as_on_the_single_machine(
                 name: getattr(expected, f"rows_{name}") for name in told
             }, options
             assert result.keys_deleted == expected.keys_deleted
-        left = sorted(map(repr, rows_of(single).to_pylist()))
-        assert sorted(map(repr, rows_of(ours).to_pylist())) == left, options
-        assert sorted(map(repr, rows_of_duckdb(duckdb_iceberg, ours).to_pylist())) == left
+        left = sorted(map(repr, by_pyiceberg(single)))
+        assert sorted(map(repr, by_pyiceberg(ours))) == left, options
+        assert sorted(map(repr, by_duckdb(duckdb_iceberg, ours))) == left
         if version == 3:
             assert old_lineage(ours) == old_lineage(single)
         assert iceberg.verify(ours) == []
@@ -213,7 +215,7 @@ def test_the_rows_and_lineage_of_sparks_merge(
             )
             rows = iceberg_spark.sql(f"SELECT *{more} FROM {names[who]} ORDER BY id").toArrow()
             found.append(rows.to_pylist())
-            assert rows_of(table).to_pylist() == rows.select(SCHEMA.names).to_pylist()
+            assert by_pyiceberg(table) == rows.select(SCHEMA.names).to_pylist()
         assert found[0] == found[1]
 
     for some in (NEW, [row(id, "more", id / 8) for id in range(20, 80, 3)]):
