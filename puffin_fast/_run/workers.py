@@ -39,6 +39,9 @@ SMALLEST_BIN = 1 << 20
 LARGEST_BIN = 64 << 20
 """Maximum bytes of a bin; a larger item is a bin of its own."""
 
+OPEN_BYTES = 512 << 10
+"""The cost of opening a file, expressed as bytes that are read."""
+
 KEPT = 4
 """Maximum number of functions that a worker keeps for its next bins."""
 

@@ -24,20 +24,21 @@ from puffin_fast.spark.sources.register import register
 if TYPE_CHECKING:
     from puffin_fast.spark.table.append import append, overwrite
     from puffin_fast.spark.table.changes import changes
-    from puffin_fast.spark.table.compact import compact
-    from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.spark.table.delete import delete, delete_positions
     from puffin_fast.spark.table.delete_keys import delete_keys
-    from puffin_fast.spark.table.index_keys import index_keys
     from puffin_fast.spark.table.maintenance import (
+        compact,
+        convert_equality_deletes,
+        convert_position_deletes,
         expire_snapshots,
+        index_keys,
         maintain,
         remove_orphan_files,
         report,
+        rewrite_data_files,
         verify,
     )
     from puffin_fast.spark.table.names import load_table
-    from puffin_fast.spark.table.rewrite_data_files import rewrite_data_files
     from puffin_fast.spark.table.scan import scan
     from puffin_fast.spark.table.statistics import collect_ndv
     from puffin_fast.spark.table.update import update
@@ -80,20 +81,20 @@ _ON_TABLES = {
     "append": "append",
     "changes": "changes",
     "collect_ndv": "statistics",
-    "compact": "compact",
-    "convert_equality_deletes": "convert",
-    "convert_position_deletes": "convert",
+    "compact": "maintenance",
+    "convert_equality_deletes": "maintenance",
+    "convert_position_deletes": "maintenance",
     "delete": "delete",
     "delete_keys": "delete_keys",
     "delete_positions": "delete",
     "expire_snapshots": "maintenance",
-    "index_keys": "index_keys",
+    "index_keys": "maintenance",
     "load_table": "names",
     "maintain": "maintenance",
     "overwrite": "append",
     "remove_orphan_files": "maintenance",
     "report": "maintenance",
-    "rewrite_data_files": "rewrite_data_files",
+    "rewrite_data_files": "maintenance",
     "scan": "scan",
     "update": "update",
     "upsert": "upsert",

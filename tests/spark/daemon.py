@@ -16,7 +16,7 @@ sys.path_importer_cache.clear()
 import pandas  # noqa: E402, F401
 from pyspark.daemon import manager  # noqa: E402
 
-import puffin_fast.spark.worker.conversions  # noqa: E402
+import puffin_fast.iceberg.maintenance.maintain  # noqa: E402
 import puffin_fast.spark.worker.keys  # noqa: E402
 import puffin_fast.spark.worker.scan  # noqa: E402, F401
 

@@ -196,6 +196,26 @@ def test_position_deletes_become_the_vectors_of_threads(
         assert iceberg.verify(one, level="rows") == []
 
 
+def test_maintenance_has_the_files_and_indexes_of_threads(table: Table, pool: ProcessPoolExecutor) -> None:
+    for at in range(N_FILES):
+        iceberg.delete(table, f"id = {at * ROWS + 7}")
+    before = iceberg.scan(table).to_arrow()
+    planned = iceberg.compact(table, dry_run=True)
+    done = iceberg.compact(table, workers=pool)
+    assert (done.puffin_files_written, done.puffin_files_removed) == (1, N_FILES)
+    assert (done.vectors_written, done.n_bytes) == (planned.vectors_written, planned.n_bytes)
+    index = iceberg.index_keys(table, "id", workers=pool)
+    assert (index.segments, index.data_files, index.rows) == (1, N_FILES, N_FILES * ROWS)
+    assert iceberg.scan(table).to_arrow() == before
+    assert iceberg.verify(table, level="rows", workers=pool) == []
+    policy = iceberg.MaintenancePolicy(("convert", "rewrite", "compact", "index"), min_deleted=0.01)
+    kept = iceberg.maintain(table, policy, workers=pool)
+    assert kept.data_files is not None
+    assert (kept.data_files.data_files, kept.data_files.rows_purged) == (N_FILES, N_FILES)
+    assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == sorted(before["id"].to_pylist())
+    assert not [path for path in files(table) if path.suffix == ".segment"]
+
+
 def test_a_worker_that_ends_fails_the_verb_and_leaves_the_table(table: Table) -> None:
     before = files(table)
     with processes(2) as pool:

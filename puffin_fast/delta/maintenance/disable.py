@@ -19,10 +19,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from puffin_fast._io.run_folder import run_name
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.outcome import note_outcome
 from puffin_fast._run.threads import check_threads
+from puffin_fast._run.workers import Threads
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
@@ -196,7 +198,7 @@ def _without_property(base: Snapshot) -> dict[str, str]:
 
 def _purged(base: Snapshot, *, threads: int | None, dry_run: bool) -> Purged:
     """The changes after which no data file has a vector, and no writer may add one."""
-    found = Purged.of(base, _has_vector, threads=threads, dry_run=dry_run)
+    found = Purged.of(base, _has_vector, Threads(threads), run_name(None, "disable"), dry_run=dry_run)
     if dry_run or ENABLE_VECTORS not in base.configuration:
         return found
     parameters = {"properties": as_json([ENABLE_VECTORS]), "ifExists": "true"}

@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.arguments import check_flags
 from puffin_fast._run.documents import of_document
-from puffin_fast._run.threads import check_threads
+from puffin_fast._run.workers import workers_of
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.delta.maintenance.orphan_files import remove_orphan_files
@@ -19,6 +19,11 @@ from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesRes
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, check_rewrite
 from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from pyspark.sql import SparkSession
 
 STEPS = ("rewrite", "clean")
 
@@ -96,6 +101,7 @@ def maintain(
     policy: MaintenancePolicy = MaintenancePolicy(),
     *,
     threads: int | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -109,6 +115,8 @@ def maintain(
         table: a path, a URI, or deltalake's `DeltaTable`.
         policy: the steps, and the thresholds from which they change something.
         threads, filesystem, storage_options: as `delete`.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which rewrites data files instead of
+            threads.
         dry_run: change nothing, and count what would be done.
 
     Raises:
@@ -123,7 +131,7 @@ def maintain(
     started = time.perf_counter()
     if not isinstance(policy, MaintenancePolicy):
         raise InvalidInputError(f"policy: expected a MaintenancePolicy, found {shown_argument(policy)}")
-    check_threads(threads)
+    workers_of(workers, threads)
     check_flags(dry_run=dry_run)
     options: dict[str, Any] = {
         "threads": threads,
@@ -139,6 +147,7 @@ def maintain(
             min_input_files=policy.min_input_files,
             target_file_size=policy.target_file_size,
             max_commits=policy.max_commits,
+            workers=workers,
             **options,
         )
     if "clean" in policy.steps:

@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from puffin_fast._io.run_folder import run_name
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.arguments import check_flags, check_share
-from puffin_fast._run.threads import check_threads
+from puffin_fast._run.workers import Workers, workers_of
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.dml.changes import rewrite_metrics
 from puffin_fast.delta.log.action_types import as_json
@@ -23,6 +24,11 @@ from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.tasks import DeltaTask
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.file_groups import known_deleted
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from pyspark.sql import SparkSession
 
 MIN_DELETED = 0.1
 
@@ -60,6 +66,7 @@ def purge(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -75,6 +82,8 @@ def purge(
         min_deleted: the share of deleted rows from which a file is rewritten, above 0 and up to 1. With a very small
             share, every file with a vector is rewritten.
         on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which rewrites data files instead of
+            threads.
         dry_run: count rows and data files, write nothing.
 
     Returns:
@@ -92,7 +101,7 @@ def purge(
         0
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
-    check_threads(threads)
+    who, run = workers_of(workers, threads), run_name(job_id, "purge")
     check_flags(dry_run=dry_run)
     check_share("min_deleted", min_deleted)
     if not min_deleted:
@@ -104,7 +113,7 @@ def purge(
         return known_deleted(task) / max(task.data.record_count, 1) >= min_deleted
 
     def plan(base: Snapshot) -> Purged:
-        return Purged.of(base, is_chosen, threads=threads, dry_run=dry_run)
+        return Purged.of(base, is_chosen, who, run, dry_run=dry_run)
 
     planned, committed = commit(
         storage,
@@ -147,13 +156,21 @@ class Purged:
 
     @classmethod
     def of(
-        cls, base: Snapshot, is_chosen: Callable[[DeltaTask], bool], *, threads: int | None, dry_run: bool
+        cls,
+        base: Snapshot,
+        is_chosen: Callable[[DeltaTask], bool],
+        workers: Workers,
+        run: str,
+        *,
+        dry_run: bool,
     ) -> Purged:
         """Writes the live rows of data files to new files.
 
         Args:
             is_chosen: whether a data file is rewritten.
-            threads, dry_run: as `purge`.
+            workers: who writes them.
+            run: the name of the run.
+            dry_run: as `purge`.
         """
         current = DeltaTable.of(base)
         check_types_writable(base.delta_schema["fields"], base.root)
@@ -163,9 +180,9 @@ class Purged:
         if dry_run or not tasks:
             return found
         groups = [[task] for task in tasks]
-        rewriter = FileRewriter(current, sys.maxsize, threads=threads)
+        rewriter = FileRewriter(current, sys.maxsize)
         removes, touched = removes_of(current, groups)
-        rewriter.write(groups)
+        rewriter.write(groups, workers, run)
         adds = rewriter.adds
         changes = Changes(
             [*removes, *adds],

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._io.run_folder import run_name
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._run.outcome import note_earlier, until_commit
+from puffin_fast._run.workers import workers_of
 from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.dml.changes import rewrite_metrics
 from puffin_fast.delta.log.action_types import as_json
@@ -33,6 +34,11 @@ from puffin_fast.rows.rewrite.file_groups import (
     known_deleted,
 )
 from puffin_fast.verbs.options import OnConflict, Options
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from pyspark.sql import SparkSession
 
 TARGET_FILE_SIZE = 128 << 20
 """Target size in bytes of a table without the property `delta.targetFileSize`."""
@@ -91,7 +97,7 @@ def rewrite_data_files(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
-    workers: Executor | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
@@ -121,7 +127,8 @@ def rewrite_data_files(
             order by default, and last in descending order. All data files are rewritten: the log does
             not record an order.
         case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
-        workers: an executor of ``concurrent.futures`` that writes the new files instead of threads, as for `delete`.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which rewrites groups of data files
+            instead of threads, each with one thread.
         dry_run: count from the log, write nothing.
 
     Returns:
@@ -138,13 +145,13 @@ def rewrite_data_files(
         >>> result.data_files, result.rows_purged
         (1, 50)
     """
+    who, run = workers_of(workers, threads), run_name(job_id, "rewrite")
     options = Options(
         verb="rewrite_data_files",
         on_conflict=on_conflict,
         job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
-        workers=workers,
         dry_run=dry_run,
     )
     terms = RewriteTerms(
@@ -161,54 +168,16 @@ def rewrite_data_files(
     def write(
         current: DeltaTable, groups: Sequence[Sequence[DeltaTask]], limits: GroupLimits
     ) -> FileRewriter:
-        rewriter = FileRewriter(current, limits.target_file_size, limits.order, threads)
-        rewriter.write(groups, workers)
+        rewriter = FileRewriter(current, limits.target_file_size, limits.order)
+        rewriter.write(groups, who, run)
         return rewriter
 
-    return run_rewrite(
-        storage_of(table, filesystem_of(table, filesystem, storage_options)), terms, options, write
-    )
-
-
-class NewFiles(Protocol):
-    """The files of a rewrite.
-
-    Attributes:
-        adds: the actions of the new files.
-    """
-
-    adds: list[dict[str, Any]]
-
-    @property
-    def keeps_row_ids(self) -> bool:
-        """Whether the rows have their row ids, where the table tracks rows."""
-
-    @property
-    def written(self) -> Sequence[str]:
-        """The paths of the new files, below the table."""
-
-
-Write: TypeAlias = Callable[[DeltaTable, Sequence[Sequence[DeltaTask]], GroupLimits], NewFiles]
-"""Writes the live rows of groups of data files of a version. After an error, no new file is left."""
-
-
-def run_rewrite(
-    storage: TableStorage, terms: RewriteTerms, options: Options, write: Write
-) -> RewriteDataFilesResult:
-    """Rewrites data files.
-
-    Args:
-        terms: what is rewritten.
-        write: writes the new files.
-
-    Raises:
-        PuffinFastError: as `rewrite_data_files`.
-    """
-    started, max_commits = time.perf_counter(), terms.max_commits
-    terms.check_job(options.job_id)
+    started = time.perf_counter()
+    terms.check_job(job_id)
+    storage = storage_of(table, filesystem_of(table, filesystem, storage_options))
     rewrite = _Rewrite(storage, options, terms, write)
-    result = rewrite.run() if max_commits == 1 or options.dry_run else _in_parts(rewrite, max_commits)
-    return replace(result, seconds=time.perf_counter() - started, dry_run=options.dry_run)
+    result = rewrite.run() if max_commits == 1 or dry_run else _in_parts(rewrite, max_commits)
+    return replace(result, seconds=time.perf_counter() - started, dry_run=dry_run)
 
 
 def _in_parts(rewrite: _Rewrite, max_commits: int) -> RewriteDataFilesResult:
@@ -281,7 +250,7 @@ class _Rewrite:
     storage: TableStorage
     options: Options
     terms: RewriteTerms
-    write: Write
+    write: Callable[[DeltaTable, Sequence[Sequence[DeltaTask]], GroupLimits], FileRewriter]
     chosen: tuple[frozenset[str], ...] | None = None
 
     def run(self) -> RewriteDataFilesResult:

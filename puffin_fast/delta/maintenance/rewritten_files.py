@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._io.folder import remove_empty
+from puffin_fast._io.run_folder import RunFolder
 from puffin_fast._run.cached import cached_property
-from puffin_fast._run.threads import on_threads
-from puffin_fast._run.workers import Pool
+from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers
 from puffin_fast.delta.dml.changes import remove_action
-from puffin_fast.delta.dml.data_files import DataFileWriter, new_name, row_tracking_columns
+from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
 from puffin_fast.delta.log.storage import canonical_path
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.delta.scans.schema import ROW_TRACKING
@@ -26,6 +23,9 @@ from puffin_fast.rows.rewrite.file_groups import known_deleted, live_bytes
 from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.rows.rewrite.sorted_rows import SortedRows
 from puffin_fast.rows.scan.located_rows import located_batches
+from puffin_fast.rows.tasks import columns_of
+
+_WRITING = "rewriting file groups"
 
 
 @dataclass
@@ -36,7 +36,6 @@ class FileRewriter:
         table: the version.
         target_file_size: the target size of a new file in bytes.
         order: the sort order of the rows of a group; None: as they are.
-        threads: number of groups written at a time; the number of processors by default.
         name: as in `DataFileWriter`.
         adds: the actions of the new files.
         written: the paths of the new files, below the table.
@@ -45,7 +44,6 @@ class FileRewriter:
     table: DeltaTable
     target_file_size: int
     order: RowOrder | None = None
-    threads: int | None = None
     name: Callable[[], str] | None = None
     adds: list[dict[str, Any]] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
@@ -59,49 +57,41 @@ class FileRewriter:
         """Whether the rows have their row ids, where the table tracks rows."""
         return row_tracking_columns(self.table.snapshot) is not None
 
-    def write(self, groups: Sequence[Sequence[DeltaTask]], workers: Executor | None = None) -> None:
+    def write(self, groups: Sequence[Sequence[DeltaTask]], workers: Workers, run: str) -> None:
         """Writes the live rows of groups. After an error, no new file is left.
 
         Args:
-            workers: writes them instead of threads.
+            workers: who writes them.
+            run: the name of the run.
 
         Raises:
             CorruptDataError, NotFoundError, UnsupportedError: as `scan`.
         """
-        if workers is not None:
-            self._write_on(workers, groups)
+        if not isinstance(workers, Threads):
+            self._write_on(workers, groups, run)
             return
-        n_threads = self.threads or pa.cpu_count()
+        n_threads = workers.n or pa.cpu_count()
         of_a_group = max(1, n_threads // max(len(groups), 1))
         try:
-            for adds in on_threads(
-                lambda group: self.write_group(group, of_a_group),
-                groups,
-                n_threads,
-                label="rewriting file groups",
+            for adds in Threads(n_threads).each(
+                lambda group: self.write_group(group, of_a_group), groups, _live_bytes, _WRITING
             ):
                 self.adds += adds
         except BaseException:
             self._writer.remove()
             raise
 
-    def _write_on(self, workers: Executor, groups: Sequence[Sequence[DeltaTask]]) -> None:
-        """Has groups written by workers, to a folder that no other run uses.
-
-        In the end it has only the new files: others are of workers that ended or failed.
-        """
-        storage, folder = self.table.snapshot.storage, f"rewrite-{uuid.uuid4().hex[:12]}"
+    def _write_on(self, workers: Workers, groups: Sequence[Sequence[DeltaTask]], run: str) -> None:
+        """Has groups written by workers. Their files are in a folder that no other run uses."""
+        storage = self.table.snapshot.storage
+        folder = RunFolder(storage.root, run)
         there = replace(self, table=self.table.without_files(), name=_NamesIn(folder))
-        try:
-            each = Pool(workers).each
-            for adds in each(there._written_group, groups, _live_bytes, "rewriting file groups"):
+        lean = [[*columns_of(tasks)] for tasks in groups]
+        with folder.keeping(storage.filesystem) as kept:
+            for adds in workers.each(there._written_group, lean, _live_bytes, _WRITING, run=run):
                 self.adds += adds
             self.written += [canonical_path(add["add"]["path"]) for add in self.adds]
-        finally:
-            paths = [f"{folder}/{name}" for name in storage.names(folder)]
-            for path in {*paths}.difference(self.written):
-                storage.remove(path)
-            remove_empty(f"{storage.root}/{folder}", filesystem=storage.filesystem)
+            kept += [f"{storage.root}/{path}" for path in self.written]
 
     def _written_group(self, group: Sequence[DeltaTask]) -> list[dict[str, Any]]:
         return self.write_group(group, 1)
@@ -132,18 +122,25 @@ class FileRewriter:
             yield rows.rename_columns(names)
 
 
-@dataclass(frozen=True)
 class _NamesIn:
     """Makes the paths of new files in a folder, below the table. It can be pickled."""
 
-    folder: str
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _NamesIn, (self._folder,)
+
+    @cached_property
+    def _name(self) -> Callable[[str], str]:
+        return self._folder.names()
 
     def __call__(self) -> str:
-        return f"{self.folder}/{new_name()}"
+        return self._name(".parquet").removeprefix(f"{self._folder.parent}/")
 
 
 def _live_bytes(group: Sequence[DeltaTask]) -> int:
-    return sum(map(live_bytes, group))
+    return sum(live_bytes(task) + OPEN_BYTES for task in group)
 
 
 def removes_of(

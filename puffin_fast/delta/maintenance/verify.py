@@ -60,7 +60,7 @@ def verify(
         level: "files" reads the footers of all data files and compares them with the log, "metadata" opens no data
             file, "rows" also decodes all rows.
         threads: number of files read at a time; the number of processors by default.
-        workers: an executor of ``concurrent.futures``, as for `delete`, or a SparkSession: reads vectors and data files
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which reads vectors and data files
             instead of threads.
 
     Returns:

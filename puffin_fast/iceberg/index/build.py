@@ -19,20 +19,25 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._io import open_sink, open_source
+from puffin_fast._io.run_folder import RunFolder, run_name
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.arguments import check_flags
+from puffin_fast._run.groups import bins_of
 from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.threads import check_threads
+from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers, workers_of
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, JobInterruptedError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.catalogs.catalog_commit import commit_statistics
+from puffin_fast.iceberg.catalogs.run_table import run_table
 from puffin_fast.iceberg.catalogs.working_table import WorkingTable, with_history
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.index.blobs import parts_of, write_statistics
@@ -56,15 +61,21 @@ from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.statistics import StatisticsFile
     from pyiceberg.types import NestedField
+    from pyspark.sql import SparkSession
 
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 ROW_BYTES = 24
 """Bytes of memory for a row while a segment is built."""
+
+WORKER_MEMORY = 512 << 20
+"""Bytes of memory of a worker that builds a segment."""
 
 MOST_ROWS = 1 << 28
 """Rows of a segment; its blob has less than 2^31 bytes."""
@@ -117,6 +128,7 @@ def index_keys(
     branch: str = MAIN_BRANCH,
     incremental: Literal["auto", False] = "auto",
     threads: int | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
 ) -> KeyIndexResult:
     """Builds an index of keys, so that deletes, upserts and scans by key read only rows that may have a key.
@@ -131,6 +143,8 @@ def index_keys(
         branch: an existing branch.
         incremental: ``"auto"`` keeps the segments of the nearest earlier index. False reads all data files.
         threads: number of data files read at a time; `pyarrow.cpu_count()` by default.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which makes segments of at most 22
+            million rows instead of threads (a larger data file has one of its own). They wait in files.
         dry_run: count the data files, read no row and write nothing.
 
     Returns:
@@ -151,18 +165,48 @@ def index_keys(
         >>> pf.iceberg.delete_keys(table, [5, 7], "id").rows_deleted
         2
     """
-    check_threads(threads)
-    encode = on_this_machine(threads)
+    encode = encode_by(workers_of(workers, threads), table)
     return build_index(table, join_cols, encode, branch=branch, incremental=incremental, dry_run=dry_run)
 
 
-def on_this_machine(threads: int | None) -> Encode:
-    """Returns what makes segments on threads of this process."""
+def encode_by(workers: Workers, table: Table) -> Encode:
+    """Returns what makes segments.
+
+    Args:
+        workers: read the key columns; unless they are threads, they write the segments to files of a run.
+        table: names these files.
+    """
 
     def encode(maker: SegmentMaker, new: Sequence[ManifestEntry], most_rows: int) -> Iterator[bytes]:
-        return maker.segments(new, most_rows, pa.cpu_count() if threads is None else threads)
+        if isinstance(workers, Threads):
+            yield from maker.segments(new, most_rows, workers.n or pa.cpu_count())
+            return
+        most, run = max(1, min(most_rows, WORKER_MEMORY // ROW_BYTES)), run_name(None, "index")
+        bins = bins_of(new, most, lambda data: data.record_count)
+        with run_table(WorkingTable.of(table), run) as (there, _):
+            write = partial(_write_segments, maker.without_history(), there.folder, most)
+            written = workers.each(write, bins, _key_bytes, "reading keys", run=run)
+            for path, size in chain.from_iterable(written):
+                with open_source(path, filesystem=maker.io, size=size) as source:
+                    yield source.read_at(0, size)
 
     return encode
+
+
+def _write_segments(
+    maker: SegmentMaker, folder: RunFolder, most_rows: int, new: Sequence[ManifestEntry]
+) -> list[tuple[str, int]]:
+    """Writes segments for data files, each to a file of its own; returns the locations and sizes."""
+    name, written = folder.names(), list[tuple[str, int]]()
+    for segment in maker.segments(new, most_rows, 1):
+        path = name(".segment")
+        open_sink(path, filesystem=maker.io).write_file(segment)
+        written.append((path, len(segment)))
+    return written
+
+
+def _key_bytes(new: Sequence[ManifestEntry]) -> int:
+    return sum(data.record_count * ROW_BYTES + OPEN_BYTES for data in new)
 
 
 def build_index(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.streams import in_order
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.key_index import (
@@ -45,6 +46,10 @@ class SegmentMaker:
         """The canonical forms of the key columns."""
         schema = self.metadata.schema()
         return tuple(kind_of(storage_type(schema.find_field(id).field_type)) for id in self.field_ids)
+
+    def without_history(self) -> SegmentMaker:
+        """Returns a maker that is sent to workers."""
+        return replace(self, metadata=without_history(self.metadata))
 
     def segments(self, new: Sequence[ManifestEntry], most_rows: int, threads: int) -> Iterator[bytes]:
         """Yields segments of data files; none has a data file whose keys cannot be indexed.

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._io.run_folder import run_name
 from puffin_fast._run.arguments import check_integer, check_texts
 from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._run.threads import on_threads
+from puffin_fast._run.workers import OPEN_BYTES, Threads, workers_of
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.table_properties import delete_file_size, vectors_per_file
-from puffin_fast.iceberg.delete_files.deletion_vectors import write_deletion_vectors
+from puffin_fast.iceberg.delete_files.deletion_vectors import write_where_read
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.puffin import PuffinReader
@@ -25,11 +28,18 @@ from puffin_fast.rows.deletes.loader import within
 from puffin_fast.rows.deletes.outcome import NewDeletes
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
 
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
+
+ONE_FILE = 1 << 62
+"""No limit: a worker writes one file, whose size was determined before."""
 
 FULL = 0.75
 """A file is not rewritten if its live vectors fill this share of the target size and of the file's blobs."""
@@ -44,6 +54,7 @@ def compact(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
     """Rewrites the vectors of small and half-empty Puffin files, and removes dangling vectors, in one commit.
@@ -64,6 +75,8 @@ def compact(
             other files are not made, and dangling vectors elsewhere stay. By default all Puffin files.
         branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
         threads: number of Puffin files read at a time; the number of processors by default.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which reads and writes instead of
+            threads. Each new Puffin file is written by one worker, which holds its vectors.
 
     Raises:
         InvalidInputError: the target size is below 1.
@@ -80,28 +93,51 @@ def compact(
         >>> result.puffin_files_written, result.puffin_files_removed
         (1, 2)
     """
-    check_threads(threads)
+    who = workers_of(workers, threads)
     check_integer("target_file_size", target_file_size, least=1)
     only = None if file_paths is None else check_texts("file_paths", file_paths)
+    run = run_name(job_id, "compact")
 
-    def work(table: Table, inventory: DeleteInventory) -> Rewritten:
+    def work(table: WorkingTable, inventory: DeleteInventory) -> Rewritten:
         limit = delete_file_size(table.properties) if target_file_size is None else target_file_size
         chosen, terms = select_vectors(table, inventory, limit, threads)
-
-        def found() -> Iterator[NewDeletes]:
-            for some in on_threads(
-                lambda tasks: list(read_puffin_vectors(table.io, tasks)),
-                chosen,
-                threads,
-                label="reading vectors",
-            ):
-                yield from some
-
-        outcomes = write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run, limit=limit)
+        tasks = [*chain.from_iterable(chosen)]
+        is_here = isinstance(who, Threads)
+        bins = [chosen] if is_here else _new_files(tasks, limit, table)
+        outcomes, _ = write_where_read(
+            who,
+            table,
+            partial(_vectors_of, table.io),
+            bins,
+            lambda some: sum(map(n_bytes_of, some)) + OPEN_BYTES,
+            tasks,
+            "reading vectors",
+            run,
+            only_new=False,
+            dry_run=dry_run,
+            limit=limit if is_here else ONE_FILE,
+        )
         return Rewritten.of(table, outcomes, terms)
 
     request = Request(verb="compact", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     return rewrite(table, work, request, dry_run=dry_run, file_paths=only)
+
+
+def _vectors_of(
+    io: FileIO, files: Sequence[Sequence[FileTask]]
+) -> Callable[[Sequence[FileTask]], Iterator[NewDeletes]]:
+    return partial(read_puffin_vectors, io)
+
+
+def _new_files(tasks: Iterable[FileTask], limit: int, table: Table) -> list[list[list[FileTask]]]:
+    """Groups vectors by new Puffin file, each with one partition spec; vectors of an old file are adjacent."""
+    most = vectors_per_file(table.properties)
+    groups = split_by_size(tasks, limit, n_bytes_of, kind=lambda task: task.data.spec_id, most=most)
+    return [[list(some) for _, some in groupby(group, key=_puffin_file)] for group in groups]
+
+
+def _puffin_file(task: FileTask) -> str:
+    return "" if task.vector is None else task.vector.file_path
 
 
 def read_puffin_vectors(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:

@@ -6,20 +6,21 @@ delete files. A delete file is removed only when no live data file needs it any 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._io.run_folder import run_name
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast._run.threads import check_threads
-from puffin_fast._run.workers import check_workers, workers_of
+from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers, workers_of
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.delete_files.deletion_vectors import write_deletion_vectors
+from puffin_fast.iceberg.delete_files.deletion_vectors import write_where_read
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms
 from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.index.stored import indexed
@@ -31,7 +32,9 @@ from puffin_fast.rows.deletes.equality import EqualityDeletes
 from puffin_fast.rows.deletes.loader import DeleteLoader, within
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.reader import DataFiles
+from puffin_fast.rows.scan.bins import bins_of_tasks
 from puffin_fast.rows.scan.splits import data_bytes
+from puffin_fast.rows.shared_deletes import NO_DELETES, distinct
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -40,11 +43,15 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+    from pyspark.sql import SparkSession
 
+    from puffin_fast.iceberg.catalogs.working_table import WorkingTable
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
     from puffin_fast.key_index import ChunkPages
     from puffin_fast.rows.deletes.equality import DeletedKeys
-from puffin_fast.rows.shared_deletes import distinct
+
+LOOK_UP_BYTES = 32 << 20
+"""Bytes of equality deletes whose keys are looked up in key indexes here, before workers read the data files."""
 
 
 def convert_position_deletes(
@@ -54,7 +61,7 @@ def convert_position_deletes(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
-    workers: Executor | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
     """Converts all position-delete files of a branch to deletion vectors, in one commit.
@@ -71,8 +78,8 @@ def convert_position_deletes(
         job_id: recorded in the snapshot's summary. A job whose id is in the branch's history is not repeated.
         snapshot_properties: additional entries of the snapshot's summary.
         threads: number of delete files read at a time; the number of processors by default.
-        workers: an executor of ``concurrent.futures`` that reads delete files instead of threads, as for `delete`. Each
-            worker reads the delete files that its data files share.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which reads delete files and writes
+            vectors instead of threads. Each worker reads the delete files that its data files share.
         dry_run: read and encode everything, write and commit nothing.
 
     Raises:
@@ -88,23 +95,23 @@ def convert_position_deletes(
         >>> pf.iceberg.convert_position_deletes(table).snapshot_id is None  # the table has none
         True
     """
-    check_threads(threads)
-    check_workers(workers)
+    who, run = workers_of(workers, threads), run_name(job_id, "convert")
 
-    def work(table: Table, inventory: DeleteInventory) -> Rewritten:
-        conversion, convert = PositionConversion.of(inventory), _PositionConverter(table.io)
-        files = [*conversion.files.values()]
-        not_rewritten: list[SupersededPositions] = []
-
-        def found() -> Iterator[NewDeletes]:
-            converted = workers_of(workers, threads).each(convert, files, _delete_bytes, "converting deletes")
-            for file, new in zip(files, converted, strict=True):
-                if isinstance(new, SupersededPositions):
-                    not_rewritten.append(new)
-                elif new is not None:
-                    yield new if workers is None else replace(new, task=file.task)
-
-        outcomes = tuple(write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run))
+    def work(table: WorkingTable, inventory: DeleteInventory) -> Rewritten:
+        conversion = PositionConversion.of(inventory)
+        files = sorted(conversion.files.values(), key=lambda file: file.data.spec_id)
+        outcomes, not_rewritten = write_where_read(
+            who,
+            table,
+            partial(_PositionConverter, table.io),
+            _bins_of_positions(files, who),
+            _delete_bytes,
+            [file.task for file in files],
+            "converting deletes",
+            run,
+            only_new=False,
+            dry_run=dry_run,
+        )
         return Rewritten.of(
             table, outcomes, conversion.terms(not_rewritten), conversion.reasons(not_rewritten)
         )
@@ -113,6 +120,20 @@ def convert_position_deletes(
         verb="convert_position_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
     return rewrite(table, work, request, dry_run=dry_run)
+
+
+def _bins_of_positions(files: Sequence[FileDeletes], workers: Workers) -> list[list[FileDeletes]]:
+    """Groups data files with the same position-delete files, which each worker reads whole."""
+    if isinstance(workers, Threads):
+        return [[*files]]
+
+    def lists(file: FileDeletes) -> tuple[int, list[int]]:
+        shared = [id(one) for one, _ in file.position_deletes.parts if not one.of_one]
+        return file.data.spec_id, shared
+
+    lean = [replace(file, equality_deletes=NO_DELETES) for file in sorted(files, key=lists)]
+    limit = workers.bin_bytes(sum(map(_delete_bytes, lean)))
+    return bins_of_tasks(lean, lambda file: (file,), limit, lambda file: OPEN_BYTES)
 
 
 @dataclass(frozen=True)
@@ -144,17 +165,20 @@ def convert_positions(
 
 
 class _PositionConverter:
-    """Converts the position deletes of data files. Safe to use from several threads; can be pickled."""
+    """Converts the position deletes of data files. Safe to use from several threads.
 
-    def __init__(self, io: FileIO) -> None:
-        self._io, self._current = io, DeleteLoader(io)
+    Args:
+        io: opens the files.
+        files: all data files that it is called for.
+    """
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _PositionConverter, (self._io,)
+    def __init__(self, io: FileIO, files: Iterable[FileDeletes]) -> None:
+        self._current = DeleteLoader(io, only={file.data.file_path for file in files})
 
-    def __call__(self, file: FileDeletes) -> NewDeletes | SupersededPositions | None:
+    def __call__(self, file: FileDeletes) -> Iterator[NewDeletes | SupersededPositions]:
         positions = self._current.by_files(file.data.file_path, file.position_deletes)
-        return convert_positions(file, positions, self._current)
+        if (found := convert_positions(file, positions, self._current)) is not None:
+            yield found
 
 
 def _delete_bytes(file: FileDeletes) -> int:
@@ -208,7 +232,7 @@ def convert_equality_deletes(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
-    workers: Executor | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
     """Converts all equality-delete files of a branch to deletion vectors, in one commit.
@@ -220,7 +244,8 @@ def convert_equality_deletes(
     Args:
         table, branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
         threads: number of data files read at a time; the number of processors by default.
-        workers: an executor of ``concurrent.futures`` that reads data files instead of threads, as for `delete`.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which reads data files and writes
+            vectors instead of threads.
 
     Raises:
         PuffinFastError: as `convert_position_deletes`.
@@ -229,20 +254,53 @@ def convert_equality_deletes(
         >>> pf.iceberg.convert_equality_deletes(table).snapshot_id is None  # the table has none
         True
     """
-    check_threads(threads)
-    check_workers(workers)
+    who, run = workers_of(workers, threads), run_name(job_id, "convert")
 
-    def work(table: Table, inventory: DeleteInventory) -> Rewritten:
+    def work(table: WorkingTable, inventory: DeleteInventory) -> Rewritten:
         files, terms = equality_conversion(inventory)
         converter = EqualityConverter(table.io, table.metadata)
-        converter.look_up(snapshot_of(table.metadata, branch), files)
-        found = converter.search(files, threads, workers)
-        return Rewritten.of(table, write_deletion_vectors(table, found, dry_run=dry_run), terms)
+        deletes = distinct(file.equality_deletes for file in files)
+        if isinstance(who, Threads) or sum(entry.file_size_in_bytes for entry in deletes) <= LOOK_UP_BYTES:
+            converter.look_up(snapshot_of(table.metadata, branch), files)
+        searched = [*converter.narrowed(files)]
+        outcomes, _ = write_where_read(
+            who,
+            table,
+            converter.finder,
+            _bins_by_keys(searched, who),
+            _searched_bytes,
+            [file.task for file, _ in searched],
+            "converting deletes",
+            run,
+            dry_run=dry_run,
+        )
+        return Rewritten.of(table, outcomes, terms)
 
     request = Request(
         verb="convert_equality_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
     return rewrite(table, work, request, dry_run=dry_run)
+
+
+_Searched: TypeAlias = "tuple[FileDeletes, Candidates | None]"
+"""A data file, and the rows that may have a deleted key."""
+
+
+def _bins_by_keys(files: Sequence[_Searched], workers: Workers) -> list[list[_Searched]]:
+    """Groups data files with the same equality deletes, which each worker reads."""
+    if isinstance(workers, Threads):
+        return [[*files]]
+
+    def keys(item: _Searched) -> list[tuple[int, int]]:
+        return [(id(shared), start) for shared, start in item[0].equality_deletes.parts]
+
+    limit = workers.bin_bytes(sum(map(_searched_bytes, files)))
+    return bins_of_tasks(sorted(files, key=keys), lambda item: (item[0],), limit, _searched_bytes)
+
+
+def _searched_bytes(item: _Searched) -> int:
+    file, found = item
+    return data_bytes(file, None if found is None else found.positions) + OPEN_BYTES
 
 
 def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], ChangeTerms]:
@@ -299,21 +357,16 @@ class EqualityConverter:
         self._candidates: dict[str, Candidates] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {"_candidates": self._candidates}
-        return EqualityConverter, (self._io, without_history(self._metadata)), state
+        """The converter without candidates."""
+        return EqualityConverter, (self._io, without_history(self._metadata))
 
-    def search(
-        self, files: Sequence[FileDeletes], threads: int | None, workers: Executor | None = None
-    ) -> Iterator[NewDeletes]:
-        """Yields the deletes of data files, in their order.
+    def finder(self, files: object) -> Callable[[_Searched], Iterator[NewDeletes]]:
+        """Returns what finds the deletes of a data file."""
+        return self.found
 
-        Args:
-            threads: number of files read at a time.
-            workers: reads the data files instead of threads.
-        """
-        found = workers_of(workers, threads).each(self, files, data_bytes, "converting deletes")
-        for file, new in zip(files, found, strict=True):
-            yield new if workers is None else replace(new, task=file.task)
+    def found(self, item: _Searched) -> Iterator[NewDeletes]:
+        """Yields the deletes of a data file."""
+        yield self.deletes(*item)
 
     def look_up(self, snapshot: Snapshot | None, files: Sequence[FileDeletes]) -> None:
         """Looks up the deleted keys in the table's key indexes, so that only rows that may have one are read.
@@ -360,10 +413,6 @@ class EqualityConverter:
             found = self._candidates.get(file.data.file_path)
             if found is None or found.positions:
                 yield file, found
-
-    def __call__(self, file: FileDeletes) -> NewDeletes:
-        """Returns the deletes of a data file."""
-        return self.deletes(file, self._candidates.get(file.data.file_path))
 
     def deletes(self, file: FileDeletes, found: Candidates | None) -> NewDeletes:
         """Returns the deletes of a data file.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
@@ -16,13 +15,13 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast._run.arguments import check_flags, check_integer, check_name
 from puffin_fast._run.documents import of_document
 from puffin_fast._run.outcome import note_earlier
-from puffin_fast._run.threads import check_threads
+from puffin_fast._run.workers import workers_of
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys, on_this_machine
+from puffin_fast.iceberg.index.build import KeyIndexResult, encode_by, index_keys
 from puffin_fast.iceberg.index.properties import indexed_columns
 from puffin_fast.iceberg.maintenance.compact import compact
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
@@ -31,11 +30,16 @@ from puffin_fast.iceberg.maintenance.orphan_files import remove_orphan_files
 from puffin_fast.iceberg.maintenance.removal import check_may_remove
 from puffin_fast.iceberg.maintenance.retention import Retention
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
-from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_on_threads
+from puffin_fast.iceberg.maintenance.rewrite_data_files import rewritten
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
 from puffin_fast.iceberg.maintenance.unknown_metadata import check_newest
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, RewriteTerms, check_rewrite
 from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from pyspark.sql import SparkSession
 
 STEPS = ("convert", "rewrite", "compact", "index", "expire", "clean")
 VECTOR_STEPS = ("convert", "compact")
@@ -140,6 +144,7 @@ def maintain(
     *,
     branch: str = MAIN_BRANCH,
     threads: int | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
 ) -> MaintainResult:
     """Does all maintenance of a table.
@@ -156,6 +161,8 @@ def maintain(
         policy: the steps, and the thresholds from which they change something.
         branch: the branch whose files are rewritten. Snapshots of all branches expire.
         threads: as `delete`.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which does the steps that read data
+            files and delete files instead of threads.
         dry_run: change nothing, and count what would be done.
 
     Raises:
@@ -165,56 +172,8 @@ def maintain(
         >>> pf.iceberg.maintain(table, dry_run=True).dry_run
         True
     """
-    check_threads(threads)
-
-    def rewrite(table: Table, terms: RewriteTerms, later: bool, dry_run: bool) -> RewriteDataFilesResult:
-        request = Request(verb="rewrite_data_files", branch=branch)
-        encode = None if later else on_this_machine(threads)
-        return rewrite_on_threads(table, terms, request, encode, threads=threads, dry_run=dry_run)
-
-    here: dict[str, Any] = {"branch": branch, "threads": threads}
-    steps = FileSteps(
-        partial(convert_position_deletes, **here),
-        partial(convert_equality_deletes, **here),
-        rewrite,
-        partial(compact, **here),
-        partial(index_keys, **here),
-    )
-    return maintained(table, policy, steps, branch=branch, threads=threads, dry_run=dry_run)
-
-
-class FileSteps(NamedTuple):
-    """The functions of the steps that read and write data files and deletes. All take the table and `dry_run`.
-
-    Attributes:
-        convert_position_deletes, convert_equality_deletes, compact: as the functions of these names.
-        rewrite: takes also the terms, and whether key indexes are extended by a later step.
-        index_keys: takes also the key's columns.
-    """
-
-    convert_position_deletes: Callable[..., RewriteResult]
-    convert_equality_deletes: Callable[..., RewriteResult]
-    rewrite: Callable[[Table, RewriteTerms, bool, bool], RewriteDataFilesResult]
-    compact: Callable[..., RewriteResult]
-    index_keys: Callable[..., KeyIndexResult]
-
-
-def maintained(
-    table: Table,
-    policy: MaintenancePolicy,
-    files: FileSteps,
-    *,
-    branch: str,
-    threads: int | None,
-    dry_run: bool,
-) -> MaintainResult:
-    """Does all maintenance of a table; as `maintain`.
-
-    Args:
-        table, policy, branch, threads, dry_run: as `maintain`.
-        files: the functions of some steps.
-    """
     started = time.perf_counter()
+    who = workers_of(workers, threads)
     if not isinstance(policy, MaintenancePolicy):
         raise InvalidInputError(f"policy: expected a MaintenancePolicy, found {shown_argument(policy)}")
     check_flags(dry_run=dry_run)
@@ -233,12 +192,13 @@ def maintained(
     indexes = (
         indexed_columns(working.properties, working.schema(), schemas, notes) if "index" in steps else ()
     )
-    job: dict[str, Any] = {"threads": threads, "dry_run": dry_run}
+    here: dict[str, Any] = {"threads": threads, "dry_run": dry_run}
+    job = here | {"branch": branch, "workers": workers}
     found: dict[str, Any] = {}
     try:
         if "convert" in steps:
-            found["position_deletes"] = files.convert_position_deletes(table, dry_run=dry_run)
-            found["equality_deletes"] = files.convert_equality_deletes(table, dry_run=dry_run)
+            found["position_deletes"] = convert_position_deletes(table, **job)
+            found["equality_deletes"] = convert_equality_deletes(table, **job)
         if "rewrite" in steps:
             terms = RewriteTerms(
                 AlwaysTrue(),
@@ -248,18 +208,20 @@ def maintained(
                 target_file_size=policy.target_file_size,
                 max_commits=policy.max_commits,
             )
-            later = "index" in steps  # one commit for each index, of the last snapshot
-            found["data_files"] = files.rewrite(table, terms, later, dry_run)
+            request = Request(verb="rewrite_data_files", branch=branch)
+            # one commit for each index, of the last snapshot
+            encode = None if "index" in steps else encode_by(who, table)
+            found["data_files"] = rewritten(table, terms, request, who, encode, dry_run=dry_run)
         if "compact" in steps:
-            found["vectors"] = files.compact(table, dry_run=dry_run)
+            found["vectors"] = compact(table, **job)
         if indexes and branch in table.metadata.refs:
-            found["key_indexes"] = tuple(files.index_keys(table, names, dry_run=dry_run) for names in indexes)
+            found["key_indexes"] = tuple(index_keys(table, names, **job) for names in indexes)
         if "expire" in steps:
             found["snapshots"] = expire_snapshots(
-                table, older_than=policy.expire_older_than, retain_last=policy.retain_last, **job
+                table, older_than=policy.expire_older_than, retain_last=policy.retain_last, **here
             )
         if "clean" in steps:
-            found["orphan_files"] = remove_orphan_files(table, older_than=policy.clean_older_than, **job)
+            found["orphan_files"] = remove_orphan_files(table, older_than=policy.clean_older_than, **here)
     except BaseException as error:
         if found and not dry_run:
             note_earlier(

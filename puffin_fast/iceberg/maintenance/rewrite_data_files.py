@@ -10,17 +10,18 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._run.workers import Pool, check_workers
+from puffin_fast._io.run_folder import run_name
+from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers, workers_of
+from puffin_fast.iceberg.catalogs.run_table import run_table
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.index.build import on_this_machine
+from puffin_fast.iceberg.index.build import encode_by
 from puffin_fast.iceberg.index.segment_maker import Encode
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
-from puffin_fast.iceberg.maintenance.worker_files import RunFolder
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, RewriteTerms, live_bytes
+from puffin_fast.rows.tasks import columns_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.sorting import SortOrder
+    from pyspark.sql import SparkSession
 
     from puffin_fast.iceberg.catalogs.working_table import WorkingTable
+
+
+_WRITING = "rewriting file groups"
 
 
 def rewrite_data_files(
@@ -47,7 +52,7 @@ def rewrite_data_files(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
-    workers: Executor | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
 ) -> RewriteDataFilesResult:
     """Rewrites the data files that have many deleted rows, and joins small ones, in one commit.
@@ -90,7 +95,8 @@ def rewrite_data_files(
             given order are rewritten, too; those that are marked may overlap: join them with a greater `min_file_size`.
             New files are marked if it is a sort order of the table.
         branch, case_sensitive, job_id, snapshot_properties, threads: as `delete`.
-        workers: an executor of ``concurrent.futures`` that rewrites groups of data files, as for `delete`.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which rewrites groups of data files
+            instead of threads, each with one thread.
         dry_run: count from the manifests, write nothing.
 
     Returns:
@@ -113,8 +119,7 @@ def rewrite_data_files(
         >>> pf.iceberg.deletes(table).num_rows
         0
     """
-    check_threads(threads)
-    check_workers(workers)
+    who = workers_of(workers, threads)
     terms = RewriteTerms(
         row_filter,
         min_deleted,
@@ -128,54 +133,48 @@ def rewrite_data_files(
     request = Request(
         verb="rewrite_data_files", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
-    return rewrite_on_threads(
-        table, terms, request, on_this_machine(threads), threads=threads, workers=workers, dry_run=dry_run
-    )
+    return rewritten(table, terms, request, who, encode_by(who, table), dry_run=dry_run)
 
 
-def rewrite_on_threads(
+def rewritten(
     table: Table,
     terms: RewriteTerms,
     request: Request,
+    workers: Workers,
     encode: Encode | None,
     *,
-    threads: int | None,
-    workers: Executor | None = None,
     dry_run: bool,
 ) -> RewriteDataFilesResult:
     """`rewrite_data_files` with checked arguments; `encode` as for `run_rewrite`."""
-    n_threads = threads or pa.cpu_count()
 
     def write(
         table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
     ) -> Iterable[RewrittenGroup]:
-        of_a_group = 1 if workers is not None else max(1, n_threads // len(groups))
-        writer = GroupWriter(
-            table, head.sequence_number or 0, target, of_a_group, terms.order(table.metadata)
-        )
-        if workers is not None:
-            return _written_by(workers, writer, table, groups)
-        return on_threads(writer.write, groups, n_threads, label="rewriting file groups")
+        writer = GroupWriter(table, head.sequence_number or 0, target, 1, terms.order(table.metadata))
+        if not isinstance(workers, Threads):
+            return _written_by(workers, writer, table, groups, run_name(request.job_id, "rewrite"))
+        n_threads = workers.n or pa.cpu_count()
+        writer = replace(writer, threads=max(1, n_threads // len(groups)))
+        return Threads(n_threads).each(writer.write, groups, _group_bytes, _WRITING)
 
     return run_rewrite(table, terms, request, write, encode, dry_run=dry_run)
 
 
 def _written_by(
-    workers: Executor, writer: GroupWriter, table: WorkingTable, groups: Sequence[Sequence[FileTask]]
+    workers: Workers,
+    writer: GroupWriter,
+    table: WorkingTable,
+    groups: Sequence[Sequence[FileTask]],
+    run: str,
 ) -> list[RewrittenGroup]:
     """Has groups written by workers. Their files are in a folder that no other run uses."""
-    folder = RunFolder(table, "rewrite")
-    write = replace(writer, table=folder.table).write
-    named: list[str] = []
-    try:
-        each = Pool(workers).each
-        written = [*each(write, groups, _group_bytes, "rewriting file groups")]
-        named = [new.entry.file_path for group in written for new in group.new]
-    finally:
-        folder.remove_others(named)
-    table.created += named
+    lean = [[*columns_of(tasks)] for tasks in groups]
+    with run_table(table, run) as (there, kept):
+        write = replace(writer, table=there).write
+        written = [*workers.each(write, lean, _group_bytes, _WRITING, run=run)]
+        kept += [new.entry.file_path for group in written for new in group.new]
     return written
 
 
 def _group_bytes(tasks: Sequence[FileTask]) -> int:
-    return sum(map(live_bytes, tasks))
+    return sum(live_bytes(task) + OPEN_BYTES for task in tasks)

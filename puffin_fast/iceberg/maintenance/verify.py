@@ -94,7 +94,7 @@ def verify(
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
         level: "files" reads the end of each data file, "metadata" opens none of them, "rows" decodes all of them.
         threads: number of files read at a time; the number of processors by default.
-        workers: an executor of ``concurrent.futures``, as for `delete`, or a SparkSession: reads the data files instead
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which reads the data files instead
             of threads.
 
     Returns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -43,10 +43,17 @@ class DeleteLoader:
     """Loads the deleted positions of data files; a position-delete file shared by several data files is read once.
 
     Safe to use from several threads.
+
+    Args:
+        io: opens the files.
+        decode: the codec; Iceberg's by default.
+        only: the data files whose positions are kept of position-delete files; by default all.
     """
 
-    def __init__(self, io: FileIO, decode: Decode = codec.decode) -> None:
-        self._io, self._decode = io, decode
+    def __init__(
+        self, io: FileIO, decode: Decode = codec.decode, *, only: Collection[str] | None = None
+    ) -> None:
+        self._io, self._decode, self._only = io, decode, only
         self._lock = threading.Lock()
         self._shared: dict[str, list[tuple[DeleteFile, PositionBitmap]]] = {}
         self._read: set[str] = set()
@@ -132,7 +139,7 @@ class DeleteLoader:
 
         def read(at: int) -> dict[str, PositionBitmap] | None:
             try:
-                return _position_deletes(self._io, entries[at])
+                return _position_deletes(self._io, entries[at], self._only)
             except PuffinFastError:
                 if at < n_needed:
                     raise
@@ -264,13 +271,17 @@ class ReadAhead:
         return read_entry(self._io, entry, counted=self._counted, decode=self._decode)
 
 
-def _position_deletes(io: FileIO, entry: DeleteFile) -> dict[str, PositionBitmap]:
-    """The deleted positions in one position-delete file, by data file."""
+def _position_deletes(
+    io: FileIO, entry: DeleteFile, only: Collection[str] | None = None
+) -> dict[str, PositionBitmap]:
+    """The deleted positions in one position-delete file, by data file; `only` of some."""
     limit = limits.POSITION_DELETE_BYTES.of(io)
     bitmaps: dict[str, list[PositionBitmap]] = {}
     n_bytes = 0
     for found in read_position_deletes(io, entry):
         for path, positions in found.items():
+            if only is not None and path not in only:
+                continue
             bitmaps.setdefault(path, []).append(positions)
             n_bytes += len(path) + positions.n_bytes
         if n_bytes > limit:

@@ -133,3 +133,25 @@ class Outcome:
     def drops(self) -> bool:
         """Whether all rows of the data file are deleted."""
         return self.vector is None and not self.by_files
+
+
+@dataclass(frozen=True)
+class FileDeleted:
+    """The deletes of one data file that a worker wrote, earlier deletes included.
+
+    Attributes:
+        data_file: the path of the data file.
+        n_new: number of rows that were live before.
+        vector: its new deletion vector; without one, and not by files, all its rows are deleted.
+        by_files: whether position-delete files hold the new deletes.
+    """
+
+    data_file: str
+    n_new: int
+    vector: DeletionVectorLocation | None = None
+    by_files: bool = False
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> FileDeleted:
+        """Returns an outcome without its task."""
+        return cls(outcome.task.data.file_path, outcome.n_new, outcome.vector, outcome.by_files)

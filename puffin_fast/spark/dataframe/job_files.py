@@ -1,24 +1,24 @@
 """The delete files of a job, found by their names.
 
 Each run of a job has a name of its own, ``{job}-{12 hex digits}``: two runs of a job do not share files. A run on
-a table writes into a folder of that name in the table's data folder, in a Delta table's own folder. A file is
-``{run}-{partition:05d}-{taskAttemptId}-{8 hex digits}-{n:04d}.puffin`` (``{run}-driver-…`` if the driver wrote it),
-``.parquet`` in a table of format version 2, and
-``deletion_vector_{uuid}.bin`` in a Delta table; ``.arrow`` files of rows that a job reads again, and ``.segment`` files
-of a key index, exist until it ends. A
-local file of deletion vectors that is not complete, or whose writer was killed, is ``.{that}.{16 hex digits}.tmp``.
+a table writes into a folder of that name in the table's data folder, in a Delta table's own folder. `RunFolder` says
+how files are named; ``.puffin`` have vectors, ``.parquet`` rows, or position deletes in a table of format version 2,
+``deletion_vector_{uuid}.bin`` vectors of a Delta table. ``.arrow`` files of rows that a job reads again, and
+``.segment`` files of a key index, exist until it ends. A local file of deletion vectors that is not complete, or whose
+writer was killed, is ``.{that}.{16 hex digits}.tmp``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import uuid
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from puffin_fast._io import FileSet, remove
 from puffin_fast._io.folder import names_in
+from puffin_fast._io.run_folder import JOB
+from puffin_fast._io.run_folder import run_name as new_name
 from puffin_fast.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = "str | os.PathLike[str] | Table | Any"
 
-_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RUN = "-[0-9a-f]{12}"
-_ATTEMPT = r"-(?:driver|\d{5,}-\d+)-(?:[0-9a-f]{8}-)?\d{4,}\.(?:puffin|parquet|arrow|segment)"
+_ATTEMPT = r"-(?:driver|worker|\d{5,}-\d+)-(?:[0-9a-f]{8}-)?\d{4,}\.(?:puffin|parquet|arrow|segment)"
 _UNFINISHED = r"\.[0-9a-f]{16}\.tmp"
 _RECORDS = r"deletion_vector_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin"
 _DELTA_LOG = "_delta_log"
@@ -42,7 +41,7 @@ def check_job(job_id: str) -> str:
     Raises:
         InvalidInputError: the job id cannot begin a file name.
     """
-    if not isinstance(job_id, str) or not _JOB.fullmatch(job_id):
+    if not isinstance(job_id, str) or not JOB.fullmatch(job_id):
         raise InvalidInputError(
             f"job_id: expected at most 128 letters, digits, '.', '_', '-', a letter or digit first; "
             f"found {job_id!r}"
@@ -52,7 +51,7 @@ def check_job(job_id: str) -> str:
 
 def run_name(job_id: str | None, kind: str) -> str:
     """Returns a new name for a run of a job; it begins with the job id, or with the kind of job."""
-    return f"{kind if job_id is None else check_job(job_id)}-{uuid.uuid4().hex[:12]}"
+    return new_name(None if job_id is None else check_job(job_id), kind)
 
 
 def _files(folder: str, whole: str, prefix: str, filesystem: Any) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from puffin_fast._io.run_folder import run_name
 from puffin_fast._run.groups import bins_of
-from puffin_fast._run.workers import Threads, Workers, as_attempt
+from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers, as_attempt
 from puffin_fast._text import counted
 from puffin_fast.spark.session.batches import rows_per_batch
 from puffin_fast.spark.session.executor_calls import Batches, pack, received, sent_by, unpack
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 TASK_BYTES = 128 << 20
 """Bytes of files that one task reads (a larger file is a task of its own), as in Spark's own scans."""
-
-OPEN_BYTES = 512 << 10
-"""The cost of opening a data file, expressed as bytes that are read."""
 
 HERE_FILES, HERE_BYTES = 256, 32 << 20
 """Up to these numbers of data files and of bytes of their columns, the driver reads them in less time than Spark takes
@@ -59,8 +56,8 @@ class Spark:
         groups = bins_of(range(len(items)), TASK_BYTES, lambda at: OPEN_BYTES + sizes[at])
         ends = [*accumulate(map(len, groups), initial=0)]
         bins = [(number, items[slice(*ends[number : number + 2])]) for number in range(len(groups))]
-        run = run or f"{label.partition(' ')[0]}-{uuid.uuid4().hex[:12]}"
-        with tagged(self.session, run, f"{label}: {counted(len(items), 'item')}"):
+        tag = run or run_name(None, label.partition(" ")[0])
+        with tagged(self.session, tag, f"{label}: {counted(len(items), 'item')}"):
             found = received(sent_by(spread(self.session, bins), _called, call=call))
         return chain.from_iterable(results for _, results in sorted(found, key=itemgetter(0)))
 

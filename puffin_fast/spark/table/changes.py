@@ -13,12 +13,12 @@ from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.changelog.changes import changes as delta_changes
 from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
 from puffin_fast.rows.changes.states import CommitChanges, FileChange
+from puffin_fast.rows.scan.bins import bins_of_tasks
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.session.workers import TASK_BYTES, spread
 from puffin_fast.spark.table.conditions import check_meaning
-from puffin_fast.spark.table.job import bins_of_tasks
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta, refuse
 from puffin_fast.spark.worker.changes import lines
@@ -143,7 +143,7 @@ def reader_of(found: ChangeScan) -> ChangeReader:
 def change_bins(found: ChangeScan) -> list[list[CommitChanges]]:
     """Groups the changes of commits, or parts of them, so that each group is a task of `TASK_BYTES` or one item."""
     parts = [part for changes in found.plan for part in _parts_of(changes, found)]
-    return bins_of_tasks(parts, _tasks_of)
+    return bins_of_tasks(parts, _tasks_of, TASK_BYTES)
 
 
 def _tasks_of(changes: CommitChanges) -> list[Task]:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 import pyarrow as pa
 
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._run.workers import OPEN_BYTES
 from puffin_fast._text import counted
 from puffin_fast.columns.objects import Objects, Same
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.table_properties import data_folder, delete_file_size, vectors_per_file
 from puffin_fast.rows.deletes.outcome import Outcome
+from puffin_fast.rows.scan.bins import slices_of, with_deletes
 from puffin_fast.rows.scan.splits import data_bytes, row_groups_of
-from puffin_fast.rows.shared_deletes import DeleteFiles as SharedDeleteFiles
-from puffin_fast.rows.shared_deletes import SharedDeletes
-from puffin_fast.rows.tasks import AnyTask, DataFile, Task, columns_of, named, total
+from puffin_fast.rows.tasks import AnyTask, Task, columns_of, named, total
 from puffin_fast.spark.dataframe.job_files import check_job, run_name
 from puffin_fast.spark.dataframe.write import collect_report, remove_unnamed
 from puffin_fast.spark.session import workers
 from puffin_fast.spark.session.executor_calls import Batches, Options, sent_by
 from puffin_fast.spark.session.sessions import tagged
-from puffin_fast.spark.session.workers import OPEN_BYTES, TASK_BYTES, frame_of
+from puffin_fast.spark.session.workers import TASK_BYTES, frame_of
 from puffin_fast.spark.worker.marked import MARKED, pickled_tasks
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.reports import Report
@@ -37,17 +37,6 @@ if TYPE_CHECKING:
 MAIN = "main"
 
 Item = TypeVar("Item")
-
-
-class WithDeletes(Protocol):
-    """A data file and its deletes: a `Task`, or `FileDeletes`."""
-
-    @property
-    def data(self) -> DataFile: ...
-    @property
-    def position_deletes(self) -> SharedDeleteFiles: ...
-    @property
-    def equality_deletes(self) -> SharedDeleteFiles: ...
 
 
 def checked_id(job_id: str | None) -> str | None:
@@ -191,73 +180,11 @@ def _bins_of_columns(
     with paused_gc():
         if any(tasks.has_any(name) for name in ("candidates", "position_deletes", "equality_deletes")):
             pairs = zip(tasks, counts, strict=False)
-            sized = [_with_deletes((task,), data_bytes(task) // count + OPEN_BYTES) for task, count in pairs]
+            sized = [with_deletes((task,), data_bytes(task) // count + OPEN_BYTES) for task, count in pairs]
         else:
             sizes = tasks.column("data").values("file_size_in_bytes")
             sized = [(size // count + OPEN_BYTES, ()) for size, count in zip(sizes, counts, strict=False)]
-        return [items[some] for some in _bins_of(sized)]
-
-
-def bins_of_tasks(
-    items: Iterable[Item],
-    tasks_of: Callable[[Item], Sequence[WithDeletes]],
-    cost: Callable[[Item], int] | None = None,
-) -> list[list[Item]]:
-    """Groups adjacent items so that each group reads data files of at most about `TASK_BYTES`, or as many as its delete
-    files. Groups are of similar size, so that two cores end at the same time.
-
-    Each group reads all delete files that its data files share. If groups were smaller than these delete files, the
-    cost would be proportional to the product of data files and delete files.
-
-    Args:
-        items: the items to group.
-        tasks_of: returns the data files of an item, with their deletes.
-        cost: returns the cost of reading these data files, in bytes; by default their sizes, and `OPEN_BYTES` for each.
-    """
-    every = [*items]
-    with paused_gc():
-        sized = []
-        for item in every:
-            tasks = tasks_of(item)
-            size = sum(data_bytes(task) + OPEN_BYTES for task in tasks) if cost is None else cost(item)
-            sized.append(_with_deletes(tasks, size))
-        return [every[some] for some in _bins_of(sized)]
-
-
-_Sized = tuple[int, Sequence[SharedDeletes]]
-"""The bytes of an item and of the delete files of its own, and the lists of delete files that items share."""
-
-
-def _with_deletes(tasks: Sequence[WithDeletes], size: int) -> _Sized:
-    parts = [part for task in tasks for part in (*task.position_deletes.parts, *task.equality_deletes.parts)]
-    for one, start in parts:
-        if one.of_one:
-            size += sum(entry.file_size_in_bytes + OPEN_BYTES for entry in one.entries[start:])
-    return size, [one for one, _ in parts if not one.of_one]
-
-
-def _bins_of(sized: Sequence[_Sized]) -> list[slice]:
-    starts: list[int] = []
-    lists: set[int] = set()
-    entries: set[int] = set()
-    left = sum(size for size, _ in sized)
-    n_bytes = n_shared = share = 0
-    for at, (size, shared) in enumerate(sized):
-        is_full = n_bytes + size > TASK_BYTES or n_bytes + size // 2 > share
-        if not starts or (is_full and n_bytes + size > n_shared):
-            starts.append(at)
-            share = -(-left // max(1, -(-left // TASK_BYTES)))
-            lists, entries, n_bytes, n_shared = set(), set(), 0, 0
-        for one in shared:
-            if id(one) not in lists:
-                lists.add(id(one))
-                for entry in one.entries[one.first or 0 :]:
-                    if id(entry) not in entries:
-                        entries.add(id(entry))
-                        n_shared += entry.file_size_in_bytes + OPEN_BYTES
-        n_bytes += size
-        left -= size
-    return [*map(slice, starts, [*starts[1:], len(sized)])]
+        return [items[some] for some in slices_of(sized, TASK_BYTES)]
 
 
 def of_files(tasks: Sequence[Task]) -> str:

@@ -2,38 +2,293 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from puffin_fast import delta
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast import delta, iceberg
+from puffin_fast.delta.log.snapshot import snapshot
+from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.index.build import KeyIndexResult
 from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult
-from puffin_fast.iceberg.maintenance.expire_snapshots import expire_snapshots as expire_here
-from puffin_fast.iceberg.maintenance.maintain import FileSteps, MaintainResult, MaintenancePolicy, maintained
-from puffin_fast.iceberg.maintenance.orphan_files import remove_orphan_files as remove_orphans_here
-from puffin_fast.iceberg.maintenance.report import report as report_here
+from puffin_fast.iceberg.maintenance.maintain import MaintainResult, MaintenancePolicy
+from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
-from puffin_fast.iceberg.maintenance.verify import verify as verify_here
+from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.findings import Findings, Level
-from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, RewriteTerms
+from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.table.caches import refreshing
-from puffin_fast.spark.table.compact import compact
-from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
-from puffin_fast.spark.table.index_keys import TASK_MEMORY, index_keys, on_executors
-from puffin_fast.spark.table.job import MAIN
+from puffin_fast.spark.table.conditions import filter_only
+from puffin_fast.spark.table.job import MAIN, checked_id
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.table.rewrite_data_files import rewrite_on_executors
 from puffin_fast.spark.table.scan import is_delta, refuse
 from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+@of_session
+@refreshing
+def compact(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    *,
+    target_file_size: int | None = None,
+    file_paths: Sequence[str] | None = None,
+    branch: str = MAIN,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """`puffin_fast.iceberg.compact` on executors.
+
+    Each task writes one Puffin file of the target size. It holds its deletion vectors, and the bytes of adjacent blobs
+    that are read together.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
+        target_file_size, file_paths, branch, job_id, snapshot_properties, dry_run: as in
+            `puffin_fast.iceberg.compact`.
+
+    Returns:
+        The same result as `puffin_fast.iceberg.compact`.
+
+    Raises:
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.compact`.
+
+    Examples:
+        >>> pf.spark.compact(spark, table, dry_run=True).snapshot_id is None
+        True
+    """
+    session = session_of(spark)
+    checked_id(job_id)
+    return iceberg.compact(
+        table_in(session, table),
+        target_file_size=target_file_size,
+        file_paths=file_paths,
+        branch=branch,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        workers=session,
+        dry_run=dry_run,
+    )
+
+
+@of_session
+@refreshing
+def convert_position_deletes(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    *,
+    branch: str = MAIN,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """`puffin_fast.iceberg.convert_position_deletes` on executors.
+
+    One task reads the delete files of some data files and writes their deletion vectors, so nothing is shuffled. Data
+    files with the same delete files are grouped, so that few tasks read these. A task holds the positions of its data
+    files, and of one delete file at a time the bitmaps.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
+        branch, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.convert_position_deletes`.
+
+    Returns:
+        The same result as `puffin_fast.iceberg.convert_position_deletes`.
+
+    Raises:
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.convert_position_deletes`.
+
+    Examples:
+        >>> pf.spark.convert_position_deletes(spark, table).snapshot_id is None  # the table has none
+        True
+    """
+    session = session_of(spark)
+    checked_id(job_id)
+    return iceberg.convert_position_deletes(
+        table_in(session, table),
+        branch=branch,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        workers=session,
+        dry_run=dry_run,
+    )
+
+
+@of_session
+@refreshing
+def convert_equality_deletes(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    *,
+    branch: str = MAIN,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """`puffin_fast.iceberg.convert_equality_deletes` on executors.
+
+    One task searches a data file and writes its deletion vector, so nothing is shuffled. A task holds the keys of
+    the equality deletes that apply to its data files, a batch of the key columns, and one deletion vector. Data
+    files with the same equality deletes are grouped, so that few tasks read these. If the equality deletes have at most
+    32 MiB, the driver looks their keys up in the table's key indexes, and tasks read only rows that may have one.
+
+    Args:
+        spark, table, branch, job_id, snapshot_properties, dry_run: as in `convert_position_deletes`.
+
+    Returns:
+        The same result as `puffin_fast.iceberg.convert_equality_deletes`.
+
+    Raises:
+        PuffinFastError: as in `puffin_fast.iceberg.convert_equality_deletes`.
+
+    Examples:
+        >>> pf.spark.convert_equality_deletes(spark, table).snapshot_id is None  # the table has none
+        True
+    """
+    session = session_of(spark)
+    checked_id(job_id)
+    return iceberg.convert_equality_deletes(
+        table_in(session, table),
+        branch=branch,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        workers=session,
+        dry_run=dry_run,
+    )
+
+
+@of_session
+@refreshing
+def rewrite_data_files(
+    spark: SparkSession | DataFrame,
+    table: Table | Any,
+    row_filter: Filter | Column = AlwaysTrue(),  # noqa: B008
+    *,
+    min_deleted: float = MIN_DELETED,
+    min_file_size: int | None = None,
+    min_input_files: int = MIN_INPUT_FILES,
+    target_file_size: int | None = None,
+    max_commits: int = 1,
+    branch: str = MAIN,
+    case_sensitive: bool = True,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> RewriteDataFilesResult | delta.RewriteDataFilesResult:
+    """`puffin_fast.iceberg.rewrite_data_files` or `puffin_fast.delta.rewrite_data_files` on executors.
+
+    Groups of data files are rewritten in parallel; a group is read and written by one task, so nothing is shuffled. A
+    task holds the row group that it reads, as stored, a batch of its rows, at most twice 128 MiB for the row group that
+    it writes (rows, and encoded pages), and the positions of the rows as bitmaps. The driver commits once; deletes that
+    other commits add meanwhile are moved to the new files, and nothing is read again. Key indexes are extended as by
+    `index_keys`.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs; or a Delta table: its name, a path,
+            a URI, or deltalake's `DeltaTable`. A group of its data files that another commit changes is a conflict.
+        row_filter: a filter of Iceberg, also as text, or a Column with the meaning of one: it chooses data files by
+            their metadata.
+        min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as in
+            `puffin_fast.iceberg.rewrite_data_files`.
+        branch, case_sensitive, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.rewrite_data_files`.
+
+    Returns:
+        The same result as `puffin_fast.iceberg.rewrite_data_files` or `puffin_fast.delta.rewrite_data_files`.
+
+    Raises:
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.rewrite_data_files`.
+
+    Examples:
+        >>> result = pf.spark.delete(spark, table, "customer < 5")
+        >>> pf.spark.rewrite_data_files(spark, table, min_deleted=0.3).data_files
+        1
+    """
+    session = session_of(spark)
+
+    from pyspark.sql import Column
+
+    table = table_in(session, table)
+    if isinstance(row_filter, Column):
+        schema = DeltaTable.of(snapshot(table)).schema.schema if is_delta(table) else table.schema()
+        row_filter = filter_only(session, row_filter, schema)
+    options: dict[str, Any] = {
+        "min_deleted": min_deleted,
+        "min_file_size": min_file_size,
+        "min_input_files": min_input_files,
+        "target_file_size": target_file_size,
+        "max_commits": max_commits,
+        "case_sensitive": case_sensitive,
+        "job_id": checked_id(job_id),
+        "snapshot_properties": snapshot_properties,
+        "workers": session,
+        "dry_run": dry_run,
+    }
+    if is_delta(table):
+        refuse(table, "Delta", branch=None if branch == MAIN else branch)
+        return delta.rewrite_data_files(table, row_filter, **options)
+    return iceberg.rewrite_data_files(table, row_filter, branch=branch, **options)
+
+
+@of_session
+@refreshing
+def index_keys(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    join_cols: str | Sequence[str] | None = None,
+    *,
+    branch: str = MAIN,
+    incremental: Literal["auto", False] = "auto",
+    dry_run: bool = False,
+) -> KeyIndexResult:
+    """`puffin_fast.iceberg.index_keys` on executors.
+
+    Each task reads the key columns of data files of at most 22 million rows (a larger data file has a task of its own),
+    and writes a segment to a file of the job. The driver copies the
+    segments to the statistics file, one at a time, and commits it. If there are more than eight, it merges them, as
+    `puffin_fast.iceberg.index_keys` does.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
+        join_cols, branch, incremental, dry_run: as in `puffin_fast.iceberg.index_keys`.
+
+    Returns:
+        The same result as `puffin_fast.iceberg.index_keys`.
+
+    Raises:
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.index_keys`.
+
+    Examples:
+        >>> index = pf.spark.index_keys(spark, table, "id")
+        >>> index.data_files, index.rows
+        (1, 100)
+    """
+    session = session_of(spark)
+    table = table_in(session, table)
+    return iceberg.index_keys(
+        table, join_cols, branch=branch, incremental=incremental, workers=session, dry_run=dry_run
+    )
 
 
 @of_session
@@ -79,7 +334,7 @@ def verify(
         refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
         return delta.verify(table, version=version, as_of=as_of, level=level, workers=session)
     refuse(table, "Iceberg", version=version)
-    return verify_here(
+    return iceberg.verify(
         table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of, level=level, workers=session
     )
 
@@ -96,8 +351,8 @@ def maintain(
 ) -> MaintainResult | delta.MaintainResult:
     """`puffin_fast.iceberg.maintain` or `puffin_fast.delta.maintain`; executors do the steps that read data files.
 
-    For Iceberg tables, executors convert, rewrite, compact and index, as the functions of this package do; the driver
-    expires snapshots and removes orphan files. Delta tables are maintained by the driver.
+    Executors convert, rewrite, compact and index, as the functions of this package do; the driver expires snapshots and
+    removes orphan files.
 
     Args:
         spark: the session, or a DataFrame of it.
@@ -121,22 +376,9 @@ def maintain(
     if is_delta(table):
         refuse(table, "Delta", branch=None if branch == MAIN else branch)
         own: Any = delta.MaintenancePolicy() if policy is None else policy
-        return delta.maintain(table, own, dry_run=dry_run)
-
-    def rewrite(table: Table, terms: RewriteTerms, later: bool, dry_run: bool) -> RewriteDataFilesResult:
-        request = Request(verb="rewrite_data_files", branch=branch)
-        encode = None if later else on_executors(session, table, TASK_MEMORY)
-        return rewrite_on_executors(session, table, terms, request, encode, dry_run=dry_run)
-
-    steps = FileSteps(
-        partial(convert_position_deletes, session, branch=branch),
-        partial(convert_equality_deletes, session, branch=branch),
-        rewrite,
-        partial(compact, session, branch=branch),
-        partial(index_keys, session, branch=branch),
-    )
+        return delta.maintain(table, own, workers=session, dry_run=dry_run)
     given: Any = MaintenancePolicy() if policy is None else policy
-    return maintained(table, given, steps, branch=branch, threads=None, dry_run=dry_run)
+    return iceberg.maintain(table, given, branch=branch, workers=session, dry_run=dry_run)
 
 
 @of_session
@@ -175,7 +417,7 @@ def report(
         refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
         return delta.report(table, version=version, as_of=as_of, share=share)
     refuse(table, "Iceberg", version=version)
-    return report_here(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of, share=share)
+    return iceberg.report(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of, share=share)
 
 
 @of_session
@@ -213,7 +455,7 @@ def expire_snapshots(
         raise UnsupportedError(
             f"{table}: a table of Delta, expected one of Iceberg; Spark's VACUUM removes files"
         )
-    return expire_here(
+    return iceberg.expire_snapshots(
         table, older_than=older_than, retain_last=retain_last, snapshot_ids=snapshot_ids, dry_run=dry_run
     )
 
@@ -246,5 +488,5 @@ def remove_orphan_files(
         True
     """
     table = table_in(session_of(spark), table)
-    remove: Any = delta.remove_orphan_files if is_delta(table) else remove_orphans_here
+    remove: Any = delta.remove_orphan_files if is_delta(table) else iceberg.remove_orphan_files
     return remove(table, older_than=older_than, dry_run=dry_run)  # type: ignore[no-any-return]

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._run.groups import bins_of
+from puffin_fast._run.workers import OPEN_BYTES
 from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import restoring, tagged
-from puffin_fast.spark.session.workers import OPEN_BYTES, TASK_BYTES, spread
+from puffin_fast.spark.session.workers import TASK_BYTES, spread
 from puffin_fast.spark.worker import keys
 from puffin_fast.spark.worker.reports import SavedRows
 from puffin_fast.spark.worker.saved_rows import encoded, load, rows_of, save

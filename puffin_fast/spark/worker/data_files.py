@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -12,9 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider
 
 from puffin_fast.iceberg.dml.attempt import write_new_rows
-from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter
-from puffin_fast.spark.session.executor_calls import Batches, items_of
-from puffin_fast.spark.worker.reports import FileWritten, Report
+from puffin_fast.spark.worker.reports import FileWritten
 from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
@@ -114,34 +112,3 @@ def _delta_names(target: Target, table: DeltaTable) -> Callable[[], str]:
     """Returns a function that makes the paths of a task's data files, below the table."""
     path_of, numbers = target.place.paths(".parquet"), itertools.count(FIRST)
     return lambda: path_of(next(numbers)).removeprefix(f"{table.snapshot.root}/")
-
-
-def rewrite_delta(batches: Batches, target: Target, *, target_file_size: int) -> Iterator[Report]:
-    """Writes the live rows of groups of a Delta table's data files to new ones.
-
-    Args:
-        batches: one binary column: packed lists of groups, which are lists of `DeltaTask`.
-        target_file_size: as in `FileRewriter`.
-    """
-    from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
-
-    assert target.delta is not None
-    rewriter = FileRewriter(target.delta, target_file_size, name=_delta_names(target, target.delta))
-    for tasks in items_of(batches):
-        n_earlier = len(rewriter.written)
-        adds = rewriter.write_group(tasks, 1)
-        yield Report(data_files=_files(target.delta.snapshot.root, rewriter.written[n_earlier:], adds))
-
-
-def rewrite(
-    batches: Batches, target: Target, *, sequence_number: int, target_file_size: int
-) -> Iterator[Report]:
-    """Writes the live rows of groups of data files to new ones.
-
-    Args:
-        batches: one binary column: packed lists of groups, which are lists of `FileTask`.
-        sequence_number, target_file_size: as in `GroupWriter`.
-    """
-    writer = GroupWriter(TaskTable(target), sequence_number, target_file_size, 1)
-    for tasks in items_of(batches):
-        yield Report(groups=[writer.write(tasks)])

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from puffin_fast._io import open_sink
 from puffin_fast._run.groups import split_by_size
 from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
-from puffin_fast.spark.session.executor_calls import Batches, items_of
+from puffin_fast.spark.session.executor_calls import Batches
 from puffin_fast.spark.worker.combine import pieces
 from puffin_fast.spark.worker.keys import candidates_of, from_spark
 from puffin_fast.spark.worker.marked import Marked, partial_rows
-from puffin_fast.spark.worker.reports import Report, SavedRows
 from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
     from puffin_fast.iceberg.index.lookup import KeyLookup
-    from puffin_fast.iceberg.index.segment_maker import SegmentMaker
     from puffin_fast.key_index import Found, Read, Segment
     from puffin_fast.rows.keys.keys import KeyBounds
 
@@ -120,18 +117,3 @@ def candidates(
         for (number, task), positions in Marked(batches, common).united(memory)
     )
     return candidates_of(items, target, bounds, null_safe=null_safe, live=live)
-
-
-def segments(batches: Batches, target: Target, *, maker: SegmentMaker, most_rows: int) -> Iterator[Report]:
-    """Writes segments for the data files of one task, each to a file of its own.
-
-    Args:
-        batches: one binary column: packed lists of data files.
-        maker: makes the segments.
-        most_rows: maximum rows of a segment.
-    """
-    path_of = target.place.paths(".segment")
-    for number, blob in enumerate(maker.segments([*items_of(batches)], most_rows, 1)):
-        path = path_of(number)
-        open_sink(path, filesystem=target.io).write_file(blob)
-        yield Report(saved=[SavedRows(path, len(blob), 0, 0)])

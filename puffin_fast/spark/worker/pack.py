@@ -25,8 +25,9 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import delta
 from puffin_fast.iceberg.delete_files.deletion_vectors import size_of
 from puffin_fast.puffin.vectors import DeletionVectorLocation, write_vectors
+from puffin_fast.rows.deletes.outcome import FileDeleted
 from puffin_fast.spark.worker.merge import merge
-from puffin_fast.spark.worker.reports import FileDeleted, Report
+from puffin_fast.spark.worker.reports import Report
 
 
 @dataclass(frozen=True)

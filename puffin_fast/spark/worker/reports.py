@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puffin_fast.puffin.vectors import DeletionVectorLocation
+from puffin_fast.rows.deletes.outcome import FileDeleted
 from puffin_fast.rows.match.duplicate_keys import DuplicateKeys
 from puffin_fast.rows.scan.explain import Reads
 
@@ -14,23 +14,6 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.convert import SupersededPositions
     from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
     from puffin_fast.iceberg.manifest import ManifestEntry
-
-
-@dataclass(frozen=True)
-class FileDeleted:
-    """The deletes of one data file that a task wrote, earlier deletes included.
-
-    Attributes:
-        data_file: the path of the data file.
-        n_new: number of rows that were live before.
-        vector: its new deletion vector; without one, and not by files, all its rows are deleted.
-        by_files: whether position-delete files hold the new deletes.
-    """
-
-    data_file: str
-    n_new: int
-    vector: DeletionVectorLocation | None = None
-    by_files: bool = False
 
 
 class FileWritten(NamedTuple):

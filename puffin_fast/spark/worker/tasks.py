@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.delete_files.position_files import PositionFiles
 from puffin_fast.rows.deletes.loader import DeleteLoader
-from puffin_fast.rows.deletes.outcome import NewDeletes
+from puffin_fast.rows.deletes.outcome import FileDeleted, NewDeletes
 from puffin_fast.rows.scan.explain import Reads
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.marked import Marked
 from puffin_fast.spark.worker.pack import Place, write_files
-from puffin_fast.spark.worker.reports import FileDeleted, Report
+from puffin_fast.spark.worker.reports import Report
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -90,19 +90,6 @@ class Target:
         return lambda fields, extra, arrow: FileReader(
             io, metadata, metadata.schema(), fields, extra, matcher, arrow, reads=reads
         )
-
-
-def called(batches: Batches, *, call: Callable[[Any], Any]) -> Iterator[list[tuple[int, Any]]]:
-    """Calls a function for each item.
-
-    Args:
-        batches: one binary column: packed lists of the number of an item and the item.
-        call: the function.
-
-    Yields:
-        the number of each item, and the result.
-    """
-    yield [(number, call(item)) for number, item in items_of(batches)]
 
 
 def search(batches: Batches, target: Target, *, matcher: Matcher) -> Iterator[Report]:

@@ -23,10 +23,12 @@ from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN, TABLES
 from tests.delta.tables import Golden, ids, ids_of_others, refused
 from tests.kit.cases import each
+from tests.kit.kinds import TRACKED
 from tests.kit.rows import by_us, in_order, row_ids
 from tests.kit.tables import delta_table, parts
 from tests.spark.conftest import work_on_executors
 from tests.spark.faults.injection import wait
+from tests.spark.results import facts
 from tests.verbs.test_workers import damaged_delta
 
 if TYPE_CHECKING:
@@ -80,6 +82,34 @@ def test_executors_find_the_damage_that_threads_find(spark: SparkSession, tmp_pa
         found = delta.verify(table, level=level, workers=spark)
         assert len(found) == n
         assert found == on_spark.verify(spark, table, level=level) == delta.verify(table, level=level)
+
+
+def test_executors_do_the_maintenance_of_threads(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": range(400), "s": [f"k{at % 3}" for at in range(400)]})
+    tables = [
+        delta_table(
+            tmp_path / name,
+            [rows.slice(at, 100) for at in range(0, 400, 100)],
+            partition=["s"],
+            properties=TRACKED,
+        )
+        for name in ("spark", "threads", "purged")
+    ]
+    for table in tables:
+        delta.delete(table, "id % 5 = 1")
+    ids_before, (ours, theirs, purged) = row_ids(tables[0]), tables
+    done, expected = on_spark.maintain(spark, ours), delta.maintain(theirs)
+    assert isinstance(done, delta.MaintainResult)
+    assert facts(done.data_files) == facts(expected.data_files)
+    assert done.orphan_files is not None
+    assert done.orphan_files.files.num_rows == 0
+    found = delta.purge(purged, workers=spark)
+    assert (found.data_files, found.data_files_written, found.rows_purged) == (12, 12, 80)
+    for table in tables:
+        assert by_us(table) == by_us(theirs)
+        assert row_ids(table) == ids_before
+        assert delta.verify(table, level="rows") == []
+        assert delta.orphan_files(table, older_than=_NOTHING).num_rows == 0
 
 
 def test_rows_go_by_keys_of_a_dataframe(spark: SparkSession, golden: Golden) -> None:

@@ -15,6 +15,7 @@ from puffin_fast.iceberg import FileTask, plan_files
 from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.plan.tasks import Tasks
 from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.scan.bins import bins_of_tasks
 from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.rows.tasks import METRICS, columns_of, distinct_files, named, total
 from puffin_fast.spark.table import job
@@ -22,7 +23,6 @@ from puffin_fast.spark.table.job import (
     bins_of_files,
     bins_of_numbered,
     bins_of_shares,
-    bins_of_tasks,
     shares_of,
 )
 from puffin_fast.spark.table.search import bins_to_search
@@ -141,7 +141,7 @@ def test_bins_of_columns_are_those_of_objects(
     tasks = plan_files(table_of(tmp_path, *files, *others)).tasks
     every = bare(tasks)
     assert isinstance(tasks, Tasks) is not deletes
-    expected = [shown(some) for some in bins_of_tasks(every, lambda task: (task,))]
+    expected = [shown(some) for some in bins_of_tasks(every, lambda task: (task,), 20 << 20)]
     assert len(expected) > 10
     assert [shown(pickle.loads(pickle.dumps(some))) for some in bins_of_files(tasks)] == expected
     numbered = bins_of_numbered(range(100), tasks)

@@ -11,7 +11,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.spark.table import convert
+from puffin_fast.iceberg.maintenance import convert
 from tests.iceberg.conftest import rows_of_duckdb
 from tests.iceberg.maintenance.delete_files import delete_by_file, kinds, random_table, rows, three_files
 from tests.iceberg.maintenance.maintained import add_vector
@@ -56,7 +56,7 @@ def test_random_tables_are_converted_as_on_the_single_machine(
 def test_position_deletes_of_either_granularity(
     spark: SparkSession, racing: RacingCatalog, granularity: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(convert, "OPEN_BYTES", 40 << 20)  # so that few delete files fill a task
+    monkeypatch.setattr(convert, "OPEN_BYTES", 40 << 20)  # so that few data files fill a task
     table = racing.create_table(
         "n.t",
         schema=IDS,
@@ -173,8 +173,6 @@ def test_bad_arguments_are_refused_at_once(spark: SparkSession, racing: RacingCa
             job(spark, table, job_id="a/b")
         with pytest.raises(NotFoundError, match="twig"):
             job(spark, table, branch="twig")
-    with pytest.raises(InvalidInputError, match="task_memory"):
-        ps.convert_position_deletes(spark, table, task_memory=1)
 
 
 @pytest.mark.jar

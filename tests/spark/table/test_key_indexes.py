@@ -12,15 +12,15 @@ import pytest
 
 from puffin_fast import errors, iceberg
 from puffin_fast import spark as ps
-from puffin_fast.iceberg.index import lookup
+from puffin_fast.iceberg.index import build, lookup
 from puffin_fast.iceberg.index.lookup import KeyLookup
 from puffin_fast.iceberg.index.properties import KEY_INDEXES
+from puffin_fast.iceberg.maintenance import convert
 from puffin_fast.key_index import Segment
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.rows.files.reader import DataFiles
-from puffin_fast.spark.table import convert, indexed_keys, on_executors, search, upsert
+from puffin_fast.spark.table import indexed_keys, on_executors, search, upsert
 from puffin_fast.spark.table.delete_keys import delete_keys
-from puffin_fast.spark.table.index_keys import index_keys
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker import indexed_keys as indexed_worker
@@ -289,7 +289,7 @@ def test_executors_build_the_index_of_the_single_machine(
     assert blobs[0] == blobs[1]
     for one in (table, single):
         iceberg.append(one, rows(N * EACH, N * EACH + 50))
-    monkeypatch.setattr(f"{index_keys.__module__}.ROW_BYTES", 1 << 22)
+    monkeypatch.setattr(build, "WORKER_MEMORY", EACH * build.ROW_BYTES)
     assert ps.index_keys(spark, table, columns, dry_run=True).data_files_read == 1
     assert ps.index_keys(spark, table, columns).segments == 2
     assert ps.index_keys(spark, table, columns).committed is False
@@ -327,10 +327,9 @@ def test_equality_deletes_are_converted_by_an_index(
     sent: list[int | None] = []
     inner = convert._bins_by_keys
 
-    def watched(items: Any) -> Any:
-        found = [*items]
-        sent.extend(None if rows is None else len(rows) for _, rows in found)
-        return inner(found)
+    def watched(found: Any, workers: Any) -> Any:
+        sent.extend(None if rows is None else len(rows.positions) for _, rows in found)
+        return inner(found, workers)
 
     monkeypatch.setattr(convert, "_bins_by_keys", watched)
     done = ps.convert_equality_deletes(spark, table)

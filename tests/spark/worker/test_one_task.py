@@ -9,9 +9,7 @@ import pytest
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from tests.iceberg.maintenance.delete_files import delete_by_file, three_files
 from tests.spark.conftest import MOST, NONE
-from tests.spark.table.delete_files import agree, copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,15 +41,3 @@ def test_updated_and_inserted_rows_are_files_of_their_own(
     assert (result.rows_updated, result.rows_inserted, result.data_files_written) == (3, 7, 2)
     rows = iceberg.scan(table).to_arrow().sort_by("id")
     assert rows.to_pydict() == {"id": [*range(17)], "x": [0] * 7 + [1] * 10}
-
-
-def test_vectors_of_shared_and_other_delete_files_are_files_of_their_own(
-    one_partition: SparkSession, racing: RacingCatalog
-) -> None:
-    table, (first, second, _) = three_files(racing)
-    delete_by_file(table, [(first, 5), (second, 6)])
-    iceberg.append(table, pa.table({"id": range(300, 400)}))  # to which the shared file does not apply
-    iceberg.delete(table, "id = 308 or id = 309")
-    iceberg.upgrade(table)
-    agree(one_partition, table, copy_of(racing, table), "convert_position_deletes")
-    assert len({task.vector.file_path for task in iceberg.plan_files(table).tasks if task.vector}) == 2

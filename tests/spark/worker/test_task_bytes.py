@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from puffin_fast._run.workers import OPEN_BYTES
+from puffin_fast.iceberg.maintenance import convert
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.plan.inventory import take_inventory
 from puffin_fast.rows.tasks import columns_of
 from puffin_fast.spark.session.executor_calls import unpack
+from puffin_fast.spark.session.workers import Spark
 from puffin_fast.spark.table import job
-from puffin_fast.spark.table.convert import shared_files
 from puffin_fast.spark.table.search import bins_to_search
 from puffin_fast.spark.worker.marked import _TaskUnpickler, pickled_tasks
 from tests.iceberg.delete_files.many_deletes import table_of
@@ -44,7 +46,7 @@ def deletes_of(tasks: Iterable[Any]) -> list[tuple[str, set[str]]]:
 def test_tasks_take_linear_bytes(
     shared_catalog: SqlCatalog, namespace: str, monkeypatch: pytest.MonkeyPatch, content: int
 ) -> None:
-    monkeypatch.setattr(job, "TASK_BYTES", 6 * job.OPEN_BYTES)
+    monkeypatch.setattr(job, "TASK_BYTES", 6 * OPEN_BYTES)
     in_bins, in_rows, in_lists, in_places = [], [], [], []
     for n in (N, 2 * N):
         table, _ = table_of(shared_catalog, f"{namespace}.t{n}", n, content)
@@ -62,16 +64,10 @@ def test_tasks_take_linear_bytes(
         in_lists.append(len(dumped(shared)))
         if content == POSITION_DELETES:
             files = take_inventory(table, table.current_snapshot()).files
-            items, starts = shared_files(files)
-            assert len(items) == n
-            for file in files:
-                own = starts[file.data.file_path]
-                applies = {
-                    entry.file_path
-                    for entry, places in items
-                    if any(at >= own[number] for number, at in places if number in own)
-                }
-                assert applies == {entry.file_path for entry in file.position_deletes}
-            in_places.append(len(dumped((items, starts))))
+            no_session: Any = None
+            converted = [dumped(some) for some in convert._bins_of_positions(files, Spark(no_session))]
+            sent_files = (file for some in converted for file in pickle.loads(some))
+            assert dict(deletes_of(sent_files)) == dict(deletes_of(files))
+            in_places.append(sum(map(len, converted)))
     for once, twice in filter(None, (in_bins, in_rows, in_lists, in_places)):
         assert twice < 2.3 * once

@@ -12,9 +12,10 @@ import pytest
 
 from puffin_fast import spark as puffin_spark
 from puffin_fast.errors import PuffinFastError
+from puffin_fast.rows.scan.bins import bins_of_tasks
 from puffin_fast.spark.dataframe.write import collect_report
 from puffin_fast.spark.session.executor_calls import forget_archives, sent_by
-from puffin_fast.spark.table.job import TASK_BYTES, bins_of_tasks
+from puffin_fast.spark.session.workers import TASK_BYTES
 from puffin_fast.spark.worker.pack import Place, pack
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ MB = 1 << 20
 )
 def test_tasks_are_of_similar_size(sizes: Sequence[int], expected: Sequence[int]) -> None:
     numbered = [*enumerate(sizes)]
-    groups = bins_of_tasks(numbered, lambda item: (), lambda item: item[1])
+    groups = bins_of_tasks(numbered, lambda item: (), TASK_BYTES, lambda item: item[1])
     assert [item for group in groups for item in group] == numbered
     assert [len(group) for group in groups] == expected
     assert all(len(group) == 1 or sum(size for _, size in group) <= TASK_BYTES for group in groups)
