@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
     from puffin_fast.puffin.vectors import DeletionVectorLocation, read_vector, read_vectors, write_vectors
+    from puffin_fast.tables.create import create_table
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
     from puffin_fast.tables.opening import open_table
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
@@ -96,6 +97,7 @@ __all__ = [
     "delete_keys",
     "delete_positions",
     "dynamic_partition_overwrite",
+    "create_table",
     "open_table",
     "overwrite",
     "transaction",
@@ -129,6 +131,7 @@ _NAMES = {
     "delete_keys": "puffin_fast.tables.delete",
     "delete_positions": "puffin_fast.tables.delete",
     "dynamic_partition_overwrite": "puffin_fast.tables.overwrite",
+    "create_table": "puffin_fast.tables.create",
     "open_table": "puffin_fast.tables.opening",
     "overwrite": "puffin_fast.tables.overwrite",
     "transaction": "puffin_fast.tables.transaction",

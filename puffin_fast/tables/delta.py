@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from puffin_fast.delta.dml.attempt import DeltaAttempt
+from puffin_fast.delta.dml.tables import create_table
 from puffin_fast.delta.log.commit import check_properties
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.tables.table import Table
@@ -32,6 +33,12 @@ class DeltaTable(Table):
     @classmethod
     def at(cls, path: str, filesystem: Any) -> Self:
         return cls(storage_of(path, filesystem))
+
+    @classmethod
+    def create(cls, path: str, schema: Any, filesystem: Any, **options: Any) -> Self:
+        columns = options.pop("partition_spec")
+        create_table(path, schema, partition_columns=columns, filesystem=filesystem, **options)
+        return cls.at(path, filesystem)
 
     def check(self, options: Options) -> None:
         super().check(options)

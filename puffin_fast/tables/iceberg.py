@@ -8,12 +8,14 @@ from typing import Any, Self
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as PyIcebergTable
 
-from puffin_fast.errors import InvalidInputError
+from puffin_fast._io import split_location
+from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.catalogs.hadoop import HINT, HadoopCatalog
 from puffin_fast.iceberg.catalogs.path_table import as_table
 from puffin_fast.iceberg.catalogs.working_table import load_table
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
+from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.tables.table import Table
 from puffin_fast.verbs.options import Options
@@ -43,13 +45,19 @@ class IcebergTable(Table):
 
     @classmethod
     def at(cls, path: str, filesystem: Any) -> Self:
-        folder = os.path.abspath(path)
-        if os.path.exists(f"{folder}/metadata/{HINT}"):
-            *above, namespace, name = folder.split("/")
-            return cls(
-                HadoopCatalog("folder", warehouse="/".join(above) or "/").load_table((namespace, name))
-            )
+        scheme, _, key = split_location(path)
+        if scheme in ("", "file") and os.path.exists(f"{key}/metadata/{HINT}"):
+            catalog, name = _of_folder(path)
+            return cls(catalog.load_table(name))
         return cls(as_table(path if "/" in path else f"./{path}"))
+
+    @classmethod
+    def create(cls, path: str, schema: Any, filesystem: Any, **options: Any) -> Self:
+        if filesystem is not None:
+            raise UnsupportedError(f"{path}: a table of Iceberg in a folder is one of a local file system")
+        catalog, name = _of_folder(path)
+        os.makedirs(f"{catalog.warehouse}/{name[0]}", exist_ok=True)
+        return cls(create_table(catalog, name, schema, **options))
 
     def check(self, options: Options) -> None:
         super().check(options)
@@ -57,3 +65,19 @@ class IcebergTable(Table):
 
     def attempt(self, options: Options) -> IcebergAttempt:
         return IcebergAttempt(self.table, options)
+
+
+def _of_folder(path: str) -> tuple[HadoopCatalog, tuple[str, str]]:
+    """The catalog of a table in a local folder, and the table's name there: its folder and the one above.
+
+    Raises:
+        UnsupportedError: the folder is elsewhere.
+        InvalidInputError: there are no two folders.
+    """
+    scheme, _, key = split_location(path)
+    if scheme not in ("", "file"):
+        raise UnsupportedError(f"{path}: a table of Iceberg in a folder is one of a local file system")
+    *above, namespace, name = os.path.abspath(key).split("/")
+    if not namespace:
+        raise InvalidInputError(f"{path}: expected a folder below another one")
+    return HadoopCatalog("folder", warehouse="/".join(above) or "/"), (namespace, name)

@@ -154,7 +154,8 @@ def _at(path: str, format: str | None, filesystem: Any) -> Table:
                 "name) opens a table by its name"
             )
         raise NotFoundError(
-            f"{path}: expected a table, a folder with {signs}; {hint or 'found none of them'}"
+            f"{path}: expected a table, a folder with {signs}; {hint or 'found none of them'}; create_table(path, "
+            "schema) creates one"
         )
     return known[0].kind().at(path, filesystem)
 

@@ -45,6 +45,15 @@ class Table(ABC):
     def at(cls, path: str, filesystem: Any) -> Self:
         """Opens the table in a folder that has the format's folder of metadata."""
 
+    @classmethod
+    def create(cls, path: str, schema: Any, filesystem: Any, **options: Any) -> Self:
+        """Creates a table in a folder; `create_table` has the options.
+
+        Raises:
+            UnsupportedError: tables of this format are not created here.
+        """
+        raise UnsupportedError(f"{path}: tables of {cls.format} are not created")
+
     @abstractmethod
     def attempt(self, options: Options) -> Attempt:
         """Begins an attempt on the newest head.

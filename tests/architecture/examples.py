@@ -65,7 +65,14 @@ def _names(part: str, folder: Path, spark: Any = None) -> dict[str, Any]:
     always = {"pf": pf, "pa": pa, "timedelta": datetime.timedelta}
     if part == "spark":
         return always | _spark(folder, spark)
-    tables = {"iceberg": _iceberg, "delta": _delta, "bridges": _delta, "lance": _lance, "paimon": _paimon}
+    tables = {
+        "iceberg": _iceberg,
+        "delta": _delta,
+        "tables": _delta,
+        "bridges": _delta,
+        "lance": _lance,
+        "paimon": _paimon,
+    }
     return always | (tables[part](folder) if part in tables else {})
 
 
