@@ -5,27 +5,24 @@ Ctrl-C a `KeyboardInterrupt`; those of limits of time (Celery, Airflow, pytest-t
 `TimeoutError` or a class of their own, often an `Exception`. It says nothing about the file that was being parsed or
 the request that was waited for.
 
-Another thread may set an exception into a thread (`PyThreadState_SetAsyncExc`, as limits of time do in threads). No
-frame of a handler is in its traceback: Python raises the class, without arguments, at an instruction where it looks for
-interruptions.
-
 Libraries report such an exception as an error of their own:
 
 | library | the exception from outside is |
 |---|---|
 | Pydantic, a validator, for a `ValueError` | in the `errors()` of a `ValidationError` |
-| Pydantic, a serializer that returns JSON | part of the message of a `PydanticSerializationError` |
+| Pydantic, a serializer that returns JSON | for Ctrl-C, in the message of a `PydanticSerializationError` |
 | Pydantic, a serializer that returns Python objects | the cause of a `PydanticSerializationError` |
 | SQLAlchemy, which closes a connection afterwards | the context of the error that this raises |
 | SQLAlchemy, while a statement runs | the `orig` of a `StatementError` |
 | Python, for a `StopIteration` in a generator | the cause of a `RuntimeError` |
+
+Two are not told apart, and are reported as an error of what was running, with their text: an exception that another
+thread sets into this one (`PyThreadState_SetAsyncExc`), and one that is not Ctrl-C in a serializer that returns JSON.
+No outcome depends on it: a commit is settled by what the catalog or the log has, whatever the error is.
 """
 
 from __future__ import annotations
 
-import dis
-import queue
-import re
 import signal
 import struct
 import sys
@@ -39,49 +36,16 @@ PARSE_ERRORS = (
 )  # fmt: skip
 """What Python's and fastavro's parsers raise for wrong bytes: no `Exception` of a class that is not known."""
 
-_SERIALIZER = re.compile(r"Error calling function `\w+`: (?:[^:\s]+\.)?(\w+)(?:: (.*))?$", re.DOTALL)
-
-
-_STARTS = frozenset(code for name, code in dis.opmap.items() if name in ("RESUME", "JUMP_BACKWARD"))
-"""Instructions that raise nothing themselves: functions start with one and loops end with one ..."""
-
-_CALLS = frozenset(code for name, code in dis.opmap.items() if "CALL" in name)
-"""... and those after which Python looks for interruptions, too; what is called may raise an exception of its own."""
-
-_RAISE = dis.opmap["RAISE_VARARGS"]
-_PLACEHOLDER_BYTES = 6
-"""The code of a function that Cython compiled has three instructions, the last of which raises: it is not run."""
-
-_WITHOUT_ARGUMENTS = (MemoryError, StopIteration, StopAsyncIteration, queue.Empty)
-"""What functions that are not written in Python raise without arguments."""
-
 
 def is_from_outside(error: BaseException) -> bool:
-    """Whether an exception was raised by a signal's handler or what it called, or set into the thread."""
+    """Whether an exception was raised by a signal's handler or what it called."""
     traceback = error.__traceback__
     codes = _handlers() if traceback is not None else ()
-    last = None
     while traceback is not None:
         if traceback.tb_frame.f_code in codes:
             return True
-        last, traceback = traceback, traceback.tb_next
-    return last is not None and _was_set(error, last)
-
-
-def _was_set(error: BaseException, last: TracebackType) -> bool:
-    """Whether an exception was set into the thread.
-
-    Args:
-        last: where it was raised.
-    """
-    instructions = last.tb_frame.f_code.co_code
-    if _RAISE in instructions[::2] and len(instructions) <= _PLACEHOLDER_BYTES:
-        return False
-    found = instructions[last.tb_lasti] if 0 <= last.tb_lasti < len(instructions) else None
-    if found in _STARTS:
-        return True
-    has_text = error.args or str(error)  # Pydantic's errors have no arguments
-    return found in _CALLS and not has_text and not isinstance(error, _WITHOUT_ARGUMENTS)
+        traceback = traceback.tb_next
+    return False
 
 
 class suppressed(suppress):  # noqa: N801 - named as what it replaces
@@ -132,8 +96,8 @@ def _cause(error: BaseException, handled: BaseException | None) -> BaseException
         seen.add(id(cause))
         if isinstance(cause, KeyboardInterrupt) or is_from_outside(cause):
             found = cause
-        elif found is None:
-            found = _named_by(cause)
+        elif found is None and type(cause).__name__ == "PydanticSerializationError":
+            found = KeyboardInterrupt() if "KeyboardInterrupt" in str(cause) else None
         left.append(cause.__cause__ or cause.__context__)
         left.append(getattr(cause, "orig", None))
         if type(cause).__name__ == "ValidationError" and hasattr(cause, "errors"):
@@ -142,19 +106,6 @@ def _cause(error: BaseException, handled: BaseException | None) -> BaseException
                 error for error in named if isinstance(error, BaseException)
             )  # for invalid JSON it is a string
     return found
-
-
-def _named_by(error: BaseException) -> BaseException | None:
-    """An exception like the one that Pydantic's error names: PyIceberg's serializers raise none themselves."""
-    found = None
-    if type(error).__name__ == "PydanticSerializationError":
-        found = _SERIALIZER.search(str(error))
-    kinds: list[type[BaseException]] = [BaseException] if found else []
-    for kind in kinds:
-        if found and kind.__name__ == found[1]:
-            return kind.__new__(kind, *filter(None, [found[2]]))
-        kinds += kind.__subclasses__()
-    return None
 
 
 def _handlers() -> set[CodeType]:
