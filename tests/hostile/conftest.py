@@ -12,12 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 import puffin_fast as pf
 from tests.kit.memory import MIB, Cost, forks
+from tests.kit.tables import iceberg_table, path_of, sqlite_catalog
 
 TIMEOUT_S = 60
 N_ROWS = 1_000
@@ -65,19 +64,9 @@ class HostileTable(NamedTuple):
     delete_file: Path
 
 
-def _path(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
-
-
 def _create(folder: Path, version: str) -> HostileTable:
-    catalog = SqlCatalog("hostile", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
-    catalog.create_namespace("n")
-    rows = pa.table({"id": pa.array(range(N_ROWS), pa.int64())})
-    if version == "3":
-        table = pf.iceberg.create_table(catalog, "n.t", rows.schema)
-    else:
-        table = catalog.create_table("n.t", rows.schema, properties={"format-version": version})
-    pf.iceberg.append(table, rows)
+    catalog = sqlite_catalog(folder)
+    table = iceberg_table(catalog, {"id": range(N_ROWS)}, version=int(version))
     pf.iceberg.delete(table, "id >= 10 and id < 20")
     table.refresh()
     snapshot = table.current_snapshot()
@@ -88,9 +77,9 @@ def _create(folder: Path, version: str) -> HostileTable:
     return HostileTable(
         folder,
         table.metadata_location,
-        _path(snapshot.manifest_list),
-        *(_path(by_content[kind].manifest_path) for kind in (0, 1)),
-        *(_path(entries[kind].data_file.file_path) for kind in (0, 1)),
+        path_of(snapshot.manifest_list),
+        *(path_of(by_content[kind].manifest_path) for kind in (0, 1)),
+        *(path_of(entries[kind].data_file.file_path) for kind in (0, 1)),
     )
 
 

@@ -102,15 +102,11 @@ def test_manifests_that_are_longer_than_their_list_says_are_not_in_memory_togeth
 ) -> None:
     setup = """
 import os
+from tests.kit.tables import iceberg_table, path_of, sqlite_catalog
 
-catalog = SqlCatalog("memory", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
-catalog.create_namespace("n")
-rows = pa.table({"id": [1]})
-table = iceberg.create_table(catalog, "n.t", rows.schema)
-for _ in range(24):
-    iceberg.append(table, rows)
+table = iceberg_table(sqlite_catalog(folder), [{"id": [1]}] * 24)
 for manifest in table.current_snapshot().manifests(table.io):
-    os.truncate(manifest.manifest_path.removeprefix("file://"), 24 << 20)
+    os.truncate(path_of(manifest.manifest_path), 24 << 20)
 """
     action = """
 try:

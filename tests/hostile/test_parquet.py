@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from puffin_fast import iceberg
@@ -21,6 +20,7 @@ from puffin_fast.parquet.footer import check_footer
 from tests.fuzz import table_targets
 from tests.fuzz.mutations import mutated
 from tests.hostile.conftest import N_ROWS, HostileTable
+from tests.kit.tables import iceberg_table, path_of, sqlite_catalog
 
 POSITION_FIELDS = pa.schema(
     [
@@ -218,17 +218,15 @@ def damaged_page(data: bytes) -> bytes:
 
 
 def test_verify_reports_the_files_after_one_with_a_damaged_page(tmp_path: Path) -> None:
-    catalog = SqlCatalog("x", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
-    catalog.create_namespace("n")
-    schema = pa.schema([("id", pa.int64())])
-    table = catalog.create_table("n.t", schema, properties={"format-version": "2"})
+    catalog = sqlite_catalog(tmp_path)
+    table = iceberg_table(catalog, pa.schema([("id", pa.int64())]), version=2)
     for first in (0, 10, 20):
         iceberg.append(table, pa.table({"id": range(first, first + 10)}))
         iceberg.delete(table, f"id = {first + 5}")
     tasks = sorted(iceberg.plan_files(table).tasks, key=lambda task: task.data.sequence_number or 0)
     first, second, third = ((task.data, *task.position_deletes) for task in tasks)
     for entry in (first[1], third[1]):
-        path = Path(entry.file_path.removeprefix("file://"))
+        path = path_of(entry.file_path)
         path.write_bytes(damaged_page(path.read_bytes()))
     found = iceberg.verify(table)
     assert {(finding.kind, finding.data_file, finding.path) for finding in found} == {
@@ -236,7 +234,7 @@ def test_verify_reports_the_files_after_one_with_a_damaged_page(tmp_path: Path) 
     }
     with pytest.raises(CorruptDataError, match=r"-deletes\.parquet: offset 4: pages of column file_path"):
         iceberg.scan(table).to_arrow()
-    path = Path(second[0].file_path.removeprefix("file://"))
+    path = path_of(second[0].file_path)
     path.write_bytes(path.read_bytes()[:-8] + b"\xff" * 8)  # also a data file, by its footer
     assert {finding.path for finding in iceberg.verify(table)} == {
         first[1].file_path,
@@ -268,17 +266,13 @@ def test_mutated_parquet_files_give_an_error_with_their_path_or_rows(target: str
 
 FOOTERS = """
 import random
-from pathlib import Path
 from tests.fuzz.mutations import mutated
+from tests.kit.tables import iceberg_table, path_of, sqlite_catalog
 
-catalog = SqlCatalog("x", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
-catalog.create_namespace("n")
 rows = pa.table({"id": range(100), "s": [f"{n % 7}" for n in range(100)], "f": [n / 2 for n in range(100)]})
-table = catalog.create_table(
-    "n.t", rows.schema, properties={"format-version": "2", "write.parquet.row-group-limit": "30"}
-)
-iceberg.append(table, rows)
-path = Path(iceberg.plan_files(table).tasks[0].data.file_path.removeprefix("file://"))
+catalog = sqlite_catalog(folder)
+table = iceberg_table(catalog, rows, version=2, properties={"write.parquet.row-group-limit": "30"})
+path = path_of(iceberg.plan_files(table).tasks[0].data.file_path)
 own = path.read_bytes()
 footer = len(own) - 8 - int.from_bytes(own[-8:-4], "little")
 """

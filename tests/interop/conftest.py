@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
+from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -31,6 +32,9 @@ ROWS = pa.table(
     }
 )
 """Ids that name rows, text with nulls, and a number that is in no order."""
+
+MERGE_ON_READ = {f"write.{job}.mode": "merge-on-read" for job in ("delete", "update", "merge")}
+"""Of Java; this package does so anyhow."""
 
 SPECS = {
     "unpartitioned": (),
@@ -106,13 +110,13 @@ def panel(iceberg_spark: SparkSession, duckdb_iceberg: DuckDBPyConnection) -> Ca
 @pytest.fixture(params=list(SPECS.values()), ids=list(SPECS))
 def table(request: pytest.FixtureRequest, shared_catalog: SqlCatalog, namespace: str) -> Table:
     """`ROWS` in a version 3 table of several data files, once for each way to partition it."""
-    properties = {f"write.{job}.mode": "merge-on-read" for job in ("delete", "update", "merge")}
-    made = iceberg.create_table(
-        shared_catalog, f"{namespace}.t", ROWS.schema, partition_spec=request.param, properties=properties
+    return iceberg_table(
+        shared_catalog,
+        parts(ROWS, 3),
+        name=f"{namespace}.t",
+        partition=request.param,
+        properties=MERGE_ON_READ,
     )
-    for start in range(0, N, N // 3):
-        iceberg.append(made, ROWS.slice(start, N // 3))
-    return made
 
 
 WRONG_TOTAL = re.compile(

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
+from tests.interop.conftest import MERGE_ON_READ
 from tests.kit.tables import iceberg_table
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 FILES, EACH = 4, 20
-MERGE_ON_READ = {f"write.{job}.mode": "merge-on-read" for job in ("delete", "update", "merge")}
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 FIRST = f"id < {EACH}"
 

@@ -10,6 +10,7 @@ import pytest
 
 from puffin_fast import iceberg
 from tests.interop.conftest import ROWS, N, Panel, attached, errors_of, where
+from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -186,11 +187,13 @@ def test_both_merge_manifests_in_turn_and_rows_keep_their_ids(
 def test_duckdb_deletes_on_top_through_the_rest_catalog_and_we_on_top_of_it(
     rest_catalog: RestCatalog, rest_namespace: str, duckdb_iceberg: DuckDBPyConnection, spec: tuple[str, ...]
 ) -> None:
-    table = iceberg.create_table(
-        rest_catalog, f"{rest_namespace}.t", ROWS.schema, partition_spec=spec, properties=ONE_VECTOR_PER_FILE
+    table = iceberg_table(
+        rest_catalog,
+        parts(ROWS, 3),
+        name=f"{rest_namespace}.t",
+        partition=spec,
+        properties=ONE_VECTOR_PER_FILE,
     )
-    for start in range(0, N, N // 3):
-        iceberg.append(table, ROWS.slice(start, N // 3))
     iceberg.delete(table, "k < 20")
 
     def agree(kept: set[int]) -> None:
@@ -230,9 +233,7 @@ def test_duckdb_still_loses_the_other_vectors_of_a_puffin_file(
     README's advice can go.
     """
     modes = {"write.delete.mode": "merge-on-read", "write.distribution-mode": "none"}
-    table = iceberg.create_table(rest_catalog, f"{rest_namespace}.t", ROWS.schema, properties=modes)
-    for start in range(0, N, N // 3):
-        iceberg.append(table, ROWS.slice(start, N // 3))
+    table = iceberg_table(rest_catalog, parts(ROWS, 3), name=f"{rest_namespace}.t", properties=modes)
     if writer == "ours":
         iceberg.delete(table, "k < 20")
     else:

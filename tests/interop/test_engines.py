@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests.interop.conftest import attached
+from tests.kit.tables import iceberg_table
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.rest import RestCatalog
@@ -24,8 +27,7 @@ def test_one_sqlite_file_serves_pyiceberg_spark_and_duckdb(
     iceberg_spark: SparkSession,
     duckdb_iceberg: DuckDBPyConnection,
 ) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema)
-    table.append(ROWS)
+    table = iceberg_table(shared_catalog, ROWS, name=f"{namespace}.t", version=2, by="pyiceberg")
     name = f"{shared_catalog.name}.{namespace}.t"
     assert iceberg_spark.sql(f"SELECT * FROM {name} ORDER BY id").toArrow().equals(ROWS)
     iceberg_spark.sql(f"INSERT INTO {name} VALUES (100, 'spark')")
@@ -39,12 +41,7 @@ def test_one_sqlite_file_serves_pyiceberg_spark_and_duckdb(
 def test_the_rest_catalog_serves_pyiceberg_and_duckdb(
     rest_catalog: RestCatalog, rest_namespace: str, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
-    table = rest_catalog.create_table(f"{rest_namespace}.t", ROWS.schema)
-    table.append(ROWS)
-    uri = rest_catalog.properties["uri"]
-    duckdb_iceberg.execute(f"ATTACH 'wh' AS r (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")
-    try:
-        found = duckdb_iceberg.execute(f"SELECT count(*), sum(id) FROM r.{rest_namespace}.t").fetchone()
+    iceberg_table(rest_catalog, ROWS, name=f"{rest_namespace}.t", version=2, by="pyiceberg")
+    with attached(duckdb_iceberg, rest_catalog.properties["uri"]) as name:
+        found = duckdb_iceberg.execute(f"SELECT count(*), sum(id) FROM {name}.{rest_namespace}.t").fetchone()
         assert found == (100, 4950)
-    finally:
-        duckdb_iceberg.execute("DETACH r")

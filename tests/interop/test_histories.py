@@ -15,7 +15,16 @@ from puffin_fast import PositionBitmap, iceberg, spark
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.puffin.vectors import write_vectors
-from tests.interop.conftest import ROWS, N, Panel, attached, errors_of, only_totals_are_wrong, where
+from tests.interop.conftest import (
+    MERGE_ON_READ,
+    ROWS,
+    Panel,
+    attached,
+    errors_of,
+    only_totals_are_wrong,
+    where,
+)
+from tests.kit.tables import iceberg_table, parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -29,7 +38,6 @@ pytestmark = [pytest.mark.jar, pytest.mark.spark]
 MakePanel = Callable[["Table"], Panel]
 Rows = dict[int, dict[str, Any]]
 
-MERGE_ON_READ = {f"write.{job}.mode": "merge-on-read" for job in ("delete", "update", "merge")}
 ONE_VECTOR_PER_FILE = {"write.delete.target-file-size-bytes": "1"}
 
 EVOLVED = pa.schema([("id", pa.int64()), ("k", pa.int64()), ("text", pa.string()), ("x", pa.float64())])
@@ -38,9 +46,8 @@ EVOLVED = pa.schema([("id", pa.int64()), ("k", pa.int64()), ("text", pa.string()
 def evolved(catalog: Catalog, name: str) -> tuple[Table, Rows]:
     """A table whose columns were renamed, widened, dropped and added, whose partitions changed; and its rows."""
     properties = MERGE_ON_READ | ONE_VECTOR_PER_FILE
-    table = iceberg.create_table(catalog, name, ROWS.schema, partition_spec=["word"], properties=properties)
+    table = iceberg_table(catalog, ROWS.slice(0, 1200), name=name, partition=["word"], properties=properties)
     rows: Rows = {row["id"]: row for row in ROWS.to_pylist()[:1200]}
-    iceberg.append(table, ROWS.slice(0, 1200))
     iceberg.delete(table, "k < 20")
     with iceberg.v3_metadata(catalog):
         with table.update_schema() as schema:
@@ -108,10 +115,10 @@ def test_an_evolved_table(shared_catalog: SqlCatalog, namespace: str, panel: Mak
 def test_an_upgraded_table(
     shared_catalog: SqlCatalog, namespace: str, panel: MakePanel, granularity: str
 ) -> None:
-    properties = MERGE_ON_READ | {"format-version": "2", "write.delete.granularity": granularity}
-    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties=properties)
-    for start in range(0, N, N // 3):
-        iceberg.append(table, ROWS.slice(start, N // 3))
+    properties = MERGE_ON_READ | {"write.delete.granularity": granularity}
+    table = iceberg_table(
+        shared_catalog, parts(ROWS, 3), name=f"{namespace}.t", version=2, properties=properties
+    )
     interop = panel(table)
     iceberg.delete(table, "k < 20")
     iceberg.delete_keys(table, pa.table({"word": ["w3", None]}), ["word"], null_safe=True)
@@ -136,10 +143,13 @@ def test_an_upgraded_table(
 
 
 def test_a_branched_table(shared_catalog: SqlCatalog, namespace: str, panel: MakePanel) -> None:
-    table = iceberg.create_table(
-        shared_catalog, f"{namespace}.t", ROWS.schema, partition_spec=["word"], properties=MERGE_ON_READ
+    table = iceberg_table(
+        shared_catalog,
+        ROWS.slice(0, 2000),
+        name=f"{namespace}.t",
+        partition=["word"],
+        properties=MERGE_ON_READ,
     )
-    iceberg.append(table, ROWS.slice(0, 2000))
     iceberg.delete(table, "k < 10")
     with iceberg.v3_metadata(shared_catalog):
         head = table.metadata.current_snapshot_id
@@ -169,9 +179,9 @@ def test_a_branched_table(shared_catalog: SqlCatalog, namespace: str, panel: Mak
 def test_lineage_is_sparks_through_every_write(
     shared_catalog: SqlCatalog, namespace: str, panel: MakePanel
 ) -> None:
-    properties = MERGE_ON_READ | {"format-version": "2"}
-    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties=properties)
-    iceberg.append(table, ROWS.slice(0, 1000))
+    table = iceberg_table(
+        shared_catalog, ROWS.slice(0, 1000), name=f"{namespace}.t", version=2, properties=MERGE_ON_READ
+    )
     iceberg.delete(table, "k < 5")
     iceberg.upgrade(table)
     interop = panel(table)
@@ -306,12 +316,9 @@ def test_duckdb_reads_vectors_of_different_lengths_through_its_file_cache(
     way: str,
 ) -> None:
     """DuckDB 1.5.5 returns deleted rows if a short vector follows a long one, so the shortest is written first."""
-    schema = pa.schema([("id", pa.int64())])
-    table = iceberg.create_table(shared_catalog, f"{namespace}.t", schema)
     n_deleted = [5, 6000, 300, 3000, 40]  # the newest data file is the first in the manifests
-    for number in range(len(n_deleted)):
-        ids = range(number * 20_000, (number + 1) * 20_000)
-        iceberg.append(table, pa.table({"id": ids}, schema))
+    ids = pa.table({"id": range(20_000 * len(n_deleted))})
+    table = iceberg_table(shared_catalog, parts(ids, len(n_deleted)), name=f"{namespace}.t")
     gone = [number * 20_000 + 3 * at for number, n in enumerate(n_deleted) for at in range(n)]
 
     def delete(ids: list[int]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from puffin_fast import iceberg, key_index
 from puffin_fast.iceberg.index import lookup
 from puffin_fast.puffin import PuffinReader
-from tests.kit.tables import files_of, path_of
+from tests.kit.tables import files_of, iceberg_table, parts, path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,12 +25,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.jar]
 
 
 def make(catalog: SqlCatalog, namespace: str) -> Table:
-    table = iceberg.create_table(
-        catalog, f"{namespace}.t", pa.schema([("id", pa.int64()), ("s", pa.string())])
-    )
-    for at in range(3):
-        ids = range(at * 100, at * 100 + 100)
-        iceberg.append(table, pa.table({"id": ids, "s": [f"name {i}" for i in ids]}))
+    rows = pa.table({"id": range(300), "s": [f"name {i}" for i in range(300)]})
+    table = iceberg_table(catalog, parts(rows, 3), name=f"{namespace}.t")
     iceberg.collect_ndv(table)
     iceberg.index_keys(table, "id")
     iceberg.index_keys(table, "s")

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
+from tests.interop.conftest import MERGE_ON_READ
 from tests.kit.avro_files import read_avro
-from tests.kit.tables import path_of
+from tests.kit.tables import iceberg_table, path_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -33,7 +34,6 @@ ROWS = pa.table(
         "x": [float(i) / 3 + 1 for i in range(N)],
     }
 )
-MERGE_ON_READ = {f"write.{job}.mode": "merge-on-read" for job in ("delete", "update", "merge")}
 PATH_ID = "2147483546"
 
 
@@ -228,16 +228,14 @@ def test_values_are_javas_or_explained(
         f"CREATE TABLE {sql} (id bigint, word string, x double) USING iceberg {by} "
         f"TBLPROPERTIES ('format-version' = '{kind.version}', {properties})"
     )
-    if kind.version == 3:
-        ours = iceberg.create_table(
-            shared_catalog,
-            f"{namespace}.ours",
-            ROWS.schema,
-            partition_spec=kind.partition,
-            properties=MERGE_ON_READ,
-        )
-    else:
-        ours = shared_catalog.create_table(f"{namespace}.ours", ROWS.schema, properties=MERGE_ON_READ)
+    ours = iceberg_table(
+        shared_catalog,
+        ROWS.schema,
+        name=f"{namespace}.ours",
+        version=kind.version,
+        partition=kind.partition,
+        properties=MERGE_ON_READ,
+    )
     rows = (
         iceberg_spark.createDataFrame(ROWS).coalesce(1).sortWithinPartitions(*kind.partition or ["id"], "id")
     )

@@ -16,7 +16,7 @@ from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.theta import ThetaSketch
 from tests.iceberg.conftest import rows_of, rows_of_duckdb
-from tests.kit.tables import path_of
+from tests.kit.tables import iceberg_table, parts, path_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -57,15 +57,7 @@ def data(n: int) -> pa.Table:
 
 
 def make(catalog: SqlCatalog, namespace: str, rows: pa.Table, *, version: int = 3, n_files: int = 2) -> Table:
-    name = f"{namespace}.t"
-    if version == 3:
-        table = iceberg.create_table(catalog, name, rows.schema)
-    else:
-        table = catalog.create_table(name, rows.schema, properties={"format-version": str(version)})
-    for at in range(n_files):
-        part = rows.slice(at * len(rows) // n_files, len(rows) // n_files)
-        iceberg.append(table, part)
-    return table
+    return iceberg_table(catalog, parts(rows, n_files), name=f"{namespace}.t", version=version)
 
 
 def stored(table: Table) -> dict[str, tuple[bytes, dict[str, str]]]:
