@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_fast._kernels.parquet import pages
+from tests.kit.arrays import random_array
 from tests.parquet.files import reader_of
 
 N = 3_000
@@ -37,15 +38,6 @@ def test_bits_are_those_of_the_levels_that_are_high_enough(levels: bytes, least:
     assert np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[: len(flags)].tolist() == [*flags]
 
 
-def column(rng: np.random.Generator, kind: pa.DataType, depth: int, share: float) -> pa.Array:
-    """Values in structs; each of them is null in a share of the rows."""
-    array = pa.array(rng.integers(0, 2, N)).cast(pa.bool_() if kind == pa.bool_() else pa.int64())
-    array = pa.array(array.to_pylist(), mask=rng.random(N) < share).cast(kind)
-    for _ in range(depth):
-        array = pa.StructArray.from_arrays([array], ["x"], mask=pa.array(rng.random(N) < share))
-    return array
-
-
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.8, 1.0])
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 @pytest.mark.parametrize(
@@ -57,7 +49,11 @@ def test_nulls_at_every_depth_are_what_pyarrow_reads(
     tmp_path: Path, share: float, depth: int, options: dict[str, Any]
 ) -> None:
     rng, path = np.random.default_rng(depth), tmp_path / "data.parquet"
-    found = {f"c{at}": column(rng, kind, depth, share) for at, kind in enumerate(KINDS)}
+    found = {}
+    for at, kind in enumerate(KINDS):
+        for _ in range(depth):
+            kind = pa.struct([("x", kind)])
+        found[f"c{at}"] = random_array(rng, N, kind, shares=[share])
     pq.write_table(pa.table(found), path, compression="zstd", **options)
     names = {name: ".".join([name, *["x"] * depth]) for name in found}
     reader = reader_of(path)

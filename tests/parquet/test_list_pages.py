@@ -19,6 +19,7 @@ from puffin_fast.parquet.list_pages import ListPages
 from puffin_fast.parquet.page_codecs import PageError
 from puffin_fast.parquet.page_index import Pages, Spans
 from puffin_fast.rows.files import parquet
+from tests.kit.arrays import random_array
 from tests.kit.seeds import seeds
 from tests.kit.tables import parquet_file
 from tests.kit.thrift import I32, STRUCT, Struct, encode, footer_of, get, varint
@@ -27,36 +28,6 @@ from tests.parquet.files import reader_of
 pytestmark = pytest.mark.usefixtures("least_in_pages")
 
 N = 4_000
-
-
-def values(rng: np.random.Generator, n: int, kind: pa.DataType, *, nulls: bool = True) -> pa.Array:
-    null = rng.random(n) < rng.choice([0, 0.1, 1]) if nulls else None
-    if pa.types.is_struct(kind):
-        children = [values(rng, n, field.type, nulls=field.nullable) for field in kind]
-        return pa.StructArray.from_arrays(
-            children, fields=list(kind), mask=None if null is None else pa.array(null)
-        )
-    found = rng.integers(0, rng.choice([3, 1 << 24]), n)
-    if pa.types.is_boolean(kind):
-        return pa.array(found % 2 == 0, mask=null)
-    return pa.array(found, mask=null).cast(kind)
-
-
-def lists(rng: np.random.Generator, n: int, kind: pa.DataType, *, nulls: bool, most: int = 4) -> pa.Array:
-    null = rng.random(n) < (rng.choice([0, 0.2, 1]) if nulls else 0)
-    lengths = np.where(null, 0, rng.integers(0, most + 1, n) if most < 100 else most)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    n_values, mask = int(lengths.sum()), pa.array(null)
-    if pa.types.is_map(kind):
-        keys, items = (
-            values(rng, n_values, inner, nulls=has)
-            for inner, has in ((kind.key_type, False), (kind.item_type, True))
-        )
-        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, type=kind, mask=mask)
-    items = values(rng, n_values, kind.value_type, nulls=kind.value_field.nullable)
-    if pa.types.is_large_list(kind):
-        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), items, type=kind, mask=mask)
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=kind, mask=mask)
 
 
 RECORD = pa.struct(
@@ -86,11 +57,10 @@ KINDS = {
 def test_lists_are_those_of_pyarrow(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     fields = [pa.field(name, kind, nullable=bool(rng.random() < 0.7)) for name, kind in KINDS.items()]
-    columns = [lists(rng, N, field.type, nulls=field.nullable) for field in fields]
-    inner = [lists(rng, N, KINDS[name], nulls=True) for name in ("numbers", "map")]
-    mask = pa.array(rng.random(N) < 0.3)
-    columns.append(pa.StructArray.from_arrays(inner, ["numbers", "map"], mask=mask))
-    table = pa.table(columns, pa.schema([*fields, pa.field("s", columns[-1].type)]))
+    columns = [random_array(rng, N, field.type, nullable=field.nullable) for field in fields]
+    fields.append(pa.field("s", pa.struct([(name, KINDS[name]) for name in ("numbers", "map")])))
+    columns.append(random_array(rng, N, fields[-1].type))
+    table = pa.table(columns, pa.schema(fields))
     options: dict[str, Any] = {
         "use_dictionary": bool(rng.random() < 0.5),
         "data_page_version": str(rng.choice(["1.0", "2.0"])),
@@ -165,8 +135,8 @@ def test_lists_of_wanted_pages_are_those_of_pyarrow(
     names = ["numbers", "texts", "map", "records", "map_of_records"]
     if write is not by_pyarrow:
         names = ["numbers", "records"]
-    columns = [lists(rng, n, KINDS[name], nulls=bool(rng.random() < 0.7)) for name in names]
-    columns.append(lists(rng, n, pa.list_(pa.float32()), nulls=True, most=99))
+    columns = [random_array(rng, n, KINDS[name], nullable=bool(rng.random() < 0.7)) for name in names]
+    columns.append(random_array(rng, n, pa.list_(pa.float32()), shares=[0, 0.2], lengths=(0, 99)))
     table, path = pa.table(columns, [*names, "vectors"]), tmp_path / "f.parquet"
     write(path, table, rng)
     monkeypatch.setattr(column_chunks, "LEAST_PICKED", 0)
@@ -235,7 +205,7 @@ def test_a_page_of_other_lists_than_its_index_states_is_refused(
 
 def test_vectors_of_floats_are_read_by_page(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    column = lists(rng, 3000, pa.list_(pa.float32()), nulls=True, most=768)
+    column = random_array(rng, 3000, pa.list_(pa.float32()), lengths=(768, 768))
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"v": column}), path)
     reader = reader_of(path)

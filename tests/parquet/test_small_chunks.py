@@ -19,6 +19,7 @@ from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.parquet import column_chunks
 from puffin_fast.rows.files.files import reading
+from tests.kit.arrays import random_array
 from tests.parquet.files import reader_of
 
 N = 700
@@ -29,34 +30,17 @@ KINDS = (
 )
 
 
-def values(rng: np.random.Generator, kind: pa.DataType) -> pa.Array:
-    numbers = rng.integers(0, 1 << 24, N)
-    if pa.types.is_fixed_size_binary(kind):
-        return pa.array([rng.bytes(12) for _ in range(N)], kind)
-    if pa.types.is_boolean(kind):
-        return pa.array(numbers % 2 == 0)
-    if pa.types.is_decimal(kind):
-        return pa.array(numbers % 100_000).cast(pa.decimal128(30, 0)).cast(kind)
-    if pa.types.is_floating(kind):
-        return pa.array(numbers / 7).cast(kind)
-    return (
-        pa.array(numbers.astype(np.int32)).cast(kind)
-        if kind.bit_width == 32
-        else pa.array(numbers).cast(kind)
-    )
-
-
 def rows(seed: int = 0) -> pa.Table:
     """Columns of every kind: without nulls, with some, of nulls; in structs that are null or not; and texts."""
     rng = np.random.default_rng(seed)
     found: dict[str, pa.Array] = {}
     for at, kind in enumerate(KINDS):
-        array = values(rng, kind)
-        some = pc.if_else(pa.array(rng.random(N) < 0.7), array, None)
+        array = random_array(rng, N, kind, nullable=False)
+        some = random_array(rng, N, kind, shares=[0.3])
         last = pc.if_else(pa.array(np.arange(N) < N - 3), array, None)
         found |= {f"full{at}": array, f"some{at}": some, f"last{at}": last, f"none{at}": pa.nulls(N, kind)}
-        inner = pa.StructArray.from_arrays([some], ["x"], mask=pa.array(rng.random(N) < 0.2))
-        found[f"s{at}"] = pa.StructArray.from_arrays([inner], ["t"], mask=pa.array(rng.random(N) < 0.2))
+        structs = pa.struct([("t", pa.struct([("x", kind)]))])
+        found[f"s{at}"] = random_array(rng, N, structs, shares=[0.2])
     found["text"] = pa.array([f"{n:x}" for n in range(N)])
     fields = [pa.field(name, array.type, not name.startswith("full")) for name, array in found.items()]
     return pa.table(list(found.values()), pa.schema(fields))

@@ -31,6 +31,7 @@ from puffin_fast.columns.plain_types import plain
 from puffin_fast.parquet import column_pages
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.projection import FileSchema, Projection
+from tests.kit.arrays import random_array
 from tests.kit.seeds import seeds
 
 N = 3_000
@@ -94,25 +95,6 @@ class Made:
             self.choose.shuffle(fields)
         return StructType(*fields)
 
-    def array(self, kind: IcebergType, n: int, *, required: bool) -> pa.Array:
-        share = 0 if required else self.choose.choice([0, 0.1, 0.9, 1])
-        null = pa.array(self.rng.random(n) < share)
-        if isinstance(kind, StructType):
-            children = [self.array(field.field_type, n, required=field.required) for field in kind.fields]
-            return pa.StructArray.from_arrays(children, fields=[*map(arrow, kind.fields)], mask=null)
-        if isinstance(kind, ListType | MapType):
-            lengths = np.where(null.to_numpy(zero_copy_only=False), 0, self.rng.integers(0, 3, n))
-            offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-            n_values = int(lengths.sum())
-            if isinstance(kind, ListType):
-                values = self.array(kind.element_type, n_values, required=False)
-                return pa.ListArray.from_arrays(offsets, values, type=arrow_type(kind), mask=null)
-            keys = self.array(kind.key_type, n_values, required=True)
-            items = self.array(kind.value_type, n_values, required=False)
-            return pa.MapArray.from_arrays(offsets, keys, items, type=arrow_type(kind), mask=null)
-        values = pa.array(self.rng.integers(0, self.choose.choice([3, 1 << 24]), n))
-        return pc.if_else(null, None, values.cast(ARROW[kind]))
-
 
 def arrow_type(kind: IcebergType) -> pa.DataType:
     if isinstance(kind, StructType):
@@ -150,7 +132,7 @@ def test_fields_of_structs_are_read_alone_as_with_the_structs(
     stored = [NestedField(next(made.ids), "s", made.type_of(0), required=made.choose.random() < 0.3)]
     stored += [NestedField(next(made.ids), "n", LongType(), required=False)]
     schema = pa.schema([*map(arrow, stored)])
-    columns = [made.array(field.field_type, N, required=field.required) for field in stored]
+    columns = [random_array(made.rng, N, field.type, nullable=field.nullable) for field in schema]
     path = tmp_path / "f.parquet"
     options: dict[str, Any] = {
         "use_dictionary": made.choose.random() < 0.5,
