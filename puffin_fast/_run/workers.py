@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -159,6 +159,22 @@ class Workers(Protocol):
             run: the name of the run, which is a tag of Spark's jobs.
         """
 
+    def united(
+        self,
+        call: Callable[[Sequence[Item]], Mapping[int, Result]],
+        items: Sequence[Item],
+        n_bytes: Callable[[Item], int],
+        unite: Callable[[Sequence[Result]], Result],
+        label: str,
+    ) -> Mapping[int, Result]:
+        """Calls a function for bins of items; unites the results of each key, which is an integer.
+
+        Args:
+            call: the function. It, the items and the results can be pickled.
+            items, n_bytes, label: as for `each`.
+            unite: returns the union of some results; of a union and others, too.
+        """
+
     def bin_bytes(self, n_bytes: int) -> int:
         """Returns the bytes of files that one worker reads at a time.
 
@@ -188,6 +204,16 @@ class Threads:
     ) -> Iterator[Result]:
         return on_threads(call, items, self.n, label=label)
 
+    def united(
+        self,
+        call: Callable[[Sequence[Item]], Mapping[int, Result]],
+        items: Sequence[Item],
+        n_bytes: Callable[[Item], int],
+        unite: Callable[[Sequence[Result]], Result],
+        label: str,
+    ) -> Mapping[int, Result]:
+        return _united(on_threads(call, [[item] for item in items], self.n, label=label), unite)
+
     def bin_bytes(self, n_bytes: int) -> int:
         return LARGEST_BIN
 
@@ -209,6 +235,17 @@ class Pool:
     ) -> Iterator[Result]:
         found = on_workers(self.executor, partial(_each, call), items, n_bytes, label=label, settled=True)
         return chain.from_iterable(results for _, results in found)
+
+    def united(
+        self,
+        call: Callable[[Sequence[Item]], Mapping[int, Result]],
+        items: Sequence[Item],
+        n_bytes: Callable[[Item], int],
+        unite: Callable[[Sequence[Result]], Result],
+        label: str,
+    ) -> Mapping[int, Result]:
+        found = on_workers(self.executor, call, items, n_bytes, label=label)
+        return _united((results for _, results in found), unite)
 
     def bin_bytes(self, n_bytes: int) -> int:
         return _bin_bytes(self.executor, n_bytes)
@@ -236,6 +273,16 @@ def workers_of(workers: Any, threads: int | None = None) -> Workers:
         "workers: expected a concurrent.futures.Executor, a SparkSession, or None, found "
         f"{shown_argument(workers)}"
     )
+
+
+def _united(
+    parts: Iterable[Mapping[int, Result]], unite: Callable[[Sequence[Result]], Result]
+) -> dict[int, Result]:
+    found: dict[int, Result] = {}
+    for part in parts:
+        for key, result in part.items():
+            found[key] = unite((found[key], result)) if key in found else result
+    return found
 
 
 def _each(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

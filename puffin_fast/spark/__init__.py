@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.delete import delete, delete_positions
     from puffin_fast.spark.table.delete_keys import delete_keys
     from puffin_fast.spark.table.maintenance import (
+        collect_ndv,
         compact,
         convert_equality_deletes,
         convert_position_deletes,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     )
     from puffin_fast.spark.table.names import load_table
     from puffin_fast.spark.table.scan import scan
-    from puffin_fast.spark.table.statistics import collect_ndv
     from puffin_fast.spark.table.update import update
     from puffin_fast.spark.table.upsert import upsert
 
@@ -80,7 +80,7 @@ __all__ = [
 _ON_TABLES = {
     "append": "append",
     "changes": "changes",
-    "collect_ndv": "statistics",
+    "collect_ndv": "maintenance",
     "compact": "maintenance",
     "convert_equality_deletes": "maintenance",
     "convert_position_deletes": "maintenance",

@@ -381,7 +381,7 @@ CANNOT = (
     Refusal("compact rewrite_data_files", "delta", "threads executor", "branch", TypeError, f"{NO_OPTION} 'branch'"),
     Refusal("", "delta", "threads executor", "branch", UnsupportedError, "tables of Delta have no branch"),
     Refusal("", "delta", "spark", "branch", UnsupportedError, "a table of Delta has no branch"),
-    Refusal("append delete_positions dynamic_partition_overwrite compact", "", "executor", "",
+    Refusal("append delete_positions dynamic_partition_overwrite", "", "executor", "",
             TypeError, f"{NO_OPTION} 'workers'"),
     Refusal("compact", "2", "", "", UnsupportedError, "format version 2, expected 3 or later"),
     Refusal("dynamic_partition_overwrite", "2 3 plain mapped", "", "", InvalidInputError,

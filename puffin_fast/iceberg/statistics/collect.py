@@ -25,8 +25,7 @@ import pyarrow as pa
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.threads import check_threads
-from puffin_fast._run.workers import check_workers
+from puffin_fast._run.workers import Threads, workers_of
 from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
@@ -52,6 +51,7 @@ from puffin_fast.iceberg.statistics.stored import (
     StoredSketch,
 )
 from puffin_fast.puffin import PuffinWriter
+from puffin_fast.rows.tasks import columns_of as columns_of_tasks
 from puffin_fast.theta import BLOB_TYPE, ThetaSketch
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.statistics import StatisticsFile
+    from pyspark.sql import SparkSession
 
     from puffin_fast.iceberg.plan.delete_index import FileTask
 
@@ -106,7 +107,7 @@ def collect_ndv(
     incremental: Literal["auto", False] = "auto",
     case_sensitive: bool = True,
     threads: int | None = None,
-    workers: Executor | None = None,
+    workers: Executor | SparkSession | None = None,
     dry_run: bool = False,
 ) -> NdvResult:
     """Counts the distinct values of a snapshot's columns and commits the sketches as its statistics.
@@ -121,7 +122,7 @@ def collect_ndv(
             since. After deletes such a count is an upper bound, and marked as one. False reads all data files.
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads; `pyarrow.cpu_count()` by default.
-        workers: an executor of ``concurrent.futures`` that reads the data files, as for `delete`.
+        workers: an executor of ``concurrent.futures`` or a SparkSession, which reads the data files instead of threads.
         dry_run: count the values and write nothing.
 
     Raises:
@@ -135,8 +136,7 @@ def collect_ndv(
         >>> pf.iceberg.collect_ndv(table, ["id", "customer"]).ndv
         {'id': 100, 'customer': 10}
     """
-    check_threads(threads)
-    check_workers(workers)
+    who = workers_of(workers, threads)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
     n_threads = pa.cpu_count() if threads is None else threads
     selection = select(
@@ -150,9 +150,9 @@ def collect_ndv(
     )
 
     def sketch(chosen: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
-        if workers is not None:
+        if not isinstance(who, Threads):
             reader = selection.reader(chosen, without_history(selection.table.metadata))
-            return reader.sketches_by(workers, tasks)
+            return reader.sketches_by(who, columns_of_tasks(tasks))
         return selection.reader(chosen, selection.table.metadata).sketches(tasks, n_threads)
 
     return collect(selection, sketch, incremental=incremental, dry_run=dry_run)

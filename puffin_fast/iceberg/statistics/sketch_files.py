@@ -18,7 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast._io import open_source
 from puffin_fast._run.threads import on_threads
-from puffin_fast._run.workers import on_workers
+from puffin_fast._run.workers import Workers
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
@@ -26,12 +26,10 @@ from puffin_fast.parquet.footer import check_footer
 from puffin_fast.rows.files.files import BATCH_ROWS, reading
 from puffin_fast.rows.files.parquet import dictionary_columns, open_parquet
 from puffin_fast.rows.files.projection import FileSchema
-from puffin_fast.rows.scan.splits import Split, data_bytes, parts_of
+from puffin_fast.rows.scan.splits import Split, data_bytes, parts_of, row_groups_of
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     import pyarrow.parquet as pq
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
@@ -107,17 +105,18 @@ class SketchReader:
             found.append({field_id: builder.sketch() for field_id, builder in idle.get().items()})
         return self._united(found)
 
-    def sketches_by(self, workers: Executor, tasks: Sequence[FileTask]) -> dict[int, ThetaSketch]:
-        """As `sketches`, by the workers of an executor."""
-        parts = on_workers(workers, self._sketches, tasks, data_bytes, label="counting values")
-        return self._united([sketches for _, sketches in parts])
+    def sketches_by(self, workers: Workers, tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
+        """As `sketches`, by workers that are not threads."""
+        limit = workers.bin_bytes(sum(map(data_bytes, tasks)))
+        shares = [share for task in tasks for share in _shares_of(task, limit)]
+        return workers.united(self._sketches, shares, _share_bytes, ThetaSketch.union_all, "counting values")
 
     def _united(self, parts: Sequence[Mapping[int, ThetaSketch]]) -> dict[int, ThetaSketch]:
         ids = [column.field_id for column in self.columns]
         return {field_id: ThetaSketch.union_all([part[field_id] for part in parts]) for field_id in ids}
 
-    def _sketches(self, tasks: Sequence[FileTask]) -> dict[int, ThetaSketch]:
-        return self.sketches_of_shares([(task, 0, 1) for task in tasks], 1)
+    def _sketches(self, shares: Sequence[Share]) -> dict[int, ThetaSketch]:
+        return self.sketches_of_shares(shares, 1)
 
     def _add(self, builders: Builders, reader: FileReader, task: FileTask, number: int, count: int) -> None:
         if task.deletes or task.data.file_format != "PARQUET" or task.data.key_metadata is not None:
@@ -222,6 +221,18 @@ def _values(
             chunk.indices, get(plain(chunk.dictionary), constants), safe=False
         )
     return get(plain(chunk), constants)
+
+
+def _shares_of(task: FileTask, limit: int) -> list[Share]:
+    """Divides a data file into shares of about `limit` bytes, at row groups."""
+    size = task.data.file_size_in_bytes
+    count = max(1, min(row_groups_of(task), -(-size // limit)))
+    return [(task, number, count) for number in range(count)]
+
+
+def _share_bytes(share: Share) -> int:
+    task, _, count = share
+    return task.data.file_size_in_bytes // count
 
 
 def _shares(tasks: Sequence[FileTask], threads: int) -> Iterator[Share]:

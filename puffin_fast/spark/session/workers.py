@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from operator import itemgetter
@@ -14,8 +14,16 @@ from puffin_fast._io.run_folder import run_name
 from puffin_fast._run.groups import bins_of
 from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers, as_attempt
 from puffin_fast._text import counted
-from puffin_fast.spark.session.batches import rows_per_batch
-from puffin_fast.spark.session.executor_calls import Batches, pack, received, sent_by, unpack
+from puffin_fast.spark.session.batches import collected, rows_per_batch
+from puffin_fast.spark.session.executor_calls import (
+    Batches,
+    mapped,
+    over_batches,
+    pack,
+    received,
+    sent_by,
+    unpack,
+)
 from puffin_fast.spark.session.sessions import session_of, tagged
 
 if TYPE_CHECKING:
@@ -30,6 +38,9 @@ to run a job."""
 
 LITERAL_BYTES = 1 << 20
 """Bytes of packed bins that are part of a query's plan."""
+
+_PARTS = pa.schema([("key", pa.int64()), ("part", pa.binary())])
+"""The pickled result of a key, of one bin or of all."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -50,16 +61,40 @@ class Spark:
         *,
         run: str | None = None,
     ) -> Iterable[Result]:
-        sizes = [*map(n_bytes, items)]
-        if len(items) <= HERE_FILES and sum(sizes) <= HERE_BYTES:
+        if self._are_few(items, n_bytes):
             return Threads().each(call, items, n_bytes, label)
-        groups = bins_of(range(len(items)), TASK_BYTES, lambda at: OPEN_BYTES + sizes[at])
+        groups = bins_of(range(len(items)), TASK_BYTES, lambda at: OPEN_BYTES + n_bytes(items[at]))
         ends = [*accumulate(map(len, groups), initial=0)]
         bins = [(number, items[slice(*ends[number : number + 2])]) for number in range(len(groups))]
         tag = run or run_name(None, label.partition(" ")[0])
         with tagged(self.session, tag, f"{label}: {counted(len(items), 'item')}"):
             found = received(sent_by(spread(self.session, bins), _called, call=call))
         return chain.from_iterable(results for _, results in sorted(found, key=itemgetter(0)))
+
+    def united(
+        self,
+        call: Callable[[Sequence[Item]], Mapping[int, Result]],
+        items: Sequence[Item],
+        n_bytes: Callable[[Item], int],
+        unite: Callable[[Sequence[Result]], Result],
+        label: str,
+    ) -> Mapping[int, Result]:
+        """As `Workers.united`; the results of a key are united on one executor."""
+        if self._are_few(items, n_bytes):
+            return Threads().united(call, items, n_bytes, unite, label)
+        bins = bins_of(items, TASK_BYTES, lambda item: OPEN_BYTES + n_bytes(item))
+        parts = mapped(spread(self.session, bins), over_batches(_parts, call=call), _PARTS)
+        if len(bins) > 1:
+            parts = mapped(parts.repartition("key"), over_batches(_unions, unite=unite), _PARTS)
+        with tagged(
+            self.session, run_name(None, label.partition(" ")[0]), f"{label}: {counted(len(items), 'item')}"
+        ):
+            rows = collected(parts)
+        results = map(unpack, rows["part"].to_pylist())
+        return dict(zip(rows["key"].to_pylist(), results, strict=True))
+
+    def _are_few(self, items: Sequence[Item], n_bytes: Callable[[Item], int]) -> bool:
+        return len(items) <= HERE_FILES and sum(map(n_bytes, items)) <= HERE_BYTES
 
     def bin_bytes(self, n_bytes: int) -> int:
         return TASK_BYTES
@@ -82,6 +117,29 @@ def _called(batches: Batches, *, call: Callable[[Any], Any]) -> Iterator[tuple[i
             with as_attempt(f"{context.partitionId():05d}-{context.taskAttemptId()}"):
                 results = [*map(call, items)]
             yield number, results
+
+
+def _parts(batches: Batches, *, call: Callable[[Sequence[Any]], Mapping[int, Any]]) -> Batches:
+    """On executors: calls a function for the bins of a task; yields the results of each key."""
+    for batch in batches:
+        for packed in batch.column(0):
+            yield _rows(call(unpack(packed.as_py())))
+
+
+def _unions(batches: Batches, *, unite: Callable[[Sequence[Any]], Any]) -> Batches:
+    """On executors: unites the results of each key; all rows of a key are in this partition."""
+    found: dict[int, Any] = {}
+    for batch in batches:
+        for key, packed in zip(batch["key"].to_pylist(), batch["part"].to_pylist(), strict=True):
+            part = unpack(packed)
+            found[key] = unite((found[key], part)) if key in found else part
+    if found:
+        yield _rows(found)
+
+
+def _rows(parts: Mapping[int, Any]) -> pa.RecordBatch:
+    columns = [pa.array([*parts], pa.int64()), pa.array(map(pack, parts.values()), pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_PARTS)
 
 
 def frame_of(session: SparkSession, rows: pa.Table) -> DataFrame:

@@ -17,6 +17,7 @@ from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResu
 from puffin_fast.iceberg.maintenance.maintain import MaintainResult, MaintenancePolicy
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
+from puffin_fast.iceberg.statistics.collect import NdvResult
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
@@ -288,6 +289,59 @@ def index_keys(
     table = table_in(session, table)
     return iceberg.index_keys(
         table, join_cols, branch=branch, incremental=incremental, workers=session, dry_run=dry_run
+    )
+
+
+@of_session
+@refreshing
+def collect_ndv(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    columns: Sequence[str] | None = None,
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | str | datetime | None = None,
+    incremental: Literal["auto", False] = "auto",
+    case_sensitive: bool = True,
+    dry_run: bool = False,
+) -> NdvResult:
+    """`puffin_fast.iceberg.collect_ndv` on executors.
+
+    Each task reads about 128 MiB of data files into one sketch for each column. Sketches of a column are united on
+    an executor; the driver receives one row for each column, writes the statistics file and commits it.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
+            session's catalogs.
+        columns, snapshot_id, branch, tag, as_of, incremental, case_sensitive, dry_run: as in
+            `puffin_fast.iceberg.collect_ndv`.
+
+    Returns:
+        The same result as `puffin_fast.iceberg.collect_ndv`, which commits the same bytes.
+
+    Raises:
+        MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
+        PuffinFastError: in the cases of `puffin_fast.iceberg.collect_ndv`.
+
+    Examples:
+        >>> pf.spark.collect_ndv(spark, table, ["customer"]).ndv
+        {'customer': 10}
+    """
+    session = session_of(spark)
+    return iceberg.collect_ndv(
+        table_in(session, table),
+        columns,
+        snapshot_id=snapshot_id,
+        branch=branch,
+        tag=tag,
+        as_of=as_of,
+        incremental=incremental,
+        case_sensitive=case_sensitive,
+        workers=session,
+        dry_run=dry_run,
     )
 
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.spark.session.executor_calls import items_of
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.statistics.sketch_files import SketchReader
+    pass
 
 SKETCHES = pa.schema([("column", pa.int32()), ("sketch", pa.binary())])
 """A column's field id, or its index in a DataFrame, and a sketch of some of its values."""
@@ -22,19 +21,6 @@ def _rows(sketches: Mapping[int, ThetaSketch]) -> pa.RecordBatch:
     columns = [list(sketches), [sketch.to_bytes() for sketch in sketches.values()]]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SKETCHES, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SKETCHES)
-
-
-def of_files(batches: Iterator[pa.RecordBatch], *, reader: SketchReader) -> Iterator[pa.RecordBatch]:
-    """Sketches the live rows of the data files of one task: one row for each column.
-
-    Args:
-        batches: one binary column: packed lists of a `FileTask`, the number of a share of it and the number of
-            shares.
-        reader: makes the sketches.
-    """
-    shares = list(items_of(batches))
-    if shares:
-        yield _rows(reader.sketches_of_shares(shares, 1))
 
 
 def of_columns(batches: Iterable[pa.RecordBatch], *, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

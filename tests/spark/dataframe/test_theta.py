@@ -58,7 +58,7 @@ def blobs_of(table: Table, path: str) -> list[tuple[tuple[int, ...], bytes]]:
 def test_executors_make_the_bytes_of_one_machine(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("puffin_fast.spark.table.job.TASK_BYTES", 1)  # a task for each file
+    monkeypatch.setattr("puffin_fast.spark.session.workers.TASK_BYTES", 1)  # a task for each file
     iceberg.delete(table, "id < 1000")
     result = ps.collect_ndv(spark, table)
     assert (result.files_read, result.committed) == (3, True)
