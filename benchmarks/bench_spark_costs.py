@@ -93,7 +93,7 @@ def committing(table: Any) -> Cost:
     """The costs of a commit of a vector for each data file: µs for each."""
     from pyiceberg.catalog.memory import InMemoryCatalog
 
-    from puffin_fast._run.gc_pause import paused_gc
+    from puffin_fast._process.gc_pause import paused_gc
     from puffin_fast.iceberg.commit.protocol import commit
     from puffin_fast.iceberg.delete_files.writer import DeleteFiles, WrittenDeletes
     from puffin_fast.iceberg.plan.files import plan_files

@@ -179,7 +179,7 @@ if not TYPE_CHECKING:  # type checkers see the names above, and no others
                 return _MissingModule(f"puffin_fast.{name}", error)
         if name in _NAMES:
             try:
-                from puffin_fast._run.packages import imports_of_extra
+                from puffin_fast._api.packages import imports_of_extra
 
                 with imports_of_extra("iceberg"):
                     value = getattr(importlib.import_module(_NAMES[name]), name)
@@ -187,7 +187,7 @@ if not TYPE_CHECKING:  # type checkers see the names above, and no others
                 return _missing_function(name, error)
             globals()[name] = value
             return value
-        from puffin_fast._run.keywords import no_attribute
+        from puffin_fast._api.keywords import no_attribute
 
         raise no_attribute("puffin_fast", name, [*_VERBS, *_NAMES])
 

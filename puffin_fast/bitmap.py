@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._api.keywords import named_attributes
+from puffin_fast._display.html import html_fields, html_strip
 from puffin_fast._kernels.roaring import masks, query, split, stored
 from puffin_fast._positions import (
     MAX_POSITION,
@@ -22,9 +25,6 @@ from puffin_fast._positions import (
     refuse_masked,
     refuse_position,
 )
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.keywords import named_attributes
-from puffin_fast._show.html import html_fields, html_strip
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from puffin_fast._io.location import errors_of, resolve, takes
-from puffin_fast._run.interrupt import suppressed
+from puffin_fast._process.interrupt import suppressed
 from puffin_fast.errors import UnsupportedError
 
 _STORES = {"s3", "gcs", "gs", "abfs"}

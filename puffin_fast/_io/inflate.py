@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from puffin_fast._run.interrupt import suppressed
+from puffin_fast._process.interrupt import suppressed
 
 try:
     import deflate

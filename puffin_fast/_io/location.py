@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
 

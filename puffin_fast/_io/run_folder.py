@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from puffin_fast._concurrency.workers import attempt
 from puffin_fast._io.file_set import FileSet
 from puffin_fast._io.folder import names_in, remove_empty
 from puffin_fast._io.sink import remove
-from puffin_fast._run.outcome import note_outcome
-from puffin_fast._run.workers import attempt
+from puffin_fast._process.outcome import note_outcome
 from puffin_fast.errors import JobInterruptedError, PuffinFastError
 
 JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

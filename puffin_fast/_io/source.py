@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from io import RawIOBase
 from typing import Any
 
+from puffin_fast._concurrency.streams import in_order
+from puffin_fast._concurrency.threads import thread_pool
 from puffin_fast._io.location import (
     Location,
     errors_of,
@@ -19,9 +21,7 @@ from puffin_fast._io.location import (
     resolve,
     unwrapped,
 )
-from puffin_fast._run.interrupt import suppressed
-from puffin_fast._run.streams import in_order
-from puffin_fast._run.threads import thread_pool
+from puffin_fast._process.interrupt import suppressed
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
 
 MAX_RANGE = 2**31 - 1

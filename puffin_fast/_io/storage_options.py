@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from puffin_fast._api.arguments import check_mapping
+from puffin_fast._api.packages import import_optional
 from puffin_fast._io import split_location
-from puffin_fast._run.arguments import check_mapping
-from puffin_fast._run.packages import import_optional
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
 _IGNORED = frozenset({"allow_unsafe_rename", "s3_allow_unsafe_rename", "allow_http"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puffin_fast._io.folder import missing_folder, names_in
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 
 _SIGNS = (
     ("Iceberg", "metadata", ".metadata.json"),

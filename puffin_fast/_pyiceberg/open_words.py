@@ -28,8 +28,8 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.table.statistics import BlobMetadata
 from pyiceberg.typedef import IcebergBaseModel, IcebergRootModel
 
-from puffin_fast._run.fork import lock_across_fork
-from puffin_fast._run.patches import Patch
+from puffin_fast._process.fork import lock_across_fork
+from puffin_fast.acceleration import Patch
 
 _WORDS = {"type", "operation", "direction", "null-order"}
 _ERRORS = {"literal_error", "enum"}

@@ -22,7 +22,7 @@ from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 
 
 class SetValues(frozenset[Any]):

@@ -58,10 +58,10 @@ from pyiceberg.types import GeometryType as _GeometryType
 from pyiceberg.utils.datetime import datetime_to_nanos
 from pyiceberg.utils.singleton import Singleton
 
+from puffin_fast._process.fork import lock_across_fork
 from puffin_fast._pyiceberg.open_words import parsing_patches
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._run.fork import lock_across_fork
-from puffin_fast._run.patches import Acceleration, Patch, Patches
+from puffin_fast.acceleration import Acceleration, Patch, Patches
 
 VARIANT_FIELDS = (pa.field("metadata", pa.large_binary(), False), pa.field("value", pa.large_binary(), False))
 """The fields of a variant that is not shredded (Parquet's VariantEncoding.md)."""

@@ -18,7 +18,7 @@ import zstandard
 
 from puffin_fast._io.inflate import inflate_raw
 from puffin_fast._kernels.avro.records import split
-from puffin_fast._run.interrupt import PARSE_ERRORS, is_from_outside
+from puffin_fast._process.interrupt import PARSE_ERRORS, is_from_outside
 from puffin_fast.errors import CorruptDataError, LimitExceededError, PuffinFastError, UnsupportedError
 from puffin_fast.limits import most_inflated
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from puffin_fast._kernels.avro import records as avro
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.avro.file import AVRO_ERRORS, AvroFile
 from puffin_fast.avro.integers import Column, Integers
 from puffin_fast.avro.programs import is_one_value, kernel_type, program

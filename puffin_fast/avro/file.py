@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from puffin_fast import limits
 from puffin_fast._io import is_local, open_source
 from puffin_fast._io.location import new_input, unwrapped
-from puffin_fast._run.interrupt import PARSE_ERRORS, is_from_outside, suppressed
+from puffin_fast._process.interrupt import PARSE_ERRORS, is_from_outside, suppressed
 from puffin_fast.errors import (
     CorruptDataError,
     LimitExceededError,

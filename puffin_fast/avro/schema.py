@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import fastavro
 
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.limits import MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES
 
 _PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))

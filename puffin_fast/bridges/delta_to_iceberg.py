@@ -25,9 +25,9 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
 )
 
+from puffin_fast._concurrency.groups import split_by_size
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.engine_types import warn_of_types
-from puffin_fast._run.groups import split_by_size
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.schema import NAME_MAPPING, ROW_TRACKING

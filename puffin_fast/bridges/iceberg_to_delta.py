@@ -22,10 +22,10 @@ from pyiceberg.types import (
     NestedField,
 )
 
+from puffin_fast._api.arguments import check_name
 from puffin_fast._io import split_location
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.v3_types import VariantType
-from puffin_fast._run.arguments import check_name
 from puffin_fast.delta.dml.changes import Written, write_vectors
 from puffin_fast.delta.dml.data_files import partition_text
 from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puffin_fast._run.interrupt import interruptible, is_from_outside
-from puffin_fast._run.packages import import_optional
+from puffin_fast._api.packages import import_optional
+from puffin_fast._process.interrupt import interruptible, is_from_outside
 from puffin_fast.cli._sqlite import metadata_in_sqlite
 from puffin_fast.errors import InvalidInputError, NotFoundError
 

@@ -29,9 +29,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from puffin_fast._run.keywords import function_for, right_name
-from puffin_fast._run.outcome import outcome_of
-from puffin_fast._show.grid import Column, OneLineTable
+from puffin_fast._api.keywords import function_for, right_name
+from puffin_fast._display.grid import Column, OneLineTable
+from puffin_fast._process.outcome import outcome_of
 from puffin_fast._text import JOINERS, printable
 from puffin_fast.cli._values import json_value, shown_value
 from puffin_fast.errors import PuffinFastError

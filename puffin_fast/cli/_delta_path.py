@@ -133,7 +133,7 @@ class DeltaPath(PathTable):
         **options: Any,
     ) -> Any:
         """`puffin_fast.delta.changes`, whose first version is the one after the state before."""
-        from puffin_fast._run.times import milliseconds_of
+        from puffin_fast._api.times import milliseconds_of
 
         if before is not None and before < 0:
             raise InvalidInputError(f"{self.path}: expected a version of 0 or more, found {before}")

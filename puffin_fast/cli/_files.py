@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from puffin_fast._concurrency.progress import is_watched, progress
 from puffin_fast._io import open_sink, open_source, split_location
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.progress import is_watched, progress
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.cli._json_lines import JsonArrayWriter, JsonLinesWriter, read_json_lines
 from puffin_fast.cli._reader_errors import csv_error, without_values
 from puffin_fast.cli._values import converted, is_bytes, is_uuid, read_type

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puffin_fast._run.packages import import_optional
+from puffin_fast._api.packages import import_optional
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog
 from puffin_fast.cli._common import (

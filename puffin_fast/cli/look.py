@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import RenderableType
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._text import as_count, counted
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_catalog, open_table

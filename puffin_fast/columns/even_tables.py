@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from puffin_fast._run.groups import filled_groups
+from puffin_fast._concurrency.groups import filled_groups
 
 ENOUGH_BYTES = 1 << 20
 """Batches are joined until they have this number of bytes."""

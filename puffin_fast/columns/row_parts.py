@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._concurrency.groups import split_by_size
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.columns.even_tables import cut
 from puffin_fast.columns.temporary_rows import read_rows, rows_writer
 from puffin_fast.errors import PuffinFastError

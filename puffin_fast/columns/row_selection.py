@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels.rows import set_bits as rows
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.plain_types import array_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.lazy_names import lazy_names, need_table_packages
+from puffin_fast._api.lazy_names import lazy_names, need_table_packages
 
 if TYPE_CHECKING:
     from puffin_fast.bridges.delta_to_iceberg import to_iceberg

@@ -15,6 +15,6 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # type checkers see the names above, and no others
 
     def __getattr__(name: str) -> Any:
-        from puffin_fast._run.keywords import no_attribute
+        from puffin_fast._api.keywords import no_attribute
 
         raise no_attribute(__name__, name, __all__)

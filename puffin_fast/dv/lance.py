@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._positions import as_bytes
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv._bitmap32 import MAX_POSITION, read_bitmap32, write_bitmap32
 from puffin_fast.dv._counted import counted

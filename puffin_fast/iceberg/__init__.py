@@ -8,11 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._run.lazy_names import lazy_names, need_table_packages
+from puffin_fast._api.lazy_names import lazy_names, need_table_packages
 
 if TYPE_CHECKING:
-    from puffin_fast._run.patches import Acceleration
-    from puffin_fast._show.report import Report
+    from puffin_fast.acceleration import Acceleration
     from puffin_fast.iceberg.catalogs.hadoop import HadoopCatalog
     from puffin_fast.iceberg.catalogs.working_table import load_table
     from puffin_fast.iceberg.changelog.changes import Changes, changes
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
         UpdateResult,
         UpsertResult,
     )
+    from puffin_fast.verbs.table_report import Report
     from puffin_fast.verbs.transaction import Transaction
 
 if TYPE_CHECKING:  # needs the extra delta
@@ -128,7 +128,7 @@ __all__ = [
 _HOMES = {
     "Commit": "verbs.results",
     "AppendResult": "verbs.results",
-    "Acceleration": "_run.patches",
+    "Acceleration": "acceleration",
     "Changes": "iceberg.changelog.changes",
     "DeleteResult": "verbs.results",
     "ExpireSnapshotsResult": "iceberg.maintenance.expire_snapshots",
@@ -145,7 +145,7 @@ _HOMES = {
     "OverwriteResult": "verbs.results",
     "Plan": "iceberg.plan.files",
     "RemoveOrphanFilesResult": "verbs.orphan_files",
-    "Report": "_show.report",
+    "Report": "verbs.table_report",
     "RewriteDataFilesResult": "iceberg.maintenance.rewrite_job",
     "RewriteManifestsResult": "iceberg.maintenance.rewrite_manifests",
     "RewriteResult": "iceberg.maintenance.rewrite",

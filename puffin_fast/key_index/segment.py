@@ -42,7 +42,7 @@ from puffin_fast._kernels import checksum
 from puffin_fast._kernels.key_index import blocks as kernel
 from puffin_fast._kernels.key_index.entries import Source
 from puffin_fast._kernels.rows.texts import Texts
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from puffin_fast.key_index import canonical

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._run.keywords import no_attribute
+from puffin_fast._api.keywords import no_attribute
 from puffin_fast.lance.checks import verify
 from puffin_fast.lance.deletions import delete_positions, vectors
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from puffin_fast._concurrency.threads import check_threads, on_threads
 from puffin_fast._io import open_source
-from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.lance.dataset import LanceFile, data_files
 from puffin_fast.lance.deletions import errors_of_pylance, fragments_of, opened, vector_of

@@ -15,8 +15,8 @@ import pyarrow as pa
 from puffin_fast._io import open_source
 from puffin_fast._io.location import errors_of, folder_of
 from puffin_fast._io.table_formats import other_format
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.outcome import note_outcome, until_commit
+from puffin_fast._process.interrupt import is_from_outside
+from puffin_fast._process.outcome import note_outcome, until_commit
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import lance as codec

@@ -6,7 +6,7 @@ needs an older PyArrow.
 
 from __future__ import annotations
 
-from puffin_fast._run.packages import imports_of_extra
+from puffin_fast._api.packages import imports_of_extra
 
 with imports_of_extra("paimon"):
     from puffin_fast.paimon.checks import verify

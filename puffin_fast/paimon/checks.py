@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from puffin_fast._concurrency.threads import check_threads, on_threads
 from puffin_fast._io import Source, open_source
 from puffin_fast._io.folder import files_below
-from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.paimon.data_files import LiveFile, live_data_files

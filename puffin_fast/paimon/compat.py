@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from puffin_fast._io import Source, open_source
 from puffin_fast._io.location import errors_of, folder_of
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.outcome import note_outcome, nothing_committed
-from puffin_fast._run.patches import Patch, Patches
+from puffin_fast._process.interrupt import is_from_outside
+from puffin_fast._process.outcome import note_outcome, nothing_committed
+from puffin_fast.acceleration import Patch, Patches
 from puffin_fast.avro.file import AVRO_ERRORS
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec

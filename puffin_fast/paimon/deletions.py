@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._run.outcome import note_outcome, nothing_committed, until_commit
+from puffin_fast._process.outcome import note_outcome, nothing_committed, until_commit
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from puffin_fast._run.patches import Acceleration, Patches
+from puffin_fast.acceleration import Acceleration, Patches
 from puffin_fast.paimon.compat import check_version, patches
 
 _PATCHES = Patches("pypaimon", patches)

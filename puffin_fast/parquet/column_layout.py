@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet import pages
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.columns.plain_types import plain_type
 
 if TYPE_CHECKING:

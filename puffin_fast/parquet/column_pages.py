@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet import pages, text_views
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError, part_of

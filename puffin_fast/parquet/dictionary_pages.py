@@ -27,7 +27,7 @@ import pyarrow as pa
 from puffin_fast._kernels.parquet import bloom, pages
 from puffin_fast._kernels.parquet.page_sums import PageSums
 from puffin_fast._kernels.rows.members import SparseMembers
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.parquet.footer import AFTER_FOOTER
 from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS
 from puffin_fast.parquet.thrift import ThriftReader

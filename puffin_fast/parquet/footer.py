@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast._kernels.parquet import footers
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.parquet.column_layout import (

@@ -20,8 +20,8 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NoReturn
 
-from puffin_fast._run.arguments import check_unicode
-from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._api.arguments import check_unicode
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.puffin import _typed
 

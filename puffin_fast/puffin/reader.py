@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 from puffin_fast import _io, limits
-from puffin_fast._run.arguments import check_integer
+from puffin_fast._api.arguments import check_integer
 from puffin_fast._text import counted, shown_argument
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 from puffin_fast.puffin import compression, footer

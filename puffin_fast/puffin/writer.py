@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from puffin_fast import __version__, _io
-from puffin_fast._run.arguments import check_flags, check_mapping
+from puffin_fast._api.arguments import check_flags, check_mapping
 from puffin_fast._text import counted, shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.puffin import compression, footer

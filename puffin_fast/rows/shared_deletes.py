@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 
 FILE_PATH_ID = 2147483546
 """Reserved field id of ``file_path`` in position-delete files. Its bounds limit the referenced data files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.lazy_names import lazy_names
+from puffin_fast._api.lazy_names import lazy_names
 from puffin_fast.spark.dataframe import functions
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from puffin_fast.spark.dataframe.transforms import (

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from puffin_fast._api.keywords import public
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.keywords import public
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.tables.opening import FORMATS

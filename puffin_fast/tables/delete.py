@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._run.keywords import public
+from puffin_fast._api.keywords import public
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.tables.opening import open_table
 from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions

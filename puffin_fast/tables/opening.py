@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from puffin_fast._api.keywords import public
 from puffin_fast._io.folder import missing_folder, names_in
 from puffin_fast._io.location import resolve
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.keywords import public
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.keywords import public
+from puffin_fast._api.keywords import public
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.tables.opening import open_table

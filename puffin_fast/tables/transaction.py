@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.keywords import public
+from puffin_fast._api.keywords import public
 from puffin_fast.tables.opening import open_table
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.transaction import Transaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast._run.keywords import public
+from puffin_fast._api.keywords import public
 from puffin_fast.columns.arrow_rows import arrow_reader
 from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
 from puffin_fast.tables.opening import open_table

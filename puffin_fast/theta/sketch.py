@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from puffin_fast._display.html import html_fields
 from puffin_fast._kernels.theta import sketches as kernel
 from puffin_fast._positions import as_bytes
-from puffin_fast._show.html import html_fields
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.theta import compact
 from puffin_fast.theta.bounds import count_bounds, fraction_bounds

@@ -16,9 +16,9 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
+from puffin_fast._api.arguments import check_unicode
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._pyiceberg.v3_types import read_v3_types
-from puffin_fast._run.arguments import check_unicode
-from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast._text import no_column, shown_argument
 from puffin_fast.columns.arrow_rows import EXPECTED, arrow_reader
 from puffin_fast.columns.plain_types import plain_type

@@ -20,8 +20,8 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.threads import check_threads
+from puffin_fast._concurrency.threads import check_threads
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.match.matching import Matches, Source, find_matches
 from puffin_fast.rows.scan.explain import Reads

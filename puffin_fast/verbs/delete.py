@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from puffin_fast import arrow
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.threads import on_threads
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.arrow_rows import arrow_rows, position_rows
 from puffin_fast.dv import iceberg as codec

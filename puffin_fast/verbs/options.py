@@ -7,9 +7,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from puffin_fast._run.arguments import check_flags, check_mapping, check_name
-from puffin_fast._run.threads import check_threads
-from puffin_fast._run.workers import check_workers
+from puffin_fast._api.arguments import check_flags, check_mapping, check_name
+from puffin_fast._concurrency.threads import check_threads
+from puffin_fast._concurrency.workers import check_workers
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.threads import check_threads
-from puffin_fast._show.html import HtmlFields
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._concurrency.threads import check_threads
+from puffin_fast._display.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
-from puffin_fast._run.arguments import check_flags
+from puffin_fast._api.arguments import check_flags
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from puffin_fast._show.html import HtmlFields, Note
+from puffin_fast._display.html import HtmlFields, Note
 from puffin_fast._text import counted
 from puffin_fast.verbs.counts import Counts
 

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.keywords import named_attributes, named_methods
+from puffin_fast._api.keywords import named_attributes, named_methods
 from puffin_fast.columns.arrow_rows import arrow_reader, arrow_rows
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import Filter

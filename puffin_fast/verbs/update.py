@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast._run.arguments import check_flags
+from puffin_fast._api.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.rows.filters.filters import Filter, RowFilter

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._run.arguments import check_flags, check_texts
+from puffin_fast._api.arguments import check_flags, check_texts
 from puffin_fast._text import no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows, paths_of_rows, united

@@ -34,7 +34,7 @@ FOREIGN = {
     "pandas": {"spark"},
     "datasketches": set(),
     "click": {"cli"},
-    "rich": {"_run", "_show", "cli", "iceberg"},
+    "rich": {"_concurrency", "_display", "verbs", "cli", "iceberg"},
     "duckdb": {"iceberg"},
     "polars": {"avro", "iceberg"},
     "pyroaring": set(),

@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 
 from puffin_fast import iceberg
-from puffin_fast._run.outcome import until_commit
+from puffin_fast._process.outcome import until_commit
 from tests.cli.conftest import Shell
 
 Run = Callable[..., Result]

@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 import puffin_fast as pf
-from puffin_fast._run.keywords import function_for
+from puffin_fast._api.keywords import function_for
 from tests.kit.cases import each
 from tests.kit.tables import delta_table, iceberg_table
 

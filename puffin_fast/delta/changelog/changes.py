@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._api.keywords import named_methods
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.keywords import named_methods
-from puffin_fast._run.threads import on_threads
+from puffin_fast._process.cached import cached_property
 from puffin_fast.delta.changelog.plan import ChangePlanner
 from puffin_fast.delta.changelog.versions import Ends, Versions
 from puffin_fast.delta.log.actions import read_file_changes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from puffin_fast._run.arguments import check_integer
-from puffin_fast._run.times import milliseconds_of
+from puffin_fast._api.arguments import check_integer
+from puffin_fast._api.times import milliseconds_of
 from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.times import CommitTimes

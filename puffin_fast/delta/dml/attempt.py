@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.outcome import note_outcome, nothing_committed, until_commit
+from puffin_fast._concurrency.groups import split_by_size
+from puffin_fast._process.interrupt import is_from_outside
+from puffin_fast._process.outcome import note_outcome, nothing_committed, until_commit
 from puffin_fast.delta.dml.changes import Written, actions_of, allowed, file_metrics, write_vectors
 from puffin_fast.delta.dml.data_files import (
     TARGET_FILE_SIZE,

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from puffin_fast._concurrency.progress import count_rows
 from puffin_fast._io import open_sink
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.progress import count_rows
+from puffin_fast._process.cached import cached_property
 from puffin_fast._text import without_values
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.delta.dml.file_statistics import indexed_columns, statistics_of

@@ -10,9 +10,9 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, MapType, NestedField, StructType
 
+from puffin_fast._api.arguments import check_flags, check_mapping, check_texts
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.engine_types import warn_of_types
-from puffin_fast._run.arguments import check_flags, check_mapping, check_texts
 from puffin_fast._text import no_column
 from puffin_fast.delta.dml.file_statistics import CHOSEN, COLUMN_PATHS, INDEXED, Path, column_paths
 from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions

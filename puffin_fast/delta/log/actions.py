@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency.groups import split_by_size
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.delta.log.action_types import (
     ACTIONS,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from puffin_fast._concurrency.groups import split_by_size
 from puffin_fast._io import open_sink
-from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.actions import VECTOR
 from puffin_fast.delta.log.segment import LogListing

@@ -14,9 +14,9 @@ from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from puffin_fast import __version__
-from puffin_fast._run.arguments import check_mapping, check_name
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.outcome import note_outcome, nothing_committed
+from puffin_fast._api.arguments import check_mapping, check_name
+from puffin_fast._process.interrupt import is_from_outside
+from puffin_fast._process.outcome import note_outcome, nothing_committed
 from puffin_fast._text import shown_argument
 from puffin_fast.delta.log.action_types import as_json, as_lines
 from puffin_fast.delta.log.actions import FileActions, read_commits

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from puffin_fast._io import open_source
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import CorruptDataError, LimitExceededError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.footer import check_footer

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast.delta.log.actions import read_file_changes
 from puffin_fast.delta.log.checkpoint import read_rare_actions
 from puffin_fast.delta.log.segment import LOG_READERS, LogSegment, commit_path, load_segment

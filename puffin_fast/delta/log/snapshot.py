@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._api.arguments import check_integer
+from puffin_fast._api.times import milliseconds_of
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.arguments import check_integer
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.threads import on_threads
-from puffin_fast._run.times import milliseconds_of
+from puffin_fast._process.cached import cached_property
 from puffin_fast.delta.log.action_types import as_lines
 from puffin_fast.delta.log.actions import (
     FileActions,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.delta.log.action_types import Actions, CommitTime, check, parse
 from puffin_fast.delta.log.actions import configuration_of, read_commits
 from puffin_fast.delta.log.head import head_of

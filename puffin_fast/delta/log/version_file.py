@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.delta.log.segment import commit_path, has_versions
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError

@@ -19,13 +19,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._concurrency.threads import check_threads
+from puffin_fast._concurrency.workers import Threads
+from puffin_fast._display.html import HtmlFields
 from puffin_fast._io.run_folder import run_name
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.outcome import note_outcome
-from puffin_fast._run.threads import check_threads
-from puffin_fast._run.workers import Threads
-from puffin_fast._show.html import HtmlFields
+from puffin_fast._process.outcome import note_outcome
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, check_properties, commit, newest

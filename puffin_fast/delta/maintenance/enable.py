@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from puffin_fast._api.arguments import check_flags
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.arguments import check_flags
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, check_properties, commit, newest
 from puffin_fast.delta.log.protocol import (

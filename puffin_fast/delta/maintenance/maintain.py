@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._api.documents import of_document
+from puffin_fast._concurrency.workers import workers_of
+from puffin_fast._display.html import HtmlFields
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.documents import of_document
-from puffin_fast._run.workers import workers_of
-from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.delta.maintenance.orphan_files import remove_orphan_files
 from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io import FileSet
 from puffin_fast._io.folder import FileInfo
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.interrupt import interruptible, is_from_outside
-from puffin_fast._run.threads import on_threads
+from puffin_fast._process.interrupt import interruptible, is_from_outside
 from puffin_fast.delta.dml.data_files import CHANGES_FOLDER
 from puffin_fast.delta.log.actions import FileActions, check_paths, read_commits, read_file_changes
 from puffin_fast.delta.log.checkpoint import read_checkpoint, sidecars_of

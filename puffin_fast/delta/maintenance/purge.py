@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from puffin_fast._api.arguments import check_flags, check_share
+from puffin_fast._concurrency.workers import Workers, workers_of
+from puffin_fast._display.html import HtmlFields
 from puffin_fast._io.run_folder import run_name
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.arguments import check_flags, check_share
-from puffin_fast._run.workers import Workers, workers_of
-from puffin_fast._show.html import HtmlFields
 from puffin_fast.delta.dml.changes import rewrite_metrics
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit

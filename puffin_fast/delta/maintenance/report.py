@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._api.arguments import check_share
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.arguments import check_share
-from puffin_fast._show.report import FILES, Report
 from puffin_fast._text import counted
 from puffin_fast.delta.log.storage import INLINE
 from puffin_fast.delta.maintenance.purge import MIN_DELETED
 from puffin_fast.delta.scans.scan import scan
+from puffin_fast.verbs.table_report import FILES, Report
 
 
 def report(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._concurrency.workers import workers_of
+from puffin_fast._display.html import HtmlFields
 from puffin_fast._io.run_folder import run_name
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.outcome import note_earlier, until_commit
-from puffin_fast._run.workers import workers_of
-from puffin_fast._show.html import HtmlFields
+from puffin_fast._process.outcome import note_earlier, until_commit
 from puffin_fast.delta.dml.changes import rewrite_metrics
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, Job, commit, newest

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers
 from puffin_fast._io.run_folder import RunFolder
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers
+from puffin_fast._process.cached import cached_property
 from puffin_fast.delta.dml.changes import remove_action
 from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
 from puffin_fast.delta.log.storage import canonical_path

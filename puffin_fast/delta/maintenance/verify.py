@@ -10,9 +10,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puffin_fast._concurrency.workers import Workers, workers_of
 from puffin_fast._io import open_source
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.workers import Workers, workers_of
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.scans.descriptors import locate

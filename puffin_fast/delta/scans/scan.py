@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._api.arguments import check_texts
+from puffin_fast._api.keywords import named_methods
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.arguments import check_texts
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.keywords import named_methods
+from puffin_fast._process.cached import cached_property
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.tasks import DeltaTasks

@@ -38,8 +38,8 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from puffin_fast._process.interrupt import interruptible
 from puffin_fast._pyiceberg.v3_types import VariantType
-from puffin_fast._run.interrupt import interruptible
 from puffin_fast.delta.log.protocol import MAPPING_ID, MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot

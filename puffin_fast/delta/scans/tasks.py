@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from pyiceberg.conversions import to_bytes
 from pyiceberg.types import NestedField
 
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.gc_pause import paused_gc
-from puffin_fast._run.threads import thread_pool
+from puffin_fast._concurrency.threads import thread_pool
+from puffin_fast._process.cached import cached_property
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast.columns.objects import Objects, Same, column
 from puffin_fast.delta.log.paths import are_spelled
 from puffin_fast.delta.log.snapshot import Snapshot

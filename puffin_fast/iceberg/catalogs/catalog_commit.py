@@ -46,7 +46,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from puffin_fast._run.interrupt import interruptible, is_from_outside
+from puffin_fast._process.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import (
     CommitUnknownError,
     ConflictError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import NoSuchNamespaceError
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -37,8 +37,8 @@ from pyiceberg.types import (
     StructType,
 )
 
+from puffin_fast._process.interrupt import interruptible, is_from_outside
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import CommitUnknownError, InvalidInputError, PuffinFastError
 from puffin_fast.iceberg.catalogs.catalog_commit import BusyError
 from puffin_fast.iceberg.catalogs.working_table import remove_files

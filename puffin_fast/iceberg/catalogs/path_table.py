@@ -20,8 +20,8 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from puffin_fast._io import split_location
 from puffin_fast._io.folder import names_in
 from puffin_fast._io.table_formats import other_format
+from puffin_fast._process.interrupt import interruptible, is_from_outside
 from puffin_fast._pyiceberg.v3_types import read_v3_types
-from puffin_fast._run.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import NotFoundError, UnsupportedError
 from puffin_fast.iceberg.catalogs.relative_paths import FolderFileIO, folder_of_metadata, is_relative_path
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file

@@ -22,11 +22,11 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.locations import LocationProvider
 
+from puffin_fast._api.arguments import check_table_name
+from puffin_fast._process.fork import lock_across_fork
+from puffin_fast._process.interrupt import interruptible, is_from_outside
+from puffin_fast._process.outcome import note_outcome, nothing_committed
 from puffin_fast._pyiceberg.v3_types import read_v3_types
-from puffin_fast._run.arguments import check_table_name
-from puffin_fast._run.fork import lock_across_fork
-from puffin_fast._run.interrupt import interruptible, is_from_outside
-from puffin_fast._run.outcome import note_outcome, nothing_committed
 from puffin_fast.errors import (
     CommitUnknownError,
     CorruptDataError,

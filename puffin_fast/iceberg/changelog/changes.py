@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.keywords import named_methods
+from puffin_fast._api.keywords import named_methods
+from puffin_fast._process.cached import cached_property
 from puffin_fast.iceberg.catalogs.working_table import complete_metadata
 from puffin_fast.iceberg.changelog.history import Ends, History
 from puffin_fast.iceberg.changelog.plan import plan_changes

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.snapshots import Operation
 
-from puffin_fast._run.arguments import check_integer
-from puffin_fast._run.times import milliseconds_of
+from puffin_fast._api.arguments import check_integer
+from puffin_fast._api.times import milliseconds_of
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.manifest import manifests_of
 from puffin_fast.iceberg.plan.files import resolve

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyiceberg.transforms import VoidTransform
 
-from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.iceberg.manifest import (
     DATA,

@@ -14,9 +14,9 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from puffin_fast._concurrency.groups import split_by_size
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io import open_source
-from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.threads import on_threads
 from puffin_fast.dv.iceberg import BLOB_TYPE
 from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import vector_entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.outcome import until_commit
+from puffin_fast._process.interrupt import is_from_outside
+from puffin_fast._process.outcome import until_commit
 from puffin_fast.errors import NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.catalogs.catalog_commit import BusyError
 from puffin_fast.iceberg.catalogs.working_table import WorkingTable

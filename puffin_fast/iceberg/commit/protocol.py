@@ -18,8 +18,8 @@ from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from puffin_fast._io.location import is_of_storage
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.errors import CommitUnknownError, ConflictError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.catalogs.catalog_commit import (
     BusyError,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
-from puffin_fast._run.arguments import check_mapping, check_name
-from puffin_fast._show.html import HtmlFields
+from puffin_fast._api.arguments import check_mapping, check_name
+from puffin_fast._display.html import HtmlFields
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.catalogs.working_table import with_history
 from puffin_fast.iceberg.commit.changes import Changes, summary_keys

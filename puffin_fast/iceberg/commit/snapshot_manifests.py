@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from pyiceberg.table import TableProperties
 
+from puffin_fast._concurrency.groups import split_by_size
 from puffin_fast._pyiceberg.v3_types import unordered_fields
-from puffin_fast._run.groups import split_by_size
 from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.carried_vectors import UNREADABLE, can_carry, carry, has_others
 from puffin_fast.iceberg.commit.changes import MANIFEST_COUNTS, Changes

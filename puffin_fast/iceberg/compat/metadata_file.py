@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._io import open_source
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import CorruptDataError, LimitExceededError
 from puffin_fast.limits import MAX_METADATA_BYTES, most_inflated
 

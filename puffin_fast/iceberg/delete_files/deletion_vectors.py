@@ -18,8 +18,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.workers import Threads, Workers
+from puffin_fast._concurrency.groups import split_by_size
+from puffin_fast._concurrency.workers import Threads, Workers
 from puffin_fast.dv.iceberg import FRAME_BYTES
 from puffin_fast.iceberg.catalogs.run_table import run_table
 from puffin_fast.iceberg.compat.table_properties import delete_file_size, vectors_per_file

@@ -10,8 +10,8 @@ from uuid import UUID
 import pyarrow.parquet as pq
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID
 
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency.threads import on_threads
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.compat.parquet_writer import statistics_of

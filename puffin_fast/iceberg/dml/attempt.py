@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.types import LongType, NestedField
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.commit.carried_vectors import carry
 from puffin_fast.iceberg.commit.changes import Changes

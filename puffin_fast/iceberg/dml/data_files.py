@@ -32,14 +32,14 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
+from puffin_fast._concurrency.groups import split_by_size
+from puffin_fast._concurrency.progress import count_rows
+from puffin_fast._concurrency.streams import in_order
 from puffin_fast._io.location import is_of_storage
+from puffin_fast._process.cached import cached_property
+from puffin_fast._process.gc_pause import paused_gc
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._pyiceberg.v3_types import schema_to_arrow
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.gc_pause import paused_gc
-from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.progress import count_rows
-from puffin_fast._run.streams import in_order
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.parquet_writer import check_bloom_properties, create_parquet

@@ -22,7 +22,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from puffin_fast._run.arguments import check_texts
+from puffin_fast._api.arguments import check_texts
 from puffin_fast._text import no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError
 

@@ -12,13 +12,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import IcebergType
 
-from puffin_fast._pyiceberg.engine_types import warn_of_types
-from puffin_fast._run.arguments import (
+from puffin_fast._api.arguments import (
     check_flags,
     check_mapping,
     check_name,
     check_table_name,
 )
+from puffin_fast._pyiceberg.engine_types import warn_of_types
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.catalogs.catalog_commit import BusyError
 from puffin_fast.iceberg.catalogs.near_names import near_names

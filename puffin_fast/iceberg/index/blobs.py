@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.statistics import StatisticsFile
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.key_index import Read
 from puffin_fast.puffin import BlobMetadata, PuffinReader, PuffinWriter

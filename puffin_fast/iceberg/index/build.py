@@ -26,14 +26,14 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._concurrency.groups import bins_of
+from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers, workers_of
+from puffin_fast._display.html import HtmlFields
 from puffin_fast._io import open_sink, open_source
 from puffin_fast._io.run_folder import RunFolder, run_name
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.groups import bins_of
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers, workers_of
-from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, JobInterruptedError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg.catalogs.catalog_commit import commit_statistics

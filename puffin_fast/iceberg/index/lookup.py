@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError, PuffinFastError

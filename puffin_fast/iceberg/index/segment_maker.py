@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from puffin_fast._concurrency.streams import in_order
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast._run.streams import in_order
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.key_index import (
     ChunkPages,

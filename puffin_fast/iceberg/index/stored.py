@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.fork import lock_across_fork
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.fork import lock_across_fork
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.plan.statistics_files import files_of_history
 from puffin_fast.key_index import BLOB_TYPE, Read, Segment

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._api.arguments import check_integer, check_texts
+from puffin_fast._concurrency.groups import split_by_size
+from puffin_fast._concurrency.threads import on_threads
+from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, workers_of
 from puffin_fast._io.run_folder import run_name
-from puffin_fast._run.arguments import check_integer, check_texts
-from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.threads import on_threads
-from puffin_fast._run.workers import OPEN_BYTES, Threads, workers_of
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.table_properties import delete_file_size, vectors_per_file

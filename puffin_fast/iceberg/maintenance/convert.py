@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers, workers_of
 from puffin_fast._io.run_folder import run_name
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers, workers_of
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.commit.request import Request

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from puffin_fast._concurrency.workers import Workers
 from puffin_fast._io import open_source
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.workers import Workers
+from puffin_fast._process.cached import cached_property
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
 from puffin_fast.iceberg.manifest.columns import Paths

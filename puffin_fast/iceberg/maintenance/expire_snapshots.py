@@ -9,10 +9,10 @@ from datetime import timedelta
 
 from pyiceberg.table import Table
 
+from puffin_fast._api.arguments import check_flags, check_ids, check_integer
+from puffin_fast._concurrency.threads import check_threads
+from puffin_fast._display.html import HtmlFields
 from puffin_fast._io import FileSet
-from puffin_fast._run.arguments import check_flags, check_ids, check_integer
-from puffin_fast._run.threads import check_threads
-from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.catalogs.catalog_commit import commit_expiry

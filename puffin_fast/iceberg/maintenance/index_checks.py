@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.index.segment_maker import covered, key_words
 from puffin_fast.iceberg.index.stored import StoredSegment, indexed, is_segment, new_segment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast._run.arguments import check_texts
+from puffin_fast._api.arguments import check_texts
 from puffin_fast.iceberg.catalogs.path_table import as_table
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import resolve

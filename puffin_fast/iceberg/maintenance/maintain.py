@@ -12,11 +12,11 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._run.arguments import check_flags, check_integer, check_name
-from puffin_fast._run.documents import of_document
-from puffin_fast._run.outcome import note_earlier
-from puffin_fast._run.workers import workers_of
-from puffin_fast._show.html import HtmlFields
+from puffin_fast._api.arguments import check_flags, check_integer, check_name
+from puffin_fast._api.documents import of_document
+from puffin_fast._concurrency.workers import workers_of
+from puffin_fast._display.html import HtmlFields
+from puffin_fast._process.outcome import note_earlier
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast.iceberg.manifest import (
     DATA,
     EQUALITY_DELETES,

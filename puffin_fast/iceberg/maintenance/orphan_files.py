@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from puffin_fast._api.arguments import check_ids
+from puffin_fast._concurrency.threads import check_threads, on_threads
 from puffin_fast._io import FileSet
 from puffin_fast._io.folder import files_below
-from puffin_fast._run.arguments import check_ids
-from puffin_fast._run.threads import check_threads, on_threads
 from puffin_fast.errors import (
     ConflictError,
     CorruptDataError,

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io import split_location
-from puffin_fast._run.interrupt import interruptible, is_from_outside
-from puffin_fast._run.threads import on_threads
+from puffin_fast._process.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH, path_opened_instead
 

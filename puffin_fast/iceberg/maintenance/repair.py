@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._concurrency.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.commit.request import Request, head_of

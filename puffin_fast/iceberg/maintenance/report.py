@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast._run.arguments import check_share
-from puffin_fast._show.report import FILES, KEY_INDEXES, NDV, Report
+from puffin_fast._api.arguments import check_share
 from puffin_fast._text import counted
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.catalogs.path_table import as_table
@@ -32,6 +31,7 @@ from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, tak
 from puffin_fast.iceberg.statistics.read import ndv
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, GroupLimits, known_deleted
 from puffin_fast.rows.shared_deletes import distinct
+from puffin_fast.verbs.table_report import FILES, KEY_INDEXES, NDV, Report
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

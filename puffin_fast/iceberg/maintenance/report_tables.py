@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast._show.report import KEY_INDEXES, PARTITIONS, SNAPSHOTS
 from puffin_fast.iceberg.catalogs.working_table import with_history
 from puffin_fast.iceberg.commit.changes import stated_count
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
@@ -14,6 +13,7 @@ from puffin_fast.iceberg.compat.snapshot_rows import table_of_snapshots
 from puffin_fast.iceberg.index.properties import may_be_keys
 from puffin_fast.iceberg.index.stored import StoredSegment, indexed, opened
 from puffin_fast.iceberg.manifest import ManifestEntry, partition_type
+from puffin_fast.verbs.table_report import KEY_INDEXES, PARTITIONS, SNAPSHOTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._show.html import HtmlFields
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._display.html import HtmlFields
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of, repeated

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers, workers_of
 from puffin_fast._io.run_folder import run_name
-from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers, workers_of
 from puffin_fast.iceberg.catalogs.run_table import run_table
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.index.build import encode_by

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.interrupt import is_from_outside
-from puffin_fast._run.outcome import note_earlier
-from puffin_fast._show.html import HtmlFields
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._display.html import HtmlFields
+from puffin_fast._process.interrupt import is_from_outside
+from puffin_fast._process.outcome import note_earlier
 from puffin_fast.errors import (
     ConflictError,
     JobInterruptedError,

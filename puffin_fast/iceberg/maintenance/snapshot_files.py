@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manifest
 from puffin_fast.iceberg.plan.files import no_snapshot

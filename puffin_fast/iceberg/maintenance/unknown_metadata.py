@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io import FileSet
 from puffin_fast._io.folder import files_below
-from puffin_fast._run.interrupt import interruptible, is_from_outside
-from puffin_fast._run.threads import on_threads
+from puffin_fast._process.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import (
     ConflictError,
     CorruptDataError,

@@ -11,8 +11,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.threads import on_threads
-from puffin_fast._run.workers import workers_of
+from puffin_fast._concurrency.threads import on_threads
+from puffin_fast._concurrency.workers import workers_of
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.catalogs.path_table import as_table
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, check_rows, has_checked_footer

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from puffin_fast._concurrency.groups import filled_groups
+from puffin_fast._concurrency.streams import in_order
 from puffin_fast._io import is_remote
-from puffin_fast._run.groups import filled_groups
-from puffin_fast._run.interrupt import is_from_outside, suppressed
-from puffin_fast._run.streams import in_order
+from puffin_fast._process.interrupt import is_from_outside, suppressed
 from puffin_fast.avro.columns import Records
 from puffin_fast.avro.file import parse_avro, read_avro, read_together
 from puffin_fast.avro.integers import Column

@@ -15,7 +15,7 @@ from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, PartitionFieldStats
 from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.types import PrimitiveType, StructType, UnknownType
 
-from puffin_fast._run.interrupt import interruptible
+from puffin_fast._process.interrupt import interruptible
 from puffin_fast.avro.file import CODECS, DEFLATES, plain_schema, to_avro_schema, write_avro
 from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.manifest.copies import EntryCopies

@@ -11,7 +11,7 @@ import pyiceberg
 
 from puffin_fast._pyiceberg.v3_types import V3_TYPES
 from puffin_fast._pyiceberg.versions import KNOWN_VERSIONS
-from puffin_fast._run.patches import Acceleration, Patches
+from puffin_fast.acceleration import Acceleration, Patches
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.compat.table_metadata import begin_v3_writes
 from puffin_fast.iceberg.patches.pyiceberg_writes import WRITES

@@ -41,7 +41,7 @@ from pyiceberg.table.update import (
 )
 from pyparsing import ParseException
 
-from puffin_fast._run.patches import Patch
+from puffin_fast.acceleration import Patch
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request

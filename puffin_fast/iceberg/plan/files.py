@@ -21,10 +21,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
+from puffin_fast._api.arguments import check_flags, check_integer, check_name
+from puffin_fast._api.times import milliseconds_of
 from puffin_fast._io.table_formats import other_format
-from puffin_fast._run.arguments import check_flags, check_integer, check_name
-from puffin_fast._run.gc_pause import paused_gc
-from puffin_fast._run.times import milliseconds_of
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast._text import counted, shown_argument
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.catalogs.path_table import READ_ONLY, as_table, is_metadata_path

@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import TruncateTransform
 from pyiceberg.types import IntegerType, LongType
 
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.avro.integers import Mask
 from puffin_fast.columns.decimals import exact_decimals
 from puffin_fast.errors import CorruptDataError, PuffinFastError

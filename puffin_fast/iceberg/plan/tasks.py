@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from puffin_fast._kernels.rows.texts import Texts
-from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast.columns.objects import Objects, Same
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest import POSITION_DELETES, ManifestEntry

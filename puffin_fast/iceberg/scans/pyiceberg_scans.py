@@ -48,7 +48,7 @@ from pyiceberg.table import _open_manifest, _rest_file_to_data_file
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.typedef import Record
 
-from puffin_fast._run.patches import Patch
+from puffin_fast.acceleration import Patch
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, select_rows
 from puffin_fast.dv import iceberg as codec

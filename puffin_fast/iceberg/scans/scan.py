@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import SnapshotRefType
 
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.keywords import named_methods
+from puffin_fast._api.keywords import named_methods
+from puffin_fast._process.cached import cached_property
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.catalogs.path_table import as_table

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._concurrency.workers import Threads, workers_of
+from puffin_fast._display.html import HtmlFields
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._run.workers import Threads, workers_of
-from puffin_fast._show.html import HtmlFields
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
     InvalidInputError,

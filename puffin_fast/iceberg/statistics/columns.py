@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, StructType
 
-from puffin_fast._run.arguments import check_texts
+from puffin_fast._api.arguments import check_texts
 from puffin_fast._text import no_column
 from puffin_fast.columns.plain_types import list_parts, map_parts
 from puffin_fast.errors import InvalidInputError, NotFoundError

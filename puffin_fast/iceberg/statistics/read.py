@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast._run.arguments import check_flags
-from puffin_fast._show.html import HtmlFields
-from puffin_fast._show.pictures import draw, draw_intervals
-from puffin_fast._show.report import NDV
+from puffin_fast._api.arguments import check_flags
+from puffin_fast._display.html import HtmlFields
+from puffin_fast._display.pictures import draw, draw_intervals
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.catalogs.working_table import with_history
@@ -29,6 +28,7 @@ from puffin_fast.iceberg.statistics.stored import (
     named_fields,
 )
 from puffin_fast.theta import Interval
+from puffin_fast.verbs.table_report import NDV
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

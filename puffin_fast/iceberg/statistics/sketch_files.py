@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
+from puffin_fast._concurrency.threads import on_threads
+from puffin_fast._concurrency.workers import Workers
 from puffin_fast._io import open_source
-from puffin_fast._run.threads import on_threads
-from puffin_fast._run.workers import Workers
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.dictionary_pages import DictionaryPages

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.puffin import BlobMetadata as PuffinBlob
 from puffin_fast.puffin import PuffinReader

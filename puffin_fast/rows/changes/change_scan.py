@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 
-from puffin_fast._run.arguments import check_flags
+from puffin_fast._api.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.changes.copies import LINEAGE

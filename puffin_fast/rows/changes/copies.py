@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.rows.changes.states import ChangedRows
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS

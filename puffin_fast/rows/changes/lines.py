@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.streams import in_order
+from puffin_fast._concurrency.streams import in_order
+from puffin_fast._process.cached import cached_property
 from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.rows.changes.copies import without_copies
 from puffin_fast.rows.changes.pairing import DELETE, INSERT, KIND, POSTIMAGE, PREIMAGE, Pairing, Stage

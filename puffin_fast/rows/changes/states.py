@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows
 from puffin_fast.dv import iceberg as codec

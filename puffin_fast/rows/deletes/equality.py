@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.columns.row_selection import RowSelection, mask_of
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import storage_type

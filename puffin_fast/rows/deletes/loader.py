@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from puffin_fast import limits
+from puffin_fast._concurrency.threads import REMOTE_THREADS, on_threads
 from puffin_fast._io import is_remote
-from puffin_fast._run.threads import REMOTE_THREADS, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import (

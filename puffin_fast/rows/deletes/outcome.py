@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ from pyiceberg.types import (
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast._io import open_source
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._pyiceberg.v3_types import schema_to_arrow
-from puffin_fast._run.interrupt import is_from_outside
 from puffin_fast.avro.blocks import Block, FileBytes, as_long, read_block, too_many_records
 from puffin_fast.avro.file import AVRO_ERRORS, HEADER, MAGIC
 from puffin_fast.avro.schema import PlainSchema

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._kernels.parquet.bloom import FileQuestion
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.parquet.bloom_filters import Hashes, hash_of_least, least_bits
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from puffin_fast._io import unbuffered
 from puffin_fast._io.location import new_input, resolve
 from puffin_fast._io.source import stat_of
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import (
     CorruptDataError,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._run.interrupt import suppressed
+from puffin_fast._process.interrupt import suppressed
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.parquet.page_codecs import PageError

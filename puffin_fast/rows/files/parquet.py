@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from puffin_fast._io import is_remote, open_source
 from puffin_fast._io.location import resolve
 from puffin_fast._io.source import LocalSource
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.interrupt import suppressed
+from puffin_fast._process.cached import cached_property
+from puffin_fast._process.interrupt import suppressed
 from puffin_fast.columns.plain_types import null_mask
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._process.cached import cached_property
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast.columns.plain_types import FLAT_IDS, plain_type
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.files.conversion import (

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
+from puffin_fast._concurrency.progress import count_rows
 from puffin_fast._io.location import is_remote, resolve
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.fork import lock_across_fork
-from puffin_fast._run.progress import count_rows
+from puffin_fast._process.cached import cached_property
+from puffin_fast._process.fork import lock_across_fork
 from puffin_fast.columns.plain_types import array_of, decoded, plain
 from puffin_fast.columns.row_selection import LiveRows, RowSelection, flags_of, mask_of, select_rows
 from puffin_fast.errors import CorruptDataError, UnsupportedError

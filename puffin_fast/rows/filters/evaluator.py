@@ -34,9 +34,9 @@ from pyiceberg.expressions.visitors import visit
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from puffin_fast._kernels.rows.members import Members, SparseMembers, members_of
+from puffin_fast._process.cached import cached_property
 from puffin_fast._pyiceberg.set_values import SetValues, SetVisitor, set_values
 from puffin_fast._pyiceberg.v3_types import schema_to_arrow
-from puffin_fast._run.cached import cached_property
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.rows.filters.bounds import as_integers
 from puffin_fast.rows.filters.like import BoundLike, match_like

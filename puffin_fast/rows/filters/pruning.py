@@ -15,8 +15,8 @@ from pyiceberg import types
 from pyiceberg.expressions import BooleanExpression, BoundReference
 from pyiceberg.expressions.visitors import bind, rewrite_not, visit
 
+from puffin_fast._process.cached import cached_property
 from puffin_fast._pyiceberg.set_values import SetVisitor
-from puffin_fast._run.cached import cached_property
 from puffin_fast.rows.filters.bounds import Sorted, operand
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField, PrimitiveType, UnknownType, UUIDType
 
+from puffin_fast._api.arguments import check_texts
 from puffin_fast._pyiceberg.v3_types import UNORDERED
-from puffin_fast._run.arguments import check_texts
 from puffin_fast._text import no_column, without_values
 from puffin_fast.columns.arrow_rows import arrow_reader, key_rows
 from puffin_fast.columns.even_tables import even_tables

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels.rows.members import Members
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.key_index import hash_bytes

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._run.arguments import check_name
+from puffin_fast._api.arguments import check_name
 from puffin_fast.columns.plain_types import one_array
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.match.same_values import same_values

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast._pyiceberg.v3_types import VariantType
-from puffin_fast._run.gc_pause import paused_gc
 from puffin_fast._text import no_column, without_values
 from puffin_fast.columns.plain_types import check_text, list_parts, map_parts, plain
 from puffin_fast.columns.uuid_text import uuids_of_text

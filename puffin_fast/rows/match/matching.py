@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
-from puffin_fast._run.arguments import check_flags
+from puffin_fast._api.arguments import check_flags
 from puffin_fast.columns.plain_types import one_array, plain_rows
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.deletes.loader import DeleteLoader

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from puffin_fast._run.arguments import check_flags, check_integer, check_share
-from puffin_fast._run.groups import bins_of
+from puffin_fast._api.arguments import check_flags, check_integer, check_share
+from puffin_fast._concurrency.groups import bins_of
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.row_order import RowOrder
 from puffin_fast.rows.tasks import DataFile, DeleteFile, Task, TaskOf, Vector

@@ -18,7 +18,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform, Transform, TruncateTransform, UnknownTransform
 from pyiceberg.types import IcebergType, IntegerType, LongType, PrimitiveType, UnknownType
 
-from puffin_fast._run.arguments import check_texts
+from puffin_fast._api.arguments import check_texts
 from puffin_fast._text import no_column
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.filters.struct_path import structs_around, top_names

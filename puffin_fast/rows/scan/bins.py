@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from puffin_fast._run.gc_pause import paused_gc
-from puffin_fast._run.workers import OPEN_BYTES
+from puffin_fast._concurrency.workers import OPEN_BYTES
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast.rows.scan.splits import HasData, data_bytes
 from puffin_fast.rows.shared_deletes import DeleteFiles, SharedDeletes
 

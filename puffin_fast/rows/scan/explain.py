@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from puffin_fast._show.html import html_table
+from puffin_fast._display.html import html_table
 from puffin_fast.rows.tasks import PlannedTasks, total
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast._concurrency.groups import filled_groups
+from puffin_fast._concurrency.streams import CAPACITY
+from puffin_fast._concurrency.threads import thread_pool
+from puffin_fast._concurrency.workers import on_workers
 from puffin_fast._io import is_remote
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast._run.groups import filled_groups
-from puffin_fast._run.streams import CAPACITY
-from puffin_fast._run.threads import thread_pool
-from puffin_fast._run.workers import on_workers
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.plain_types import is_view
 from puffin_fast.columns.row_selection import LiveRows, mask_of

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from puffin_fast._concurrency.streams import in_order
+from puffin_fast._concurrency.workers import Pool
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._pyiceberg.metrics import proves_all_rows
-from puffin_fast._run.streams import in_order
-from puffin_fast._run.workers import Pool
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.types import NestedField
 
-from puffin_fast._run.groups import filled_groups
-from puffin_fast._run.streams import in_order
-from puffin_fast._run.workers import Pool
+from puffin_fast._concurrency.groups import filled_groups
+from puffin_fast._concurrency.streams import in_order
+from puffin_fast._concurrency.workers import Pool
 from puffin_fast.columns.plain_types import check_text, text_columns
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import arrow_type

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
+from puffin_fast._api.arguments import check_flags, check_integer, check_texts
+from puffin_fast._api.keywords import named_attributes, named_methods
+from puffin_fast._api.packages import import_optional
+from puffin_fast._concurrency.streams import in_order
+from puffin_fast._concurrency.threads import check_threads, on_threads
+from puffin_fast._concurrency.workers import check_workers
+from puffin_fast._display.html import html_fields
+from puffin_fast._process.cached import cached_property
 from puffin_fast._pyiceberg.metrics import proves_all_rows
-from puffin_fast._run.arguments import check_flags, check_integer, check_texts
-from puffin_fast._run.cached import cached_property
-from puffin_fast._run.keywords import named_attributes, named_methods
-from puffin_fast._run.packages import import_optional
-from puffin_fast._run.streams import in_order
-from puffin_fast._run.threads import check_threads, on_threads
-from puffin_fast._run.workers import check_workers
-from puffin_fast._show.html import html_fields
 from puffin_fast._text import no_column
 from puffin_fast.errors import NotFoundError
 from puffin_fast.rows.files.conversion import arrow_schema

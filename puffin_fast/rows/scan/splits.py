@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from puffin_fast._concurrency.threads import REMOTE_THREADS
 from puffin_fast._io import is_remote
-from puffin_fast._run.threads import REMOTE_THREADS
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

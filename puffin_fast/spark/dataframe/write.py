@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from puffin_fast._api.arguments import check_integer
 from puffin_fast._io import split_location
-from puffin_fast._run.arguments import check_integer
-from puffin_fast._run.outcome import note_outcome
+from puffin_fast._process.outcome import note_outcome
 from puffin_fast.errors import ConflictError, InvalidInputError, JobInterruptedError, PuffinFastError
 from puffin_fast.spark.dataframe.job_files import job_files, remove_run_files, run_name
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, partial_vectors

@@ -16,8 +16,8 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import errors
-from puffin_fast._run.interrupt import interruptible, suppressed
-from puffin_fast._run.packages import TABLE_PACKAGES
+from puffin_fast._api.packages import TABLE_PACKAGES
+from puffin_fast._process.interrupt import interruptible, suppressed
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
     InvalidInputError,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from puffin_fast._concurrency.groups import bins_of
+from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers, as_attempt
 from puffin_fast._io.run_folder import run_name
-from puffin_fast._run.groups import bins_of
-from puffin_fast._run.workers import OPEN_BYTES, Threads, Workers, as_attempt
 from puffin_fast._text import counted
 from puffin_fast.spark.session.batches import collected, rows_per_batch
 from puffin_fast.spark.session.executor_calls import (

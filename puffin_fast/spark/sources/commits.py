@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 from puffin_fast.delta.changelog.changes import changes as delta_changes
 from puffin_fast.delta.changelog.versions import Ends as Versions
 from puffin_fast.delta.changelog.versions import Versions as Range

@@ -10,7 +10,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import NestedField
 
-from puffin_fast._run.arguments import check_flags
+from puffin_fast._api.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.spark.session.batches import no_rows

@@ -13,7 +13,7 @@ from functools import wraps
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from puffin_fast._run.interrupt import suppressed
+from puffin_fast._process.interrupt import suppressed
 from puffin_fast.spark.session.sessions import pyspark_version, session_of
 from puffin_fast.spark.table.names import is_name, path_in
 

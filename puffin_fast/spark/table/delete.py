@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.arguments import check_flags
+from puffin_fast._api.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.tasks import Task, columns_of, distinct_files, paths_of

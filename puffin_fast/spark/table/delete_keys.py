@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import UUIDType
 
-from puffin_fast._run.arguments import check_flags, check_integer
+from puffin_fast._api.arguments import check_flags, check_integer
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.rows.deletes.outcome import Outcome

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 from puffin_fast.iceberg.commit.job import run_job
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 import pyarrow as pa
 
+from puffin_fast._concurrency.workers import OPEN_BYTES
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast._run.gc_pause import paused_gc
-from puffin_fast._run.workers import OPEN_BYTES
 from puffin_fast._text import counted
 from puffin_fast.columns.objects import Objects, Same
 from puffin_fast.iceberg.compat.filesystem import filesystem

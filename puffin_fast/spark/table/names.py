@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from puffin_fast._io import split_location
-from puffin_fast._run.interrupt import interruptible, is_from_outside
+from puffin_fast._process.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.catalogs.hadoop import HadoopCatalog
 from puffin_fast.iceberg.catalogs.working_table import load_table as load_from

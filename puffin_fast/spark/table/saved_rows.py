@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._run.groups import bins_of
-from puffin_fast._run.workers import OPEN_BYTES
+from puffin_fast._concurrency.groups import bins_of
+from puffin_fast._concurrency.workers import OPEN_BYTES
 from puffin_fast.spark.session.batches import collected, no_rows
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import restoring, tagged

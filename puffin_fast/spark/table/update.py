@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._run.arguments import check_flags
+from puffin_fast._api.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.tasks import columns_of, distinct_files

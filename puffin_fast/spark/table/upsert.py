@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast._run.arguments import check_flags
+from puffin_fast._api.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.rows.keys.key_columns import key_fields

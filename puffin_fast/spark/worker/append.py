@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from puffin_fast._run.groups import split_by_size
+from puffin_fast._concurrency.groups import split_by_size
 from puffin_fast.rows.keys.key_columns import column_of
 from puffin_fast.rows.keys.transforms import partition_values
 from puffin_fast.spark.session.executor_calls import Batches

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from puffin_fast._run.groups import split_by_size
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._concurrency.groups import split_by_size
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError

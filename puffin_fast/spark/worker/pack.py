@@ -19,8 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from puffin_fast._concurrency.groups import split_by_size
 from puffin_fast._io import open_sink
-from puffin_fast._run.groups import split_by_size
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import delta
 from puffin_fast.iceberg.delete_files.deletion_vectors import size_of

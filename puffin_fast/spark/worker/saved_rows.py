@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from puffin_fast._concurrency.groups import split_by_size
 from puffin_fast._io import open_sink, open_source
-from puffin_fast._run.groups import split_by_size
 from puffin_fast.spark.session.executor_calls import Batches, items_of
 from puffin_fast.spark.worker.reports import Report, SavedRows
 from puffin_fast.spark.worker.tasks import Target

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import delta, iceberg
-from puffin_fast._run.interrupt import interruptible, is_from_outside
+from puffin_fast._process.interrupt import interruptible, is_from_outside
 from tests.kit.tables import delta_table, iceberg_table, sqlite_catalog
 
 N = 60

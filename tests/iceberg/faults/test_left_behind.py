@@ -20,8 +20,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_fast import iceberg
-from puffin_fast._run.gc_pause import paused_gc
-from puffin_fast._run.interrupt import interruptible
+from puffin_fast._process.gc_pause import paused_gc
+from puffin_fast._process.interrupt import interruptible
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import rows_of

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import StaticTable, Table
 
-from puffin_fast._run.gc_pause import paused_gc
+from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg import plan_files, scan
 from tests.iceberg.plan.planned import data, equal, positions, table_of, vector

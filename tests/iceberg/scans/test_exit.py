@@ -20,7 +20,7 @@ FORKS = """
 import os, sys, threading
 from pyiceberg.table import StaticTable
 from puffin_fast import iceberg
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency.threads import on_threads
 
 for line in sys.stdin:
     program, out, err = eval(line)

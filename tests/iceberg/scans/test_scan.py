@@ -24,7 +24,7 @@ import pytest
 from pyiceberg import types
 from pyiceberg.expressions import GreaterThan
 
-from puffin_fast._run.streams import CAPACITY, in_order
+from puffin_fast._concurrency.streams import CAPACITY, in_order
 from puffin_fast.errors import (
     CorruptDataError,
     InvalidInputError,

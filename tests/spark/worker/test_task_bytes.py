@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from puffin_fast._run.workers import OPEN_BYTES
+from puffin_fast._concurrency.workers import OPEN_BYTES
 from puffin_fast.iceberg.maintenance import convert
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import plan_files

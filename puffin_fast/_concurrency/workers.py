@@ -18,9 +18,9 @@ from importlib import import_module
 from itertools import chain, islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from puffin_fast._run.groups import bins_of
-from puffin_fast._run.progress import progress
-from puffin_fast._run.threads import check_threads, on_threads
+from puffin_fast._concurrency.groups import bins_of
+from puffin_fast._concurrency.progress import progress
+from puffin_fast._concurrency.threads import check_threads, on_threads
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from puffin_fast._run.packages import import_optional
+from puffin_fast._api.packages import import_optional
 from puffin_fast._text import middle_cut
 
 CHART_INCHES = (5.5, 4)

@@ -17,10 +17,10 @@ from nbclient import NotebookClient
 
 SET_UP = """
 import os, sys
-from puffin_fast._run import progress as module
-from puffin_fast._run.progress import progress
-from puffin_fast._run.streams import in_order
-from puffin_fast._run.threads import on_threads
+from puffin_fast._concurrency import progress as module
+from puffin_fast._concurrency.progress import progress
+from puffin_fast._concurrency.streams import in_order
+from puffin_fast._concurrency.threads import on_threads
 module.DELAY_S = -1
 """
 
@@ -203,7 +203,7 @@ def test_the_display_and_its_thread_end_where_the_end_of_a_job_was_interrupted(t
 def test_a_notebook_without_widgets_shows_a_line_of_text() -> None:
     code = """
     import contextlib, io, sys, warnings
-    from puffin_fast._run import progress as module
+    from puffin_fast._concurrency import progress as module
     sys.modules["ipywidgets"], module.DELAY_S = None, -1
     warnings.simplefilter("error")
     with contextlib.redirect_stderr(io.StringIO()) as shown:

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from rich.text import Text
 
-from puffin_fast._show.grid import Column, OneLineTable
-from puffin_fast._show.html import html_fields, html_page, html_table
-from puffin_fast._show.pictures import Chart, draw, draw_intervals, draw_nothing, in_units, name_bars
+from puffin_fast._display.grid import Column, OneLineTable
+from puffin_fast._display.html import html_fields, html_page, html_table
+from puffin_fast._display.pictures import Chart, draw, draw_intervals, draw_nothing, in_units, name_bars
 from puffin_fast._text import printable
 from puffin_fast.errors import MissingExtraError
 

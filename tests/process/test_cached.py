@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from puffin_fast._run.cached import cached_property
+from puffin_fast._process.cached import cached_property
 
 
 class Slow:

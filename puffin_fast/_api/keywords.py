@@ -16,7 +16,7 @@ from functools import wraps
 from itertools import zip_longest
 from typing import Any, TypeVar
 
-from puffin_fast._run.interrupt import interruptible
+from puffin_fast._process.interrupt import interruptible
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
 MOST_BITS = 1000

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from puffin_fast._run import gc_pause, patches
+from puffin_fast import acceleration as patches
+from puffin_fast._process import gc_pause
 from puffin_fast.iceberg.compat import table_metadata
 
 if TYPE_CHECKING:

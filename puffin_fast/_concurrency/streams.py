@@ -9,8 +9,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from puffin_fast._run.progress import progress
-from puffin_fast._run.threads import release, thread_pool
+from puffin_fast._concurrency.progress import progress
+from puffin_fast._concurrency.threads import release, thread_pool
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

@@ -9,7 +9,7 @@ from types import FrameType
 import pytest
 from sqlalchemy.exc import StatementError
 
-from puffin_fast._run.interrupt import interruptible
+from puffin_fast._process.interrupt import interruptible
 
 
 @pytest.fixture(params=[StopIteration, AttributeError, TimeoutError])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ContextDecorator
 from types import TracebackType
 
-from puffin_fast._run.interrupt import is_from_outside
+from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._text import counted
 
 _NOTED = "_outcome_of_commit"

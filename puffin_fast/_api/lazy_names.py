@@ -9,8 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from puffin_fast._run.keywords import named_keywords, no_attribute
-from puffin_fast._run.packages import TABLE_PACKAGES, imports_of_extra
+from puffin_fast._api.keywords import named_keywords, no_attribute
+from puffin_fast._api.packages import TABLE_PACKAGES, imports_of_extra
 from puffin_fast.errors import MissingExtraError
 
 

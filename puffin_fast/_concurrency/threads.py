@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeVar
 
-from puffin_fast._run.arguments import check_integer
-from puffin_fast._run.interrupt import interruptible
-from puffin_fast._run.progress import progress
+from puffin_fast._api.arguments import check_integer
+from puffin_fast._concurrency.progress import progress
+from puffin_fast._process.interrupt import interruptible
 
 REMOTE_THREADS = 16
 """Maximum number of files that are read at a time from an object store, where a request takes 10 to 100 ms."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
 
-from puffin_fast._run.fork import lock_across_fork
+from puffin_fast._process.fork import lock_across_fork
 
 _lock = lock_across_fork(reentrant=True)
 _was_enabled = False

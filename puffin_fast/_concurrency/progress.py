@@ -23,7 +23,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar
 from weakref import WeakSet
 
-from puffin_fast._run.fork import lock_across_fork
+from puffin_fast._process.fork import lock_across_fork
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

@@ -7,8 +7,8 @@ import sys
 
 SCRIPT = """
 import threading
-from puffin_fast._run.streams import in_order
-from puffin_fast._run.threads import thread_pool
+from puffin_fast._concurrency.streams import in_order
+from puffin_fast._concurrency.threads import thread_pool
 
 class Stop(Exception): ...
 

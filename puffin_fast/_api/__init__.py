@@ -1,0 +1,3 @@
+"""What public functions have in common: checks of arguments, names, extras."""
+
+from __future__ import annotations

@@ -1,1 +1,0 @@
-"""What notebooks and reports show: HTML tables and charts."""
