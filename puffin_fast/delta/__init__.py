@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
-    from puffin_fast.verbs.orphan_files import RemoveOrphanFilesResult
+    from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
     from puffin_fast.verbs.results import (
         AppendResult,
         Commit,
@@ -98,7 +98,7 @@ _HOMES = {
     "MaintenancePolicy": "delta.maintenance.maintain",
     "OverwriteResult": "verbs.results",
     "PurgeResult": "delta.maintenance.purge",
-    "RemoveOrphanFilesResult": "verbs.orphan_files",
+    "RemoveOrphanFilesResult": "verbs.remove_orphan_files",
     "RewriteDataFilesResult": "delta.maintenance.rewrite_data_files",
     "Snapshot": "delta.log.snapshot",
     "Transaction": "verbs.transaction",

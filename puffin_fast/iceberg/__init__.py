@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
-    from puffin_fast.verbs.orphan_files import RemoveOrphanFilesResult
+    from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
     from puffin_fast.verbs.results import (
         AppendResult,
         Commit,
@@ -144,7 +144,7 @@ _HOMES = {
     "NdvResult": "iceberg.statistics.collect",
     "OverwriteResult": "verbs.results",
     "Plan": "iceberg.plan.files",
-    "RemoveOrphanFilesResult": "verbs.orphan_files",
+    "RemoveOrphanFilesResult": "verbs.remove_orphan_files",
     "Report": "verbs.table_report",
     "RewriteDataFilesResult": "iceberg.maintenance.rewrite_job",
     "RewriteManifestsResult": "iceberg.maintenance.rewrite_manifests",

@@ -32,8 +32,8 @@ from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.log.version_file import put_first_version
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.rows.files.arrow_schema import new_schema
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
-from puffin_fast.verbs.arrow_schema import new_schema
 
 ROW_TRACKING = "delta.enableRowTracking"
 _FEATURES = {

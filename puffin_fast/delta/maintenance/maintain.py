@@ -18,7 +18,7 @@ from puffin_fast.delta.maintenance.orphan_files import remove_orphan_files
 from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, check_rewrite
-from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
+from puffin_fast.verbs.remove_orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -22,7 +22,7 @@ from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, storage_of
 from puffin_fast.delta.scans.descriptors import path_of
-from puffin_fast.verbs.orphan_files import (
+from puffin_fast.verbs.remove_orphan_files import (
     IN_FLIGHT,
     RemoveOrphanFilesResult,
     check_removal,

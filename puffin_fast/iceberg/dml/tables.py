@@ -30,9 +30,9 @@ from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
 from puffin_fast.iceberg.dml.data_files import file_schema
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
+from puffin_fast.rows.files.arrow_schema import new_schema
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
 from puffin_fast.rows.rewrite.row_order import sort_fields
-from puffin_fast.verbs.arrow_schema import new_schema
 
 FORMAT_VERSION = "format-version"
 

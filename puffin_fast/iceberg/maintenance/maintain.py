@@ -34,7 +34,7 @@ from puffin_fast.iceberg.maintenance.rewrite_data_files import rewritten
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
 from puffin_fast.iceberg.maintenance.unknown_metadata import check_newest
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES, RewriteTerms, check_rewrite
-from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
+from puffin_fast.verbs.remove_orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

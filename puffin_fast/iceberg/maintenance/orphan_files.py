@@ -37,7 +37,7 @@ from puffin_fast.iceberg.maintenance.unknown_metadata import (
     unknown_metadata,
 )
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
-from puffin_fast.verbs.orphan_files import (
+from puffin_fast.verbs.remove_orphan_files import (
     IN_FLIGHT,
     RemoveOrphanFilesResult,
     check_removal,

@@ -28,7 +28,7 @@ from puffin_fast.spark.table.conditions import filter_only
 from puffin_fast.spark.table.job import MAIN, checked_id
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta, refuse
-from puffin_fast.verbs.orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
+from puffin_fast.verbs.remove_orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -1,4 +1,4 @@
-"""Iceberg schemas from Arrow schemas, types from their names, and tables of snapshots."""
+"""Iceberg schemas from Arrow schemas, and types from their names."""
 
 from __future__ import annotations
 
