@@ -88,7 +88,7 @@ class CoveredFile(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class KeyMatches:
     """Rows that a lookup found.
 
     Attributes:
@@ -266,7 +266,7 @@ class Segment:
             return self.kinds == tuple(kinds)
         return len(kinds) == len(self.kinds) and all(map(canonical.may_hold, self.kinds, kinds))
 
-    def find(self, read: Read, columns: Sequence[pa.Array]) -> Found:
+    def find(self, read: Read, columns: Sequence[pa.Array]) -> KeyMatches:
         """Finds the rows that may have one of the keys.
 
         Args:
@@ -284,12 +284,12 @@ class Segment:
         found = _distinct(np.concatenate(hits))
         ordinals = (found >> np.uint64(32)).astype(np.uint32)
         if has_null:
-            return Found(_distinct(np.append(ordinals, self.nulls.to_numpy().astype(np.uint32))))
+            return KeyMatches(_distinct(np.append(ordinals, self.nulls.to_numpy().astype(np.uint32))))
         if not self.exact or (ordinals[1:] == ordinals[:-1]).any():
-            return Found(_distinct(ordinals))
+            return KeyMatches(_distinct(ordinals))
         words = wanted[found & np.uint64(0xFFFFFFFF)]
         kernel.unmix(words, self.hash_bits)
-        return Found(ordinals, words.view(np.int64))
+        return KeyMatches(ordinals, words.view(np.int64))
 
     def parts_of(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
         """Returns for each key the number of the part of the blocks, of `PARTS` equal ones, that it is looked up in.
@@ -365,7 +365,9 @@ class Segment:
         file = np.searchsorted(self._firsts, ordinals, "right") - 1
         return file, ordinals.astype(np.int64) - self._firsts[file]
 
-    def by_file(self, found: Found) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]]:
+    def by_file(
+        self, found: KeyMatches
+    ) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]]:
         """Returns the positions and keys of found rows, by the index of their data file."""
         ordinals, keys = found.ordinals, found.keys
         stops = np.searchsorted(ordinals, self._firsts)

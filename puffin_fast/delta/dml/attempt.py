@@ -26,7 +26,7 @@ from puffin_fast.delta.dml.data_files import (
     row_tracking_columns,
 )
 from puffin_fast.delta.log.action_types import as_json
-from puffin_fast.delta.log.commit import Changes, Committed, Job, commit, newest
+from puffin_fast.delta.log.commit import Changes, Committed, JobId, commit, newest
 from puffin_fast.delta.log.protocol import check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage, canonical_path
@@ -74,7 +74,7 @@ class DeltaAttempt(Attempt):
         options: Options,
     ) -> None:
         super().__init__(options)
-        self._job = Job(options.verb, options.job_id)
+        self._job = JobId(options.verb, options.job_id)
         self._n_removed = 0
         with until_commit():
             self.storage = storage

@@ -73,7 +73,7 @@ _VERBS = (
 
 
 @dataclass(frozen=True)
-class Job:
+class JobId:
     """A job that is not repeated.
 
     The log records a job in two `txn` actions, which checkpoints preserve. The application id of the first is the job
@@ -152,12 +152,21 @@ class Changes:
         return bool(self.actions) or self.is_empty
 
 
-class _Planned(Protocol):
+class ChangePlan(Protocol):
+    """The plan of a commit on a version: its changes, and what the result needs."""
+
     @property
     def changes(self) -> Changes | None: ...
 
 
-Plan = TypeVar("Plan", bound=_Planned)
+@dataclass(frozen=True)
+class OnlyChanges:
+    """A plan whose result needs nothing else."""
+
+    changes: Changes | None = None
+
+
+Plan = TypeVar("Plan", bound=ChangePlan)
 """The plan of a job on a version: the changes to commit, None if there are none, and data for the result."""
 
 
@@ -239,7 +248,7 @@ def commit(
     plan: Callable[[Snapshot], Plan],
     *,
     on_conflict: OnConflict = "refuse",
-    job: Job | None = None,
+    job: JobId | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     base: Snapshot | None = None,
 ) -> tuple[Plan | None, Committed]:
@@ -313,7 +322,7 @@ class _Commit(Generic[Plan]):
         self,
         storage: TableStorage,
         plan: Callable[[Snapshot], Plan],
-        job: Job | None,
+        job: JobId | None,
         properties: Mapping[str, str],
         on_conflict: OnConflict,
         base: Snapshot | None,

@@ -28,7 +28,15 @@ from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._process.outcome import note_outcome
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
-from puffin_fast.delta.log.commit import Changes, Job, OnConflict, check_properties, commit, newest
+from puffin_fast.delta.log.commit import (
+    Changes,
+    JobId,
+    OnConflict,
+    OnlyChanges,
+    check_properties,
+    commit,
+    newest,
+)
 from puffin_fast.delta.log.protocol import (
     CHECKPOINT_PROTECTION,
     DELETION_VECTORS,
@@ -123,7 +131,7 @@ def disable(
     check_threads(threads)
     check_flags(dry_run=dry_run)
     check_properties(snapshot_properties)
-    started, job = time.perf_counter(), Job("disable", job_id)
+    started, job = time.perf_counter(), JobId("disable", job_id)
     storage = storage_of(table, filesystem)
     base = newest(storage)
     if job.is_done(base.transactions, base.root):
@@ -149,14 +157,14 @@ def disable(
         for _ in range(N_BARRIERS if protected else 0):
             _, committed = commit(
                 storage,
-                lambda head: _Planned(Changes([], "EMPTY COMMIT", is_empty=True)),
+                lambda head: OnlyChanges(Changes([], "EMPTY COMMIT", is_empty=True)),
                 snapshot_properties=snapshot_properties,
             )
             commits += 1
             write_checkpoint(storage, _version(committed.version))
         _, committed = commit(
             storage,
-            lambda head: _Planned(_dropped(head, protected=protected)),
+            lambda head: OnlyChanges(_dropped(head, protected=protected)),
             on_conflict="merge",
             job=job,
             snapshot_properties=snapshot_properties,
@@ -181,11 +189,6 @@ def _result(purged: Purged, version: int | None, commits: int, started: float) -
 def _version(version: int | None) -> int:
     assert version is not None, "a commit without a job"
     return version
-
-
-@dataclass(frozen=True)
-class _Planned:
-    changes: Changes | None
 
 
 def _has_vector(task: DeltaTask) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from puffin_fast._api.arguments import check_flags
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast.delta.log.action_types import as_json
-from puffin_fast.delta.log.commit import Changes, check_properties, commit, newest
+from puffin_fast.delta.log.commit import Changes, OnlyChanges, check_properties, commit, newest
 from puffin_fast.delta.log.protocol import (
     ENABLE_VECTORS,
     is_set,
@@ -56,7 +55,7 @@ def enable(
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
 
-    def plan(base: Snapshot) -> _Planned:
+    def plan(base: Snapshot) -> OnlyChanges:
         actions = []
         if not base.protocol.has_vectors:
             protocol = with_vectors(base.protocol, base.configuration)
@@ -65,9 +64,9 @@ def enable(
             configuration = {**base.configuration, ENABLE_VECTORS: "true"}
             actions.append({"metaData": {**base.metadata, "configuration": configuration}})
         if not actions:
-            return _Planned()
+            return OnlyChanges()
         parameters = {"properties": as_json({ENABLE_VECTORS: "true"})}
-        return _Planned(Changes(actions, "SET TBLPROPERTIES", parameters=parameters))
+        return OnlyChanges(Changes(actions, "SET TBLPROPERTIES", parameters=parameters))
 
     check_flags(dry_run=dry_run)
     check_properties(snapshot_properties)
@@ -80,8 +79,3 @@ def enable(
         return base.version + 1
     _, committed = commit(storage, plan, snapshot_properties=snapshot_properties)
     return committed.version
-
-
-@dataclass(frozen=True)
-class _Planned:
-    changes: Changes | None = None

@@ -15,7 +15,7 @@ from puffin_fast._io.run_folder import run_name
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast.delta.dml.changes import rewrite_metrics
 from puffin_fast.delta.log.action_types import as_json
-from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
+from puffin_fast.delta.log.commit import Changes, JobId, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
@@ -119,7 +119,7 @@ def purge(
         storage,
         plan,
         on_conflict=on_conflict,
-        job=Job("purge", job_id),
+        job=JobId("purge", job_id),
         snapshot_properties=snapshot_properties,
     )
     planned = planned or Purged()

@@ -17,7 +17,7 @@ from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._process.outcome import note_earlier, until_commit
 from puffin_fast.delta.dml.changes import rewrite_metrics
 from puffin_fast.delta.log.action_types import as_json
-from puffin_fast.delta.log.commit import Changes, Job, commit, newest
+from puffin_fast.delta.log.commit import Changes, JobId, commit, newest
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage, storage_of
@@ -231,7 +231,7 @@ _ADDED_UP = (
 
 
 @dataclass(frozen=True)
-class _Planned:
+class _RewritePlan:
     """The changes of a rewrite of one version, and their counts."""
 
     counts: RewriteDataFilesResult = RewriteDataFilesResult(None)
@@ -260,7 +260,7 @@ class _Rewrite:
             self.storage,
             self.on,
             on_conflict=options.on_conflict,
-            job=Job(options.verb, options.job_id),
+            job=JobId(options.verb, options.job_id),
             snapshot_properties=options.snapshot_properties,
         )
         counts = planned.counts if planned else RewriteDataFilesResult(None)
@@ -289,7 +289,7 @@ class _Rewrite:
         # a group with a file that another commit removed is left out
         return [[known[path] for path in sorted(group)] for group in self.chosen if group <= known.keys()]
 
-    def on(self, base: Snapshot) -> _Planned:
+    def on(self, base: Snapshot) -> _RewritePlan:
         """Writes the new files of a version, and returns the changes."""
         table = DeltaTable.of(base)
         groups = self.groups(table)
@@ -303,7 +303,7 @@ class _Rewrite:
             n_bytes_before=sum(task.data.file_size_in_bytes for task in tasks),
         )
         if self.options.dry_run or not tasks:
-            return _Planned(counts)
+            return _RewritePlan(counts)
         removes, touched = removes_of(table, groups)
         new = self.write(table, groups, self._limits(table))
         n_bytes = sum(action["add"]["size"] for action in new.adds)
@@ -316,7 +316,7 @@ class _Rewrite:
             rewrite_metrics(removes, new.adds),
             keeps_row_ids=new.keeps_row_ids,
         )
-        return _Planned(replace(counts, data_files_written=len(new.adds), n_bytes=n_bytes), changes)
+        return _RewritePlan(replace(counts, data_files_written=len(new.adds), n_bytes=n_bytes), changes)
 
 
 def target_file_size(base: Snapshot) -> int:

@@ -30,7 +30,7 @@ from puffin_fast.delta.scans.vector_columns import VectorColumns
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.parquet import open_parquet
 from puffin_fast.rows.filters.bounds import literal_values
-from puffin_fast.rows.scan.explain import TABLE, Part
+from puffin_fast.rows.scan.explain import TABLE, ScanStep
 from puffin_fast.rows.shared_deletes import NO_DELETES
 from puffin_fast.rows.tasks import DeleteFile, PlannedTasks, TaskOf
 
@@ -146,12 +146,12 @@ class DeltaTasks(PlannedTasks[DeltaTask]):
         self._lock = threading.Lock()
 
     @property
-    def whole(self) -> Part:
+    def whole(self) -> ScanStep:
         """All data files of the version; the number of rows is None if the log does not have it."""
         files, n_rows = self._snapshot.files, self._statistics.n_rows
         is_known = len(n_rows) == files.num_rows and not (n_rows == UNKNOWN).any()
         known = int(n_rows.sum()) if is_known else None
-        return Part(TABLE, files.num_rows, None, known, pc.sum(files["size"]).as_py() or 0)
+        return ScanStep(TABLE, files.num_rows, None, known, pc.sum(files["size"]).as_py() or 0)
 
     @cached_property
     def locations(self) -> pa.Array:

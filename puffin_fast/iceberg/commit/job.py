@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 
-class Planned(Protocol):
+class ChangePlan(Protocol):
     """A plan of a job: the changes to commit, and what the job's result needs."""
 
     @property
     def changes(self) -> Changes: ...
 
 
-Plan = TypeVar("Plan", bound=Planned)
+Plan = TypeVar("Plan", bound=ChangePlan)
 """The changes to commit, and what the job's result needs."""
 
 

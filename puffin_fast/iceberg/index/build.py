@@ -288,7 +288,7 @@ def _extended(
 
 
 @dataclass(frozen=True)
-class _Part:
+class _NewSegment:
     """A segment of the new index, which is stored in an earlier file or is in a temporary one."""
 
     segment: Segment
@@ -334,8 +334,8 @@ class _Build:
         every = RowFilter.bind(AlwaysTrue(), table.schema())
         tasks = plan_snapshot(table, snapshot, table.schema(), every).tasks
         self._files: dict[str, ManifestEntry] = {task.data.file_path: task.data for task in tasks}
-        self._parts: list[_Part] = []
-        self._unchecked: list[_Part] = []
+        self._parts: list[_NewSegment] = []
+        self._unchecked: list[_NewSegment] = []
         self._own = False
         self.notes: list[str] = []
 
@@ -358,7 +358,7 @@ class _Build:
                 if not live or live & taken or not stored.segment.may_hold(self._kinds):
                     continue
                 taken |= live
-                self._parts.append(_Part(stored.segment, stored.read, True))
+                self._parts.append(_NewSegment(stored.segment, stored.read, True))
             self._unchecked = [*self._parts]
             self._own = snapshot.snapshot_id == self._snapshot.snapshot_id
             self._own = self._own and len(self._parts) == len(found[self._ids])
@@ -369,7 +369,7 @@ class _Build:
         data = self._files.get(file.location)
         return data is not None and file == covered(data)
 
-    def _leave_damaged(self, parts: Sequence[_Part]) -> bool:
+    def _leave_damaged(self, parts: Sequence[_NewSegment]) -> bool:
         """Leaves out those of some stored parts that are damaged; returns whether there are any."""
         damaged = []
         for part in parts:
@@ -382,7 +382,7 @@ class _Build:
         self._leave(damaged)
         return bool(damaged)
 
-    def _leave(self, parts: Sequence[_Part]) -> None:
+    def _leave(self, parts: Sequence[_NewSegment]) -> None:
         self._parts = [part for part in self._parts if part not in parts]
         self._unchecked = [part for part in self._unchecked if part not in parts]
         self._own = self._own and not parts
@@ -458,7 +458,7 @@ class _Build:
                     data = spool.read(length)
                 yield index, data
 
-        self._parts.append(_Part(Segment(read, n_bytes), read, False))
+        self._parts.append(_NewSegment(Segment(read, n_bytes), read, False))
 
     def _encoded(self, new: Sequence[ManifestEntry], encode: Encode) -> Iterator[bytes]:
         """The segments of data files, each of at most about as many rows as memory may have."""
@@ -481,7 +481,7 @@ class _Build:
     def _merge(self) -> bool:
         """Merges segments that are many, or mostly of dead data files. Returns whether it did."""
 
-        def live_rows(part: _Part) -> int:
+        def live_rows(part: _NewSegment) -> int:
             return sum(file.n_rows for file in part.segment.files if self._is_live(file))
 
         chosen = [part for part in self._parts if 2 * live_rows(part) < part.segment.n_rows]
@@ -511,13 +511,13 @@ class _Build:
             merged = True
         return merged
 
-    def _groups(self, parts: Iterable[_Part]) -> Iterator[list[_Part]]:
+    def _groups(self, parts: Iterable[_NewSegment]) -> Iterator[list[_NewSegment]]:
         """Parts that can be merged: keys of one kind, and no more bytes than memory may have."""
-        kinds: dict[tuple[str, ...], list[_Part]] = {}
+        kinds: dict[tuple[str, ...], list[_NewSegment]] = {}
         for part in parts:
             kinds.setdefault(part.segment.kinds, []).append(part)
         for same in kinds.values():
-            group: list[_Part] = []
+            group: list[_NewSegment] = []
             for part in same:
                 if group and not self._may_merge([*group, part]):
                     yield group
@@ -526,7 +526,7 @@ class _Build:
             if group:
                 yield group
 
-    def _may_merge(self, group: Sequence[_Part]) -> bool:
+    def _may_merge(self, group: Sequence[_NewSegment]) -> bool:
         """Whether a merged segment can be written from memory, and the exact ones of fewer bits can be made anew."""
         segments = [part.segment for part in group]
         bits = max(segment.hash_bits for segment in segments)

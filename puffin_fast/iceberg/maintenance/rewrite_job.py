@@ -233,7 +233,7 @@ _ADDED_UP = (
 
 
 @dataclass(frozen=True)
-class _Planned:
+class _RewritePlan:
     """The changes of a rewrite on one head, and their counts."""
 
     counts: RewriteDataFilesResult = RewriteDataFilesResult(None)
@@ -290,13 +290,13 @@ class _Rewrite:
         """The data files to rewrite, grouped."""
         return self._choose(head, self._plan(head, RowFilter.bind(AlwaysTrue(), self.table.schema())))
 
-    def on(self, head: Snapshot | None) -> _Planned:
+    def on(self, head: Snapshot | None) -> _RewritePlan:
         """Writes the files of one commit."""
         current = self._plan(head, RowFilter.bind(AlwaysTrue(), self.table.schema()))
         if self.written.groups is None:
             groups = self._choose(head, current)
             if self.dry_run or head is None or not groups:
-                return _Planned(_counted([task for group in groups for task in group]))
+                return _RewritePlan(_counted([task for group in groups for task in group]))
             self.written.groups = self._write(groups, head)
             self.written.format_version = self.table.metadata.format_version
         elif head is not None:
@@ -327,7 +327,7 @@ class _Rewrite:
                 raise
             raise PuffinFastError(f"{self.table.shown}: data files could not be written: {error}") from error
 
-    def _replace(self, current: Plan) -> _Planned:
+    def _replace(self, current: Plan) -> _RewritePlan:
         """Replaces the old files by the written ones, as far as a snapshot still has the old ones."""
         table, written = self.table, self.written
         if table.metadata.format_version != written.format_version:
@@ -376,7 +376,7 @@ class _Rewrite:
             data_files_left_out=written.n_left_out,
             n_bytes=sum(entry.file_size_in_bytes for entry in new),
         )
-        return _Planned(counts, changes)
+        return _RewritePlan(counts, changes)
 
 
 def _obsolete(current: Plan, old: Mapping[str, FileTask], sequence_number: int) -> list[ManifestEntry]:

@@ -50,7 +50,7 @@ class RewriteManifestsResult(HtmlFields):
 
 
 @dataclass(frozen=True)
-class _Planned:
+class _ManifestPlan:
     """What is rewritten on a head."""
 
     changes: Changes
@@ -106,7 +106,7 @@ def rewrite_manifests(
     )
     working = open_table(table, oldest=2)
 
-    def plan(head: Snapshot | None) -> _Planned:
+    def plan(head: Snapshot | None) -> _ManifestPlan:
         manifests = [] if head is None else manifests_of(working.io, head)
         found = unsorted(working.io, working.metadata, manifests)
         removed = sum((manifest.content, manifest.spec_id) in found for manifest in manifests)
@@ -117,9 +117,9 @@ def rewrite_manifests(
             manifests_kept=len(manifests) - removed,
             entries=sum(map(len, found.values())),
         )
-        return _Planned(Changes(operation="replace", sorts_manifests=bool(found)), counts)
+        return _ManifestPlan(Changes(operation="replace", sorts_manifests=bool(found)), counts)
 
-    planned: _Planned | None
+    planned: _ManifestPlan | None
     if dry_run and repeated(working, request) is None:
         planned, committed = plan(head_of(working.metadata, branch)), None
     else:

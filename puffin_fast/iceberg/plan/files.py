@@ -38,7 +38,7 @@ from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
 from puffin_fast.iceberg.plan.staged import StagedSnapshot, files_of
 from puffin_fast.iceberg.plan.tasks import Files, tasks_of
 from puffin_fast.rows.filters.filters import Matcher, RowFilter
-from puffin_fast.rows.scan.explain import TABLE, Part
+from puffin_fast.rows.scan.explain import TABLE, ScanStep
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -78,13 +78,13 @@ class Plan:
         )
 
     @property
-    def whole(self) -> Part:
+    def whole(self) -> ScanStep:
         """All data files of the snapshot, as the manifest list counts them; nothing is known of staged changes."""
         if isinstance(self.snapshot, StagedSnapshot):
-            return Part(TABLE, None, None, None, None)
+            return ScanStep(TABLE, None, None, None, None)
         n_files = _sum(self.data_manifests, "added_files_count", "existing_files_count")
         n_rows = _sum(self.data_manifests, "added_rows_count", "existing_rows_count")
-        return Part(TABLE, n_files, None, n_rows, None)
+        return ScanStep(TABLE, n_files, None, n_rows, None)
 
     @property
     def unused(self) -> list[ManifestEntry]:

@@ -20,7 +20,7 @@ from puffin_fast.iceberg.manifest import (
     read_many,
 )
 from puffin_fast.iceberg.manifest.columns import FileColumns, Paths, Select
-from puffin_fast.iceberg.manifest.given import columns_of
+from puffin_fast.iceberg.manifest.new_entries import columns_of
 from puffin_fast.iceberg.manifest.reader import Fetched
 
 if TYPE_CHECKING:

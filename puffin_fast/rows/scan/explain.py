@@ -32,8 +32,8 @@ _GROUPS = _NAMES.index("row_groups")
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a table; None where a number is not known.
+class ScanStep:
+    """What a step of a scan leaves out or reads; None where a number is not known.
 
     Attributes:
         step: what leaves it out; ``"table"`` for all of it, or ``"read"``.
@@ -50,13 +50,13 @@ class Part:
     n_bytes: int | None = 0
 
     @classmethod
-    def files(cls, step: str, tasks: Sequence[Task]) -> Part:
+    def files(cls, step: str, tasks: Sequence[Task]) -> ScanStep:
         """Returns whole data files."""
         return cls(step, len(tasks), None, total(tasks, "record_count"), total(tasks, "file_size_in_bytes"))
 
-    def less(self, step: str, other: Part) -> Part:
+    def less(self, step: str, other: ScanStep) -> ScanStep:
         """Returns what is here and not in a part of it, as another step."""
-        return Part(step, *(_difference(getattr(self, name), getattr(other, name)) for name in _NAMES))
+        return ScanStep(step, *(_difference(getattr(self, name), getattr(other, name)) for name in _NAMES))
 
     def row(self) -> dict[str, Any]:
         """Returns the numbers by name."""
@@ -95,14 +95,14 @@ class Explanation:
     """
 
     name: str
-    table: Part
-    left_out: tuple[Part, ...]
-    read: Part
+    table: ScanStep
+    left_out: tuple[ScanStep, ...]
+    read: ScanStep
     notes: tuple[str, ...] = ()
 
-    def __getitem__(self, step: str) -> Part:
+    def __getitem__(self, step: str) -> ScanStep:
         """Returns what a step leaves out; zeros if it leaves out nothing."""
-        return next((part for part in self.left_out if part.step == step), Part(step))
+        return next((part for part in self.left_out if part.step == step), ScanStep(step))
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns a dict for the table, each step that leaves out something, and what is read."""
@@ -135,7 +135,7 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
 
 
 _Numbers: TypeAlias = "tuple[str, int | None, int | None, int | None, int | None]"
-"""The attributes of a `Part`."""
+"""The attributes of a `ScanStep`."""
 
 _Files: TypeAlias = "tuple[int, int, int]"
 """Number of data files, of their rows that may match, and of their bytes."""
@@ -169,7 +169,7 @@ class Reads:
             self._unopened[step] = _sum(self._unopened[step], files)
         return self
 
-    def plan(self, table: Part, tasks: Sequence[Task], before_index: Sequence[Task] | None) -> None:
+    def plan(self, table: ScanStep, tasks: Sequence[Task], before_index: Sequence[Task] | None) -> None:
         """Counts what a plan leaves out. A verb that divides its keys makes several plans.
 
         Args:
@@ -177,16 +177,16 @@ class Reads:
             tasks: the data files to read.
             before_index: those that partitions and bounds leave; None if an index of keys was asked before them.
         """
-        files = Part.files(READ, tasks)
+        files = ScanStep.files(READ, tasks)
         left_out = [table]
         if before_index is None:
             left_out.append(table.less(KEY_INDEX, files))
         else:
-            known = files if before_index is tasks else Part.files(READ, before_index)
+            known = files if before_index is tasks else ScanStep.files(READ, before_index)
             left_out += table.less(PLAN, known), known.less(KEY_INDEX, files)
         is_plan = isinstance(tasks, PlannedTasks)  # without an index of keys
         narrowed = [] if is_plan else [task for task in tasks if task.candidates is not None]
-        before, left = Part.files(READ, narrowed), sum(map(_n_rows, narrowed))
+        before, left = ScanStep.files(READ, narrowed), sum(map(_n_rows, narrowed))
         whole = files.less(PROVED, before)
         with self._lock:
             self._close_plan()
@@ -223,11 +223,11 @@ class Reads:
         """Returns what was counted; None if nothing was planned."""
         with self._lock:
             self._close_plan()
-            parts = {step: Part(step, *numbers) for step, numbers in self._numbers.items()}
+            parts = {step: ScanStep(step, *numbers) for step, numbers in self._numbers.items()}
             kept = tuple(parts[step] for step in STEPS if any(self._numbers.get(step, ())))
         if TABLE not in parts:
             return None
-        return Explanation(name, parts[TABLE], kept, parts.get(READ, Part(READ)), tuple(notes))
+        return Explanation(name, parts[TABLE], kept, parts.get(READ, ScanStep(READ)), tuple(notes))
 
     def _close_plan(self) -> None:
         """Data files that were not opened: their bounds, or an index of keys, say which rows match."""

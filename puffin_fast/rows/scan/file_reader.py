@@ -107,7 +107,7 @@ class OpenedDataFile:
     keys: tuple[DeletedKeys, ...]
 
 
-class _Part(NamedTuple):
+class _ReadGroup(NamedTuple):
     """What is read at once: rows of an opened data file, or of some that are read as one, of which it is the first.
 
     Attributes:
@@ -266,9 +266,9 @@ class FileReader:
                 n_rows += batch.n_rows if wanted is None else int(np.count_nonzero(wanted))
         yield n_rows
 
-    def _parts(self, splits: Sequence[Split], vectors: ReadAhead | None) -> Iterator[_Part]:
+    def _parts(self, splits: Sequence[Split], vectors: ReadAhead | None) -> Iterator[_ReadGroup]:
         """Yields the opened splits; small data files that are alike as one, unless the result has metadata of them."""
-        run: list[_Part] = []
+        run: list[_ReadGroup] = []
         n_bytes, n_texts, common = 0, 0, None
         for split in splits:
             part = self._part(split, vectors)
@@ -290,13 +290,13 @@ class FileReader:
         if run:
             yield _together(run)
 
-    def _part(self, split: Split, vectors: ReadAhead | None, reads: Reads | None = None) -> _Part | None:
+    def _part(self, split: Split, vectors: ReadAhead | None, reads: Reads | None = None) -> _ReadGroup | None:
         opened = split.shared.opened(lambda task: self._open(task, vectors, reads))
         if opened is None:
             return None
-        return _Part(split.task, opened, opened.file.part(split.number, split.count), split.alone)
+        return _ReadGroup(split.task, opened, opened.file.part(split.number, split.count), split.alone)
 
-    def _rows_of(self, part: _Part) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, part: _ReadGroup) -> Iterator[pa.RecordBatch]:
         """Yields the selected rows of an opened part; no batch is empty."""
         columns = part.opened.output.columns
         for batch in part.rows.batches(columns, use_threads=part.use_threads, views=self._views):
@@ -394,7 +394,7 @@ class FileReader:
             return LiveRows(candidates - deleted, n_rows, chosen=True)
         return LiveRows(deleted, n_rows) if deleted else None
 
-    def _select(self, part: _Part, batch: Batch) -> pa.RecordBatch | None:
+    def _select(self, part: _ReadGroup, batch: Batch) -> pa.RecordBatch | None:
         """The selected rows of a batch in the schema of the result; None if there are none."""
         opened = part.opened
         output, wanted = opened.output, live_matches(self._row_filter, opened.keys, batch)
@@ -411,7 +411,7 @@ class FileReader:
         return _record_batch(arrays, output.schema, rows.n_rows)
 
 
-def _together(parts: Sequence[_Part]) -> _Part:
+def _together(parts: Sequence[_ReadGroup]) -> _ReadGroup:
     """Data files that are alike, read as one."""
     first, *others = parts
     return first._replace(rows=JoinedFiles([part.opened.file for part in parts])) if others else first

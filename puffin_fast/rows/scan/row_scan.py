@@ -26,7 +26,7 @@ from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataCo
 from puffin_fast.rows.filters.filters import RowFilter, both_filters
 from puffin_fast.rows.filters.rewriters import check_names
 from puffin_fast.rows.filters.shown import filter_text
-from puffin_fast.rows.scan.explain import Explanation, Part, Reads
+from puffin_fast.rows.scan.explain import Explanation, Reads, ScanStep
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import Split, jobs_of
 from puffin_fast.rows.tasks import Task
@@ -144,7 +144,7 @@ class RowScan:
         """
         return self._batches(self.file_reader)
 
-    def _explained(self, table: Part, planned: Sequence[Task], notes: Sequence[str] = ()) -> Explanation:
+    def _explained(self, table: ScanStep, planned: Sequence[Task], notes: Sequence[str] = ()) -> Explanation:
         """What the scan reads; `planned` are the data files that partitions and bounds leave."""
         row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
         reads, tasks, reader = Reads(), self.tasks(), self.file_reader()

@@ -67,7 +67,7 @@ class ChangesDataSource(DataSource):
         )
 
 
-class _Part(InputPartition):
+class _ChangesPartition(InputPartition):
     """Changes of some commits, or parts of them.
 
     Attributes:
@@ -186,7 +186,7 @@ class ChangesReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
                 f"table {self._options.name}: batch up to {commits.key}={after}: {error}. {LOST}"
             ) from error
         reader = pack(reader_of(found))
-        return [_Part(pack(items), reader) for items in bins]
+        return [_ChangesPartition(pack(items), reader) for items in bins]
 
     def _check_schema(self, found: ChangeScan) -> None:
         now, then = (one.toNullable() for one in (spark_schema(found.schema), self._schema))
@@ -197,5 +197,5 @@ class ChangesReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Part)
+        assert isinstance(partition, _ChangesPartition)
         return batches_of(unpack(partition.changes), unpack(partition.reader), self._schema)

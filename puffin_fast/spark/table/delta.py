@@ -19,8 +19,7 @@ from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.dml.attempt import changed, commit_of, fitting
 from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written
 from puffin_fast.delta.dml.data_files import row_tracking_columns
-from puffin_fast.delta.log.commit import Committed, commit
-from puffin_fast.delta.log.commit import Job as JobId
+from puffin_fast.delta.log.commit import Committed, JobId, commit
 from puffin_fast.delta.log.protocol import check_deletable, check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import canonical_path, storage_of

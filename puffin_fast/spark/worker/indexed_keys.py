@@ -21,7 +21,7 @@ from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
     from puffin_fast.iceberg.index.lookup import KeyLookup
-    from puffin_fast.key_index import Found, Read, Segment
+    from puffin_fast.key_index import KeyMatches, Read, Segment
     from puffin_fast.rows.keys.keys import KeyBounds
 
 PART = "part"
@@ -74,7 +74,7 @@ def named(batches: Batches, *, lookup: KeyLookup) -> Batches:
                     yield partial_rows(piece)
 
 
-def _found(index: KeyLookup, segment: Segment, read: Read, columns: Sequence[pa.Array]) -> Found:
+def _found(index: KeyLookup, segment: Segment, read: Read, columns: Sequence[pa.Array]) -> KeyMatches:
     try:
         return segment.find(read, columns)
     except (PuffinFastError, OSError) as error:

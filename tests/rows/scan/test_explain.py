@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from puffin_fast.rows.scan.explain import STEPS, TABLE, Part, Reads
+from puffin_fast.rows.scan.explain import STEPS, TABLE, Reads, ScanStep
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_counts_are_read_while_other_threads_count(switching: None) -> None:
         one_each.append(counted)
     for _ in range(200):
         reads = Reads()
-        reads.plan(Part(TABLE, 0, None, 0, 0), [], [])
+        reads.plan(ScanStep(TABLE, 0, None, 0, 0), [], [])
         tasks: Any = [SimpleNamespace() for _ in one_each]
 
         def count(reads: Reads = reads, tasks: Any = tasks) -> None:
