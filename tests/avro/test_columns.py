@@ -21,6 +21,7 @@ from puffin_fast.avro.programs import kernel_type
 from puffin_fast.avro.schema import PlainSchema
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from tests.hostile.avro_files import avro
+from tests.kit.tables import path_of
 
 IO = PyArrowFileIO()
 Outcome = dict[str, list[Any]] | None
@@ -258,7 +259,7 @@ def test_altered_bytes_have_the_same_outcome_as_with_fastavro(
 ) -> None:
     records = [entry(n) for n in range(4)]
     whole = written(records, codec=codec)
-    data = Path(whole.path.removeprefix("file://")).read_bytes()
+    data = path_of(whole.path).read_bytes()
     refused = accepted = 0
     for at in range(start_of_blocks(data), len(data)):
         bit = 1 << at * 5 % 8

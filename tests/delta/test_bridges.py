@@ -19,7 +19,7 @@ from puffin_fast import delta, errors, iceberg, open_table
 from tests.delta.conftest import TABLES
 from tests.delta.tables import Golden, alter
 from tests.kit.rows import agreed, by_deltalake, by_duckdb, by_us, in_order
-from tests.kit.tables import delta_table, files_of, iceberg_table, parts, sqlite_catalog
+from tests.kit.tables import delta_table, files_of, iceberg_table, parts, path_of, sqlite_catalog
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -115,7 +115,7 @@ def test_the_delta_table_has_the_rows_of_the_iceberg_table(
     with iceberg.v3_metadata(catalog), table.update_schema() as change:
         change.rename_column("v", "w")
     rows = by_us(table)
-    made = Path(delta.from_iceberg(table).removeprefix("file://"))
+    made = path_of(delta.from_iceberg(table))
     assert agreed(made, duckdb_delta) == rows
     made_delta = open_table(made, format="Delta")
     made_delta.delete("id >= 150")

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from puffin_fast import errors, iceberg
 from puffin_fast.parquet.column_chunks import ColumnChunks
+from tests.kit.tables import iceberg_table, path_of, sqlite_catalog
 
 
 class Outcome(Enum):
@@ -46,16 +46,10 @@ def _table(version: str) -> dict[str, Path]:
     """Path by target of a table that lives as long as the process."""
     folder = tempfile.TemporaryDirectory(prefix="puffin-fast-fuzz-")
     _FOLDERS.append(folder)
-    catalog = SqlCatalog("fuzz", uri=f"sqlite:///{folder.name}/c.db", warehouse=f"file://{folder.name}/wh")
-    catalog.create_namespace("n")
+    catalog = sqlite_catalog(folder.name)
     rows = pa.table({"id": pa.array(range(100), pa.int64()), "s": [f"{n % 7}" * (n % 5) for n in range(100)]})
-    parts = rows, rows.slice(5, 40), rows.slice(90)
-    if version == "3":
-        table = iceberg.create_table(catalog, "n.t", rows.schema)
-    else:
-        table = catalog.create_table("n.t", rows.schema, properties={"format-version": version})
-    for part in parts:
-        iceberg.append(table, part)
+    parts = [rows, rows.slice(5, 40), rows.slice(90)]
+    table = iceberg_table(catalog, parts, version=int(version))
     iceberg.delete(table, "id >= 10 and id < 20 or id = 77")
     table.refresh()
     snapshot = table.current_snapshot()
@@ -72,7 +66,7 @@ def _table(version: str) -> dict[str, Path]:
         "data_file_pages": entries[0].data_file.file_path,
         "puffin_file" if version == "3" else "position_deletes": entries[1].data_file.file_path,
     }
-    return {name: Path(location.removeprefix("file://")) for name, location in locations.items()}
+    return {name: path_of(location) for name, location in locations.items()}
 
 
 _FOLDERS: list[Any] = []

@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from pyiceberg.types import GeometryType, ListType, MapType, NestedField
 
 from puffin_fast import errors, iceberg
 from puffin_fast._pyiceberg.v3_types import VariantType, read_v3_types
-from tests.kit.tables import files_of, iceberg_table
+from tests.kit.tables import files_of, iceberg_table, path_of
 from tests.rows.v3_tables import ONE, VARIANT, rewritten
 
 if TYPE_CHECKING:
@@ -93,12 +92,12 @@ def test_a_table_is_loaded_with_its_types(racing: SqlCatalog, name: str) -> None
 
 def test_commits_keep_the_words_of_schemas_specs_and_orders(racing: SqlCatalog, name: str) -> None:
     table = iceberg.load_table(racing, name)
-    read = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    read = json.loads(path_of(table.metadata_location).read_text())
     rows = pa.table({"id": [1, 2], "v": pa.array([ONE, None], VARIANT), "g": [b"\x01", None]})
     iceberg.append(table, rows)
     iceberg.delete(table, "id = 2")
     iceberg.expire_snapshots(table)
-    text = Path(table.metadata_location.removeprefix("file://")).read_text("utf-8")
+    text = path_of(table.metadata_location).read_text("utf-8")
     assert "𠮷" in text
     document = json.loads(text)
     for key in ("schemas", "partition-specs", "sort-orders"):
@@ -143,7 +142,7 @@ def test_new_schemas_are_written_beside_the_earlier_ones(racing: SqlCatalog, nam
     table = iceberg.load_table(racing, name)
     with iceberg.v3_metadata(racing), table.update_schema() as update:
         update.add_column("more", LongType())
-    document = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    document = json.loads(path_of(table.metadata_location).read_text())
     earlier, now = document["schemas"]
     assert earlier["fields"] == FIELDS
     assert now["fields"] == [*FIELDS, {"id": 4, "name": "more", "type": "long", "required": False}]
@@ -269,7 +268,7 @@ def test_geometries_are_wkb_whatever_types_are_registered(
         iceberg.rewrite_data_files(table, sort_by=["id"])
         assert iceberg.scan(table).to_arrow()["g"].to_pylist() == [None, POINT, None, POINT, POINT]
         (task,) = iceberg.plan_files(table).tasks
-        group = pq.read_metadata(task.data.file_path.removeprefix("file://")).row_group(0)
+        group = pq.read_metadata(path_of(task.data.file_path)).row_group(0)
         assert group.column(3).statistics.null_count == 2
         assert iceberg.verify(table, level="rows") == []
     finally:

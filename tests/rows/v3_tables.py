@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
     pass
@@ -22,7 +23,7 @@ ONE = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x01"}
 
 def rewritten(location: str, change: Any) -> dict[str, Any]:
     """Changes a metadata file in place; returns its document."""
-    path = Path(location.removeprefix("file://"))
+    path = path_of(location)
     document: dict[str, Any] = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))

@@ -19,7 +19,7 @@ from puffin_fast.rows.findings import Level
 from tests.delta.tables import commit_of
 from tests.iceberg.conftest import processes
 from tests.kit.kinds import TRACKED
-from tests.kit.tables import delta_table
+from tests.kit.tables import delta_table, path_of
 from tests.rows.deletes.equality_deletes import delete_equal
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ def table(shared_catalog: SqlCatalog, namespace: str) -> Table:
 
 
 def files(table: Table) -> set[Path]:
-    return {
-        path for path in Path(table.location().removeprefix("file://")).rglob("*.*") if path.suffix != ".crc"
-    }
+    return {path for path in path_of(table.location()).rglob("*.*") if path.suffix != ".crc"}
 
 
 @pytest.mark.parametrize("selected", [("*",), ("s",), ("_file", "_pos", "id"), ()])
@@ -79,10 +77,10 @@ def test_rewrites_keep_rows_and_row_ids(
 
 def test_a_failed_rewrite_leaves_no_file(table: Table, pool: ProcessPoolExecutor) -> None:
     paths = iceberg.scan(table, selected_fields=["_file"]).to_arrow()["_file"].unique().to_pylist()
-    file = Path(paths[-1].removeprefix("file://"))
+    file = path_of(paths[-1])
     content = file.read_bytes()
     file.write_bytes(content[:40] + bytes([content[40] ^ 255]) + content[41:])
-    data = Path(table.location().removeprefix("file://"), "data")
+    data = path_of(table.location()) / "data"
     before = {*data.rglob("*")}
     with pytest.raises(CorruptDataError, match=file.name):
         iceberg.rewrite_data_files(table, min_input_files=2, target_file_size=1 << 14, workers=pool)
@@ -231,7 +229,7 @@ def test_a_worker_that_ends_fails_the_verb_and_leaves_the_table(table: Table) ->
 
 def test_errors_of_data_files_come_from_workers_as_they_are(table: Table, pool: ProcessPoolExecutor) -> None:
     path = iceberg.scan(table, "id = 0", ["_file"]).to_arrow()["_file"][0].as_py()
-    file = Path(path.removeprefix("file://"))
+    file = path_of(path)
     file.write_bytes(file.read_bytes()[:-8] + bytes(8))
     with pytest.raises(CorruptDataError, match=file.name) as caught:
         iceberg.delete(table, "s = 'k3'", workers=pool)

@@ -17,7 +17,7 @@ from puffin_fast.iceberg.compat.table_properties import choice_property, integer
 from tests.iceberg.conftest import refused, set_properties
 from tests.iceberg.verbs import REWRITES, ROWS, WRITES
 from tests.kit.faults import RacingCatalog
-from tests.kit.tables import iceberg_table
+from tests.kit.tables import iceberg_table, path_of
 
 REFUSED: list[tuple[str, str, Callable[..., object]]] = [
     ("commit.retry.num-retries", "x", WRITES["delete"]),
@@ -62,7 +62,7 @@ def test_a_level_that_the_codec_does_not_have_is_refused(table: Table) -> None:
     set_properties(table, {level: "9"})
     iceberg.append(table, ROWS)
     codecs = {
-        pq.read_metadata(task.file.file_path.removeprefix("file://")).row_group(0).column(0).compression
+        pq.read_metadata(path_of(task.file.file_path)).row_group(0).column(0).compression
         for task in table.scan().plan_files()
     }
     assert codecs == {"ZSTD", "GZIP"}

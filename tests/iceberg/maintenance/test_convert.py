@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, StringType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
@@ -20,7 +19,7 @@ from tests.iceberg.maintenance.java_writer import delete_equal as java_delete_eq
 from tests.kit.faults import RacingCatalog
 from tests.kit.rows import by_duckdb
 from tests.kit.tables import path_of
-from tests.rows.deletes.equality_deletes import SCHEMA, delete_equal
+from tests.rows.deletes.equality_deletes import SCHEMA, delete_equal, evolved
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -127,19 +126,7 @@ def test_equality_deletes_are_merged_into_a_vector_and_keep_newer_rows(racing: R
 
 
 def test_columns_that_were_renamed_promoted_dropped_or_added(racing: RacingCatalog) -> None:
-    table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
-    made = [{"id": i, "k": i % 4, "s": f"s{i % 3}", "x": i / 2} for i in range(24)]
-    table.append(pa.Table.from_pylist(made, SCHEMA.as_arrow()))
-    delete_equal(table, [3], [("s0",)])
-    delete_equal(table, [2, 3], [(1, "s1")])
-    with table.update_schema() as update:
-        update.rename_column("s", "word")
-        update.update_column("k", LongType())
-        update.add_column("extra", StringType())
-    delete_equal(table, [2], [(3,)])
-    with table.update_schema() as update:
-        update.delete_column("k")
-        update.delete_column("word")
+    table = evolved(racing)
     iceberg.upgrade(table)
     before = rows(table)
     result = iceberg.convert_equality_deletes(table)

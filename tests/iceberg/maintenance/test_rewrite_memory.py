@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from tests.kit.memory import MIB, peak_growth
+from tests.kit.tables import iceberg_table, sqlite_catalog
 
 ROW_GROUP, BATCH = 32 * MIB, 10 * MIB
 """Bytes of a row group, and of a batch of 131,072 rows with their row lineage."""
@@ -27,7 +27,7 @@ from puffin_fast import iceberg
 from puffin_fast.iceberg.dml import data_files
 
 data_files.ROW_GROUP_BYTES = {row_group}
-catalog = SqlCatalog("memory", uri="sqlite:///{folder}/catalog.db", warehouse="file://{folder}")
+catalog = SqlCatalog("c", uri="sqlite:///{folder}/c.db", warehouse="file://{folder}/wh")
 table = catalog.load_table("n.t")
 """
 
@@ -45,10 +45,8 @@ def test_a_thread_holds_three_row_groups_at_most(tmp_path: Path) -> None:
     The limit is 140 MiB; six runs each held 73.
     """
     numbers = np.random.default_rng(1)
-    catalog = SqlCatalog("memory", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
-    properties = {"write.parquet.row-group-limit": str(ROWS)}
-    table = iceberg.create_table(catalog, "n.t", SCHEMA, properties=properties)
+    catalog = sqlite_catalog(tmp_path)
+    table = iceberg_table(catalog, SCHEMA, properties={"write.parquet.row-group-limit": str(ROWS)})
     batches = (
         pa.record_batch([pa.array(numbers.integers(0, 1 << 62, ROWS)) for _ in SCHEMA], schema=SCHEMA)
         for _ in range(ROW_GROUPS)

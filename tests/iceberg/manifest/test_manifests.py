@@ -69,6 +69,7 @@ from puffin_fast.iceberg.manifest import (
 from puffin_fast.iceberg.manifest.copies import EntryCopies
 from puffin_fast.iceberg.manifest.entries import ENTRY_NAMES, entry_schema
 from tests.kit.avro_files import rewrite_avro
+from tests.kit.tables import path_of
 
 IO = PyArrowFileIO()
 SNAPSHOT = 77
@@ -507,7 +508,7 @@ def data_file(schema: Any) -> list[Any]:
 
 def relisted(folder: Path, manifest: ManifestFile) -> ManifestFile:
     """A manifest that was changed, as a manifest list has it."""
-    length = Path(manifest.path.removeprefix("file://")).stat().st_size
+    length = path_of(manifest.path).stat().st_size
     return listed(folder / "l.avro", 3, [replace(manifest, length=length)])[1][0]
 
 

@@ -20,7 +20,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 from puffin_fast.iceberg import plan_files, scan
 from tests.iceberg.plan.planned import data, equal, positions, table_of, vector
 from tests.kit.cases import each
-from tests.kit.tables import iceberg_table
+from tests.kit.tables import iceberg_table, path_of
 
 
 def applied(table: Table, **named: Any) -> dict[str, list[str]]:
@@ -185,7 +185,7 @@ def test_tables_without_snapshots_and_of_old_versions_are_planned(racing: SqlCat
 
 def test_a_table_of_version_1_may_have_no_uuid(racing: SqlCatalog) -> None:
     table = iceberg_table(racing, [pa.table({"id": [1]})] * 2, version=1, by="pyiceberg")
-    file = Path(table.metadata_location.removeprefix("file://"))
+    file = path_of(table.metadata_location)
     document = json.loads(file.read_text())
     del document["table-uuid"]
     file.write_text(json.dumps(document))

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from tests.kit.memory import MIB, peak_growth
+from tests.kit.tables import iceberg_table, sqlite_catalog
 
 SCHEMA = pa.schema([("id", pa.int64()), ("body", pa.binary())])
 ROW_GROUPS, ROWS = 48, 4
@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from puffin_fast import iceberg
 
-catalog = SqlCatalog("memory", uri="sqlite:///{folder}/catalog.db", warehouse="file://{folder}")
+catalog = SqlCatalog("c", uri="sqlite:///{folder}/c.db", warehouse="file://{folder}/wh")
 table = catalog.load_table("n.t")
 """
 
@@ -44,11 +44,8 @@ assert iceberg.upsert(table, given, "id", threads=1, dry_run=True).rows_updated 
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wide")
     numbers = np.random.default_rng(1)
-    catalog = SqlCatalog("memory", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
-    catalog.create_namespace("n")
-    table = iceberg.create_table(
-        catalog, "n.t", SCHEMA, properties={"write.parquet.row-group-limit": str(ROWS)}
-    )
+    catalog = sqlite_catalog(folder)
+    table = iceberg_table(catalog, SCHEMA, properties={"write.parquet.row-group-limit": str(ROWS)})
     batches = (
         pa.record_batch(
             [pa.array(range(at, at + ROWS)), pa.array([numbers.bytes(MIB) for _ in range(ROWS)])],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,8 +15,10 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES, ManifestEntry
 from puffin_fast.rows.files.conversion import storage_type
+from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 
@@ -47,7 +48,7 @@ def delete_equal(
         [pa.array([row[at] for row in rows], arrow.field(at).type) for at in range(len(fields))], schema=arrow
     )
     path = table.location_provider().new_data_location(f"equal-{random.getrandbits(64):x}.parquet")
-    Path(path.removeprefix("file://")).parent.mkdir(parents=True, exist_ok=True)
+    path_of(path).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(data, path.removeprefix("file://"), store_schema=False)
     entry = ManifestEntry(
         status=ADDED,
@@ -64,3 +65,21 @@ def delete_equal(
         equality_ids=list(ids),
     )
     commit(table, Changes(added=(entry,)), base=table.current_snapshot())
+
+
+def evolved(catalog: Catalog) -> Table:
+    """A table with equality deletes by columns that were then renamed, promoted and dropped."""
+    made = [{"id": i, "k": i % 4, "s": f"s{i % 3}", "x": i / 2} for i in range(24)]
+    table = catalog.create_table("n.t", SCHEMA, properties={"format-version": "2"})
+    table.append(pa.Table.from_pylist(made, SCHEMA.as_arrow()))
+    delete_equal(table, [3], [("s0",)])
+    delete_equal(table, [2, 3], [(1, "s1")])
+    with table.update_schema() as update:
+        update.rename_column("s", "word")
+        update.update_column("k", LongType())
+        update.add_column("extra", StringType())
+    delete_equal(table, [2], [(3,)])
+    with table.update_schema() as update:
+        update.delete_column("k")
+        update.delete_column("word")
+    return table

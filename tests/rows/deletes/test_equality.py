@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, StringType
 
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.catalogs.catalog_commit import commit_upgrade
@@ -19,7 +18,7 @@ from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.keys.key_set import KeySet
 from puffin_fast.tables.overwrite import append
-from tests.rows.deletes.equality_deletes import FIELDS, SCHEMA, delete_equal
+from tests.rows.deletes.equality_deletes import FIELDS, SCHEMA, delete_equal, evolved
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -108,21 +107,7 @@ def test_spark_agrees_with_a_list(
 
 
 def test_deletes_find_columns_that_were_renamed_promoted_dropped_or_added(racing: SqlCatalog) -> None:
-    table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
-    first = pa.Table.from_pylist(
-        [{"id": i, "k": i % 4, "s": f"s{i % 3}", "x": i / 2} for i in range(24)], SCHEMA.as_arrow()
-    )
-    table.append(first)
-    delete_equal(table, [3], [("s0",)])
-    delete_equal(table, [2, 3], [(1, "s1")])
-    with table.update_schema() as update:
-        update.rename_column("s", "word")
-        update.update_column("k", LongType())
-        update.add_column("extra", StringType())
-    delete_equal(table, [2], [(3,)])
-    with table.update_schema() as update:
-        update.delete_column("k")
-        update.delete_column("word")
+    table = evolved(racing)
     left = [i for i in range(24) if i % 3 != 0 and not (i % 4 == 1 and i % 3 == 1) and i % 4 != 3]
     assert scan(table).to_arrow().sort_by("id").to_pylist() == [
         {"id": i, "x": i / 2, "extra": None} for i in left

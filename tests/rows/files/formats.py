@@ -40,6 +40,7 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
 from puffin_fast.iceberg.scans.scan import scan
+from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -184,7 +185,7 @@ def register(table: Table, path: str, format: str, n_rows: int, *, content: int 
         spec_id=0,
         partition=(),
         record_count=n_rows,
-        file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
+        file_size_in_bytes=path_of(path).stat().st_size,
         **named,
     )
     commit(table, Changes(added=(entry,), new_files=(path,)), base=table.current_snapshot())
@@ -203,7 +204,7 @@ def named_by_mapping(
     """A table whose files need no field ids, the path of a file to write, and the same for this machine."""
     table = mapped(catalog, create_table(catalog, f"{namespace}.t", schema))
     path = f"{table.location()}/data/f.{format.lower()}"
-    local = Path(path.removeprefix("file://"))
+    local = path_of(path)
     local.parent.mkdir(parents=True, exist_ok=True)
     return table, path, local
 

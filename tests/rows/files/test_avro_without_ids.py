@@ -28,6 +28,7 @@ from pyiceberg.types import (
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg import create_table, delete, delete_keys, scan, update, upsert
+from tests.kit.tables import path_of
 from tests.rows.files.formats import ids, named_by_mapping, register
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def test_a_file_without_ids_in_a_table_without_a_mapping_is_refused(
 ) -> None:
     table = create_table(shared_catalog, f"{namespace}.t", Schema(NestedField(1, "id", LongType())))
     path = f"{table.location()}/data/f.avro"
-    local = Path(path.removeprefix("file://"))
+    local = path_of(path)
     local.parent.mkdir(parents=True)
     written(local, record("r", ("id", "long")), [{"id": 1}])
     register(table, path, "AVRO", 1)

@@ -31,6 +31,7 @@ from puffin_fast.tables.overwrite import append
 from puffin_fast.tables.update import update
 from puffin_fast.tables.upsert import upsert
 from tests.iceberg.layouts import LAYOUTS
+from tests.kit.tables import path_of
 from tests.rows.files.formats import ROWS, SCHEMA, N, ids, mapped, named_by_mapping, register, to_avro
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def add(
     """Commits a file of some format."""
     kind = format.partition(" ")[0]
     path = f"{table.location()}/data/f{random.getrandbits(64):x}.{kind.lower()}"
-    local = Path(path.removeprefix("file://"))
+    local = path_of(path)
     write(rows, local, schema or table.schema(), format)
     register(table, path, kind, rows.num_rows, content=content, **named)
     return path
@@ -190,7 +191,7 @@ def test_a_format_that_is_not_read_is_refused_with_its_file(
 def test_a_damaged_file_is_named(shared_catalog: SqlCatalog, namespace: str, format: str) -> None:
     table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
     path = add(table, ROWS, format)
-    local = Path(path.removeprefix("file://"))
+    local = path_of(path)
     whole = local.read_bytes()
     for end in (0, 3, len(whole) // 2, len(whole) - 1):
         local.write_bytes(whole[:end])

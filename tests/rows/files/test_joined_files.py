@@ -19,6 +19,7 @@ import puffin_fast as pf
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.scan import file_reader
 from tests.kit.seeds import seeds
+from tests.kit.tables import iceberg_table
 from tests.rows.files.random_files import random_rows
 
 N_FILES = 40
@@ -52,11 +53,8 @@ def files(rng: random.Random, folder: Path) -> list[Path]:
 
 
 def table_of(catalog: InMemoryCatalog, paths: list[Path], *, partitioned: bool) -> Table:
-    schema = pq.read_schema(paths[0])
-    table = catalog.create_table("n.t", schema, properties={"format-version": "2"})
-    if partitioned:
-        with table.update_spec() as update:
-            update.add_identity("p")
+    partition = ["p"] if partitioned else []
+    table = iceberg_table(catalog, pq.read_schema(paths[0]), version=2, partition=partition)
     table.add_files([f"file://{path}" for path in paths])
     return table
 
@@ -96,9 +94,7 @@ def test_files_of_partitions_that_differ_in_a_sign_are_read_apart(
 ) -> None:
     """The partition has the value of the column, which the files lack."""
     schema = pa.schema([("id", pa.int64()), ("d", pa.float64())])
-    table = catalog.create_table("n.t", schema, properties={"format-version": "2"})
-    with table.update_spec() as update:
-        update.add_identity("d")
+    table = iceberg_table(catalog, schema, version=2, partition=["d"])
     for number in range(N_FILES):
         table.append(pa.table({"id": [number], "d": [-0.0 if number % 3 else 0.0]}))
     for path in tmp_path.rglob("*.parquet"):

@@ -11,7 +11,6 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import (
@@ -37,7 +36,7 @@ from pyiceberg.types import (
 from puffin_fast import iceberg
 from puffin_fast.errors import PuffinFastError
 from tests.kit.faults import RacingCatalog
-from tests.kit.tables import iceberg_table
+from tests.kit.tables import iceberg_table, sqlite_catalog
 
 PAGE = (Path(__file__).parents[3] / "docs" / "filters.md").read_text()
 
@@ -87,9 +86,7 @@ MATCHING = {
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     folder = tmp_path_factory.mktemp("page")
-    catalog = SqlCatalog("page", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}")
-    catalog.create_namespace("n")
-    made = iceberg.create_table(catalog, "n.t", SCHEMA)
+    made = iceberg_table(sqlite_catalog(folder), SCHEMA)
     kinds = made.schema().as_arrow()
     iceberg.append(made, pa.table(MATCHING, schema=pa.schema([_plain(field) for field in kinds])))
     return made

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
-
-from puffin_fast import iceberg
 from tests.kit.memory import peak_growth
+from tests.kit.tables import iceberg_table, sqlite_catalog
 
 N = 4_000_000
 
@@ -20,7 +17,7 @@ import numpy as np, pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from puffin_fast import iceberg
 
-catalog = SqlCatalog("memory", uri="sqlite:///{folder}/catalog.db", warehouse="file://{folder}")
+catalog = SqlCatalog("c", uri="sqlite:///{folder}/c.db", warehouse="file://{folder}/wh")
 table = catalog.load_table("n.t")
 numbers = np.random.default_rng(2).permutation({n})
 keys = pa.table({{"id": numbers, "v": numbers}})
@@ -30,10 +27,8 @@ iceberg.delete_keys(table, keys.slice(0, 1), dry_run=True, join_cols="id")
 
 def _made(folder: Path) -> str:
     """Makes a table with few of the keys; returns the statements that load it and make the keys."""
-    catalog = SqlCatalog("memory", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
-    catalog.create_namespace("n")
-    rows = pa.table({"id": range(0, 2 * N, N // 10), "v": range(20)})
-    iceberg.append(iceberg.create_table(catalog, "n.t", rows.schema), rows)
+    catalog = sqlite_catalog(folder)
+    iceberg_table(catalog, {"id": range(0, 2 * N, N // 10), "v": range(20)})
     catalog.engine.dispose()
     return SETUP.format(folder=folder, n=N)
 
