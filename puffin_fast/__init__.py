@@ -34,13 +34,18 @@ if TYPE_CHECKING:
     from puffin_fast.puffin.vectors import DeletionVectorLocation, read_vector, read_vectors, write_vectors
     from puffin_fast.tables.create import create_table
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+    from puffin_fast.tables.maintain import maintain
     from puffin_fast.tables.opening import open_table
+    from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+    from puffin_fast.tables.rewrite_data_files import rewrite_data_files
     from puffin_fast.tables.table import Table
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
     from puffin_fast.theta import ThetaSketch
+    from puffin_fast.verbs.maintenance import MaintainResult, MaintenancePolicy, RewriteDataFilesResult
+    from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
     from puffin_fast.verbs.results import (
         AppendResult,
         Commit,
@@ -90,6 +95,10 @@ __all__ = [
     "Commit",
     "DeleteResult",
     "OverwriteResult",
+    "MaintainResult",
+    "MaintenancePolicy",
+    "RemoveOrphanFilesResult",
+    "RewriteDataFilesResult",
     "UpdateResult",
     "UpsertResult",
     "append",
@@ -98,8 +107,12 @@ __all__ = [
     "delete_positions",
     "dynamic_partition_overwrite",
     "create_table",
+    "maintain",
     "open_table",
+    "orphan_files",
     "overwrite",
+    "remove_orphan_files",
+    "rewrite_data_files",
     "transaction",
     "update",
     "upsert",
@@ -124,6 +137,10 @@ _NAMES = {
     "Commit": "puffin_fast.verbs.results",
     "DeleteResult": "puffin_fast.verbs.results",
     "OverwriteResult": "puffin_fast.verbs.results",
+    "MaintainResult": "puffin_fast.verbs.maintenance",
+    "MaintenancePolicy": "puffin_fast.verbs.maintenance",
+    "RemoveOrphanFilesResult": "puffin_fast.verbs.remove_orphan_files",
+    "RewriteDataFilesResult": "puffin_fast.verbs.maintenance",
     "UpdateResult": "puffin_fast.verbs.results",
     "UpsertResult": "puffin_fast.verbs.results",
     "append": "puffin_fast.tables.overwrite",
@@ -132,8 +149,12 @@ _NAMES = {
     "delete_positions": "puffin_fast.tables.delete",
     "dynamic_partition_overwrite": "puffin_fast.tables.overwrite",
     "create_table": "puffin_fast.tables.create",
+    "maintain": "puffin_fast.tables.maintain",
     "open_table": "puffin_fast.tables.opening",
+    "orphan_files": "puffin_fast.tables.orphan_files",
     "overwrite": "puffin_fast.tables.overwrite",
+    "remove_orphan_files": "puffin_fast.tables.orphan_files",
+    "rewrite_data_files": "puffin_fast.tables.rewrite_data_files",
     "transaction": "puffin_fast.tables.transaction",
     "update": "puffin_fast.tables.update",
     "upsert": "puffin_fast.tables.upsert",
@@ -141,7 +162,7 @@ _NAMES = {
 
 
 _VERBS = [f"{module}.{verb}" for module in ("iceberg", "delta") for verb in (
-    "changes", "create_table", "maintain", "remove_orphan_files", "report", "rewrite_data_files", "scan", "verify",
+    "changes", "create_table", "report", "scan", "verify",
 )]  # fmt: skip
 """Functions that both modules have, which errors name where they are looked up here."""
 

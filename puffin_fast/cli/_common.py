@@ -426,9 +426,17 @@ def percent(share: float | None) -> Text | None:
     return None if share is None else Text(f"{share:.1%}", justify="right")
 
 
+def with_commit(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a result, and those of its commit."""
+    shown = {name: value for name, value in counts.items() if name != "commit"}
+    commit = counts.get("commit", {})
+    shown |= {f"commit {name}": value for name, value in commit.items() if name != "seconds"}
+    return shown | {"seconds": round({**commit, **counts}["seconds"], 3)}
+
+
 def result_grid(heading: str, result: Any, *without: str, **instead: Any) -> RenderableType:
     """The fields of a result, one in each line; some are left out, and some have other values."""
-    shown = {**asdict(result), "seconds": round(result.seconds, 3), **instead}
+    shown = {**with_commit(asdict(result)), **instead}
     title = DRY_RUN if shown.get("dry_run") else None
     without = (*without, "dry_run")
     return fields_grid(

@@ -18,7 +18,6 @@ from rich.console import RenderableType
 from puffin_fast._text import counted
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import DRY_RUN, Answer, answers, grid, result_grid, rows_answer
-from puffin_fast.cli._delta_path import delta
 from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import name_of, verb
 from puffin_fast.errors import InvalidInputError
@@ -168,7 +167,7 @@ def remove_orphan_files(
 @click.option(
     "--policy",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A TOML file with values of the MaintenancePolicy of iceberg or delta, ages in days. Default: its defaults.",
+    help="A TOML file with values of a MaintenancePolicy, ages in days. Default: its defaults.",
 )
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
 @_options.threads
@@ -191,7 +190,7 @@ def maintain(
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"{policy}: expected TOML: {error}") from error
     job = verb(table, "maintain")
-    result = job(_policy(table, policy, values), branch=branch, threads=threads, dry_run=dry_run)
+    result = job(_policy(policy, values), branch=branch, threads=threads, dry_run=dry_run)
     answer = {"table": name_of(table), **asdict(result)}
     if result.orphan_files is not None:
         answer["orphan_files"]["files"] = result.orphan_files.files.to_pylist()
@@ -203,25 +202,20 @@ def maintain(
         if is_dataclass(done)
     ]
     freed = "would be freed" if dry_run else "freed"
-    n_bytes = getattr(result, "n_bytes_freed", 0) or (
-        result.orphan_files.n_bytes if result.orphan_files else 0
-    )
     return Answer(
         answer,
-        [grid(rows, title=DRY_RUN if dry_run else None), f"{answer['table']}: {n_bytes:,} bytes {freed}"],
+        [
+            grid(rows, title=DRY_RUN if dry_run else None),
+            f"{answer['table']}: {result.n_bytes_freed:,} bytes {freed}",
+        ],
     )
 
 
-def _policy(table: Table | PathTable, path: Path | None, values: dict[str, Any]) -> Any:
-    """The policy of the table's format."""
-    if isinstance(table, PathTable):
-        kind = delta().MaintenancePolicy
-    else:
-        from puffin_fast import iceberg
+def _policy(path: Path | None, values: dict[str, Any]) -> Any:
+    from puffin_fast.verbs.maintenance import MaintenancePolicy
 
-        kind = iceberg.MaintenancePolicy
     try:
-        return kind.of(values)
+        return MaintenancePolicy.of(values)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from error
 
@@ -236,6 +230,6 @@ def _sentence(result: Any) -> str:
     shown = [
         f"{value} {name.replace('_', ' ').removesuffix(' ids')}"
         for name, value in counts.items()
-        if type(value) is int and value and name not in ("snapshot_id", "attempts")
+        if type(value) is int and value and name != "snapshot_id"
     ]
     return ", ".join(shown) or "nothing to do"

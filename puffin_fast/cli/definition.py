@@ -176,8 +176,8 @@ def disable(table: Table | PathTable, **options: Any) -> Answer:
     given = {key: value for key, value in options.items() if value is not None}
     result = verb(table, "disable")(**given)
     answer = {"table": name, "job": "disable", **asdict(result)}
-    if result.repeated:
+    if result.commit.repeated:
         return Answer(answer, [f"{name}: disable: nothing done: the log has this job id"])
-    if result.version is None and not result.data_files and not result.dry_run:
+    if result.commit.id is None and not result.data_files and not result.dry_run:
         return Answer(answer, [f"{name}: disable: nothing done: the table has no deletion vectors"])
     return Answer(answer, [result_grid("disable", result, dry_run=result.dry_run)])

@@ -33,9 +33,9 @@ _UNSET = (None, False, "main")
 def _text(name: str, job: str, result: RewriteResult) -> list[RenderableType]:
     """The text for the result of a job on delete files."""
     text: list[RenderableType] = []
-    if result.repeated:
-        text.append(f"{name}: {job}: nothing done: snapshot {result.snapshot_id} has this job id")
-    elif result.snapshot_id is None and not (result.dry_run and _changes(result)):
+    if result.commit.repeated:
+        text.append(f"{name}: {job}: nothing done: snapshot {result.commit.id} has this job id")
+    elif result.commit.id is None and not (result.dry_run and _changes(result)):
         text.append(f"{name}: {job}: nothing to do")
     else:
         text.append(result_grid(job, result, "not_rewritten"))
@@ -240,8 +240,8 @@ def rewrite(table: Table | PathTable, case_insensitive: bool, **options: Any) ->
     result = verb(table, "rewrite_data_files")(case_sensitive=not case_insensitive, **given)
     answer = {"table": name, "job": "rewrite", **asdict(result)}
     text: list[RenderableType]
-    if result.repeated:
-        found = "the log" if isinstance(table, PathTable) else f"snapshot {result.snapshot_id}"
+    if result.commit.repeated:
+        found = "the log" if result.commit.id is None else f"snapshot {result.commit.id}"
         text = [f"{name}: rewrite: nothing done: {found} has this job id"]
     elif not result.data_files:
         text = [f"{name}: rewrite: nothing to do"]
@@ -265,8 +265,8 @@ def rewrite_manifests(table: Table, **commit: Any) -> Answer:
     name, result = ".".join(table.name()), verb(table, "rewrite_manifests")(**commit)
     answer = {"table": name, "job": "rewrite-manifests", **asdict(result)}
     text: list[RenderableType]
-    if result.repeated:
-        text = [f"{name}: rewrite-manifests: nothing done: snapshot {result.snapshot_id} has this job id"]
+    if result.commit.repeated:
+        text = [f"{name}: rewrite-manifests: nothing done: snapshot {result.commit.id} has this job id"]
     elif not result.manifests_written:
         text = [f"{name}: rewrite-manifests: nothing to do"]
     else:

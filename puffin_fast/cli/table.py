@@ -9,7 +9,16 @@ import click
 
 from puffin_fast._api.packages import import_optional
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid, grid, shown_warnings, tracked
+from puffin_fast.cli._common import (
+    DRY_RUN,
+    Answer,
+    answers,
+    fields_grid,
+    grid,
+    shown_warnings,
+    tracked,
+    with_commit,
+)
 from puffin_fast.cli._completed import complete_column
 from puffin_fast.cli._paimon_path import PaimonPath
 from puffin_fast.cli._path_table import PathTable
@@ -55,9 +64,7 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
     elif not dry_run and commit["id"] is None:
         text = [f"{name}: nothing done: no rows to change"]
     else:
-        shown = {name: value for name, value in counts.items() if name not in ("explanation", "commit")}
-        shown |= {f"commit {name}": value for name, value in commit.items() if name != "seconds"}
-        shown["seconds"] = round(commit["seconds"], 3)
+        shown = with_commit({name: value for name, value in counts.items() if name != "explanation"})
         job = click.get_current_context().info_name or ""
         text = [fields_grid(job, shown, title=DRY_RUN if dry_run else None)]
         if explanation is not None:

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
     from puffin_fast.delta.maintenance.disable import DisableResult, disable
     from puffin_fast.delta.maintenance.enable import enable
-    from puffin_fast.delta.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
-    from puffin_fast.delta.maintenance.orphan_files import orphan_files, remove_orphan_files
-    from puffin_fast.delta.maintenance.purge import PurgeResult, purge
     from puffin_fast.delta.maintenance.report import report
-    from puffin_fast.delta.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
     from puffin_fast.delta.maintenance.verify import verify
     from puffin_fast.delta.scans.scan import DeltaScan, scan
     from puffin_fast.delta.scans.vectors import deletes, vectors
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+    from puffin_fast.tables.maintain import maintain
+    from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+    from puffin_fast.tables.rewrite_data_files import purge, rewrite_data_files
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
+    from puffin_fast.verbs.maintenance import MaintainResult, MaintenancePolicy, RewriteDataFilesResult
     from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
     from puffin_fast.verbs.results import (
         AppendResult,
@@ -52,7 +52,6 @@ __all__ = [
     "MaintainResult",
     "MaintenancePolicy",
     "OverwriteResult",
-    "PurgeResult",
     "RemoveOrphanFilesResult",
     "RewriteDataFilesResult",
     "Snapshot",
@@ -94,12 +93,11 @@ _HOMES = {
     "DeltaChanges": "delta.changelog.changes",
     "DeltaScan": "delta.scans.scan",
     "DisableResult": "delta.maintenance.disable",
-    "MaintainResult": "delta.maintenance.maintain",
-    "MaintenancePolicy": "delta.maintenance.maintain",
+    "MaintainResult": "verbs.maintenance",
+    "MaintenancePolicy": "verbs.maintenance",
     "OverwriteResult": "verbs.results",
-    "PurgeResult": "delta.maintenance.purge",
     "RemoveOrphanFilesResult": "verbs.remove_orphan_files",
-    "RewriteDataFilesResult": "delta.maintenance.rewrite_data_files",
+    "RewriteDataFilesResult": "verbs.maintenance",
     "Snapshot": "delta.log.snapshot",
     "Transaction": "verbs.transaction",
     "UpdateResult": "verbs.results",
@@ -115,13 +113,13 @@ _HOMES = {
     "dynamic_partition_overwrite": "tables.overwrite",
     "enable": "delta.maintenance.enable",
     "from_iceberg": "bridges.iceberg_to_delta",
-    "maintain": "delta.maintenance.maintain",
-    "orphan_files": "delta.maintenance.orphan_files",
+    "maintain": "tables.maintain",
+    "orphan_files": "tables.orphan_files",
     "overwrite": "tables.overwrite",
-    "purge": "delta.maintenance.purge",
-    "remove_orphan_files": "delta.maintenance.orphan_files",
+    "purge": "tables.rewrite_data_files",
+    "remove_orphan_files": "tables.orphan_files",
     "report": "delta.maintenance.report",
-    "rewrite_data_files": "delta.maintenance.rewrite_data_files",
+    "rewrite_data_files": "tables.rewrite_data_files",
     "scan": "delta.scans.scan",
     "snapshot": "delta.log.snapshot",
     "to_iceberg": "bridges.delta_to_iceberg",

@@ -17,19 +17,14 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.changelog.changes import Changes, changes
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.dml.tables import create_table, upgrade
-    from puffin_fast.iceberg.index.build import KeyIndexResult, index_keys
+    from puffin_fast.iceberg.index.build import index_keys
     from puffin_fast.iceberg.maintenance.compact import compact
     from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
-    from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
+    from puffin_fast.iceberg.maintenance.expire_snapshots import expire_snapshots
     from puffin_fast.iceberg.maintenance.list_deletes import deletes
-    from puffin_fast.iceberg.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
-    from puffin_fast.iceberg.maintenance.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.iceberg.maintenance.repair import repair
     from puffin_fast.iceberg.maintenance.report import report
-    from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
-    from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
-    from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
-    from puffin_fast.iceberg.maintenance.rewrite_manifests import RewriteManifestsResult, rewrite_manifests
+    from puffin_fast.iceberg.maintenance.rewrite_manifests import rewrite_manifests
     from puffin_fast.iceberg.maintenance.verify import verify
     from puffin_fast.iceberg.patches.accelerate import accelerate
     from puffin_fast.iceberg.plan.delete_index import FileTask
@@ -41,10 +36,22 @@ if TYPE_CHECKING:
     from puffin_fast.rows.findings import Findings
     from puffin_fast.rows.scan.explain import Explanation
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+    from puffin_fast.tables.maintain import maintain
+    from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+    from puffin_fast.tables.rewrite_data_files import rewrite_data_files
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
+    from puffin_fast.verbs.maintenance import (
+        ExpireSnapshotsResult,
+        KeyIndexResult,
+        MaintainResult,
+        MaintenancePolicy,
+        RewriteDataFilesResult,
+        RewriteManifestsResult,
+        RewriteResult,
+    )
     from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
     from puffin_fast.verbs.results import (
         AppendResult,
@@ -131,24 +138,24 @@ _HOMES = {
     "Acceleration": "acceleration",
     "Changes": "iceberg.changelog.changes",
     "DeleteResult": "verbs.results",
-    "ExpireSnapshotsResult": "iceberg.maintenance.expire_snapshots",
+    "ExpireSnapshotsResult": "verbs.maintenance",
     "Explanation": "rows.scan.explain",
     "FileTask": "iceberg.plan.delete_index",
     "Finding": "puffin.finding",
     "Findings": "rows.findings",
     "HadoopCatalog": "iceberg.catalogs.hadoop",
-    "KeyIndexResult": "iceberg.index.build",
-    "MaintainResult": "iceberg.maintenance.maintain",
-    "MaintenancePolicy": "iceberg.maintenance.maintain",
+    "KeyIndexResult": "verbs.maintenance",
+    "MaintainResult": "verbs.maintenance",
+    "MaintenancePolicy": "verbs.maintenance",
     "NdvOverlap": "iceberg.statistics.read",
     "NdvResult": "iceberg.statistics.collect",
     "OverwriteResult": "verbs.results",
     "Plan": "iceberg.plan.files",
     "RemoveOrphanFilesResult": "verbs.remove_orphan_files",
     "Report": "verbs.table_report",
-    "RewriteDataFilesResult": "iceberg.maintenance.rewrite_job",
-    "RewriteManifestsResult": "iceberg.maintenance.rewrite_manifests",
-    "RewriteResult": "iceberg.maintenance.rewrite",
+    "RewriteDataFilesResult": "verbs.maintenance",
+    "RewriteManifestsResult": "verbs.maintenance",
+    "RewriteResult": "verbs.maintenance",
     "Scan": "iceberg.scans.scan",
     "Transaction": "verbs.transaction",
     "UpdateResult": "verbs.results",
@@ -169,17 +176,17 @@ _HOMES = {
     "expire_snapshots": "iceberg.maintenance.expire_snapshots",
     "index_keys": "iceberg.index.build",
     "load_table": "iceberg.catalogs.working_table",
-    "maintain": "iceberg.maintenance.maintain",
+    "maintain": "tables.maintain",
     "ndv": "iceberg.statistics.read",
     "ndv_overlap": "iceberg.statistics.read",
-    "orphan_files": "iceberg.maintenance.orphan_files",
+    "orphan_files": "tables.orphan_files",
     "overwrite": "tables.overwrite",
     "plan_files": "iceberg.plan.files",
-    "remove_orphan_files": "iceberg.maintenance.orphan_files",
+    "remove_orphan_files": "tables.orphan_files",
     "repair": "iceberg.maintenance.repair",
     "report": "iceberg.maintenance.report",
     "rewrite_manifests": "iceberg.maintenance.rewrite_manifests",
-    "rewrite_data_files": "iceberg.maintenance.rewrite_data_files",
+    "rewrite_data_files": "tables.rewrite_data_files",
     "scan": "iceberg.scans.scan",
     "transaction": "tables.transaction",
     "update": "tables.update",

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import timedelta
 from typing import Any, ClassVar, Self
 
+import pyarrow as pa
+
+from puffin_fast._concurrency.workers import Workers
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.delta.dml.tables import create_table
 from puffin_fast.delta.log.commit import check_properties
 from puffin_fast.delta.log.storage import TableStorage, storage_of
+from puffin_fast.delta.maintenance.orphan_files import orphans, remove_orphans
+from puffin_fast.delta.maintenance.rewrite_data_files import rewrite_files
+from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.tables.table import Table
+from puffin_fast.verbs.maintenance import RewriteDataFilesResult
 from puffin_fast.verbs.options import Options
+from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
 
 
 class DeltaTable(Table):
@@ -21,7 +30,14 @@ class DeltaTable(Table):
     """
 
     format = "Delta"
-    lacks: ClassVar[Mapping[str, str]] = {"branch": "a table has one line of versions"}
+    lacks: ClassVar[Mapping[str, str]] = {
+        "branch": "a table has one line of versions",
+        "compact": "rewrite_data_files removes deletion vectors",
+        "convert_position_deletes": "all deletes are deletion vectors",
+        "expire_snapshots": "VACUUM of Spark, or vacuum of deltalake, removes files of old versions",
+        "index_keys": "statistics of data files are in the log only",
+        "keep": "VACUUM of Spark, or vacuum of deltalake, removes files of old versions",
+    }
 
     def __init__(self, storage: TableStorage) -> None:
         self.storage, self.name = storage, storage.root
@@ -43,6 +59,19 @@ class DeltaTable(Table):
     def check(self, options: Options) -> None:
         super().check(options)
         check_properties(options.snapshot_properties)
+
+    def rewrite_files(
+        self, terms: RewriteTerms, options: Options, workers: Workers
+    ) -> RewriteDataFilesResult:
+        return rewrite_files(self.storage, terms, options, workers)
+
+    def orphans(self, older_than: timedelta, keep: Collection[int] | None, threads: int | None) -> pa.Table:
+        return orphans(self.storage, older_than)
+
+    def remove_orphans(
+        self, older_than: timedelta, threads: int | None, dry_run: bool
+    ) -> RemoveOrphanFilesResult:
+        return remove_orphans(self.storage, older_than, threads, dry_run)
 
     def attempt(self, options: Options) -> DeltaAttempt:
         return DeltaAttempt(self.storage, options)

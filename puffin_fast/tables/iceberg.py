@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as PyIcebergTable
 
+from puffin_fast._concurrency.workers import Workers
 from puffin_fast._io import split_location
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.catalogs.hadoop import HINT, HadoopCatalog
@@ -16,9 +19,22 @@ from puffin_fast.iceberg.catalogs.working_table import load_table
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.iceberg.dml.tables import create_table
+from puffin_fast.iceberg.index.build import encode_by
+from puffin_fast.iceberg.maintenance.maintain import maintained
+from puffin_fast.iceberg.maintenance.orphan_files import orphans, remove_orphans
+from puffin_fast.iceberg.maintenance.rewrite_data_files import rewritten
 from puffin_fast.iceberg.plan.files import metadata_of
+from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.tables.table import Table
+from puffin_fast.verbs.maintenance import MaintenancePolicy, RewriteDataFilesResult
 from puffin_fast.verbs.options import Options
+from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 
 class IcebergTable(Table):
@@ -29,6 +45,9 @@ class IcebergTable(Table):
     """
 
     format = "Iceberg"
+    lacks: ClassVar[Mapping[str, str]] = {
+        "rewrite_data_files(on_conflict=)": "deletes of other commits are always moved to the new files",
+    }
 
     def __init__(self, table: PyIcebergTable) -> None:
         metadata_of(table)
@@ -61,7 +80,39 @@ class IcebergTable(Table):
 
     def check(self, options: Options) -> None:
         super().check(options)
-        Request(snapshot_properties=options.snapshot_properties)  # checks the names
+        _request(options)  # checks the names
+
+    def rewrite_files(
+        self, terms: RewriteTerms, options: Options, workers: Workers
+    ) -> RewriteDataFilesResult:
+        request = _request(options)
+        encode = encode_by(workers, self.table)
+        return rewritten(self.table, terms, request, workers, encode, dry_run=options.dry_run)
+
+    def orphans(self, older_than: timedelta, keep: Collection[int] | None, threads: int | None) -> pa.Table:
+        return orphans(self.table, older_than, keep, threads)
+
+    def remove_orphans(
+        self, older_than: timedelta, threads: int | None, dry_run: bool
+    ) -> RemoveOrphanFilesResult:
+        return remove_orphans(self.table, older_than, threads, dry_run)
+
+    def maintained(
+        self,
+        policy: MaintenancePolicy,
+        steps: Collection[str],
+        options: Options,
+        workers: Executor | SparkSession | None,
+    ) -> Iterator[tuple[str, Any]]:
+        return maintained(
+            self.table,
+            policy,
+            steps,
+            branch=options.branch,
+            threads=options.threads,
+            workers=workers,
+            dry_run=options.dry_run,
+        )
 
     def attempt(self, options: Options) -> IcebergAttempt:
         return IcebergAttempt(self.table, options)
@@ -81,3 +132,12 @@ def _of_folder(path: str) -> tuple[HadoopCatalog, tuple[str, str]]:
     if not namespace:
         raise InvalidInputError(f"{path}: expected a folder below another one")
     return HadoopCatalog("folder", warehouse="/".join(above) or "/"), (namespace, name)
+
+
+def _request(options: Options) -> Request:
+    return Request(
+        verb=options.verb,
+        branch=options.branch,
+        job_id=options.job_id,
+        snapshot_properties=options.snapshot_properties,
+    )

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from puffin_fast.errors import UnsupportedError
 from puffin_fast.tables.table import Table
-from puffin_fast.verbs.attempt import Attempt
-from puffin_fast.verbs.options import Options
 
 _PYLANCE = "pylance changes datasets: lance.dataset(uri).{}"
 
@@ -29,6 +26,10 @@ class LanceTable(Table):
         "delete_positions": "pf.lance.delete_positions takes positions by fragment",
         "dynamic_partition_overwrite": "datasets have no partitions",
         "overwrite": "lance.write_dataset(rows, uri, mode='overwrite') of pylance replaces the rows",
+        "maintain": _PYLANCE.format("optimize.compact_files()"),
+        "orphan_files": _PYLANCE.format("cleanup_old_versions()"),
+        "remove_orphan_files": _PYLANCE.format("cleanup_old_versions()"),
+        "rewrite_data_files": _PYLANCE.format("optimize.compact_files()"),
         "transaction": _PYLANCE.format("delete(filter)"),
         "update": _PYLANCE.format("update(values, filter)"),
         "upsert": _PYLANCE.format("merge_insert(keys)"),
@@ -45,6 +46,3 @@ class LanceTable(Table):
     @classmethod
     def at(cls, path: str, filesystem: Any) -> Self:
         return cls(path)
-
-    def attempt(self, options: Options) -> Attempt:
-        raise UnsupportedError(f"{self.name}: tables of Lance have no {options.verb}")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from puffin_fast import paimon
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.tables.table import Table
-from puffin_fast.verbs.attempt import Action, Attempt
+from puffin_fast.verbs.attempt import Action
 from puffin_fast.verbs.delete import Delete, DeletePositions
 from puffin_fast.verbs.options import Options
 
@@ -32,6 +32,10 @@ class PaimonTable(Table):
         "job_id": "snapshots do not record it",
         "on_conflict": "a conflict is an error",
         "snapshot_properties": "snapshots do not have them",
+        "maintain": "Paimon maintains its tables",
+        "orphan_files": "remove_orphan_files of Paimon's procedures does",
+        "remove_orphan_files": "remove_orphan_files of Paimon's procedures does",
+        "rewrite_data_files": "Paimon's own compaction rewrites data files",
         "transaction": "each delete is a commit",
         "workers": "pypaimon reads the data files",
     }
@@ -58,6 +62,3 @@ class PaimonTable(Table):
         else:
             raise UnsupportedError(f"{self.name}: tables of Paimon have no {options.verb}")
         return found  # type: ignore[no-any-return]  # a `DeleteResult`, as that of the verb
-
-    def attempt(self, options: Options) -> Attempt:
-        raise UnsupportedError(f"{self.name}: tables of Paimon have no {options.verb}")

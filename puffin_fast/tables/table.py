@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
+from puffin_fast._concurrency.workers import Workers, workers_of
 from puffin_fast.errors import UnsupportedError
+from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+from puffin_fast.tables.maintain import maintain
+from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
 from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+from puffin_fast.tables.rewrite_data_files import rewrite_data_files
 from puffin_fast.tables.transaction import transaction
 from puffin_fast.tables.update import update
 from puffin_fast.tables.upsert import upsert
 from puffin_fast.verbs.attempt import Action, Attempt
+from puffin_fast.verbs.maintenance import MaintenancePolicy, RewriteDataFilesResult
 from puffin_fast.verbs.options import Options
+from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
 
@@ -29,7 +43,8 @@ class Table(ABC):
 
     format: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]] = {}
-    """By function, or by option of functions: why this format does not have it, and what to use instead."""
+    """By function, option of all functions or of one (``function(option=)``): why this format does not have it, and
+    what to use instead."""
 
     name: str
 
@@ -54,13 +69,58 @@ class Table(ABC):
         """
         raise UnsupportedError(f"{path}: tables of {cls.format} are not created")
 
-    @abstractmethod
     def attempt(self, options: Options) -> Attempt:
         """Begins an attempt on the newest head.
 
         Raises:
             PuffinFastError: the table cannot be changed; the job id was used by another verb.
         """
+        raise self.refusal(options.verb)
+
+    def rewrite_files(
+        self, terms: RewriteTerms, options: Options, workers: Workers
+    ) -> RewriteDataFilesResult:
+        """`rewrite_data_files` with checked arguments.
+
+        Args:
+            terms: what is rewritten.
+            options: the options of the commits.
+            workers: who writes the new files.
+        """
+        raise self.refusal(options.verb)
+
+    def orphans(self, older_than: timedelta, keep: Collection[int] | None, threads: int | None) -> pa.Table:
+        """`orphan_files` with checked arguments."""
+        raise self.refusal("orphan_files")
+
+    def remove_orphans(
+        self, older_than: timedelta, threads: int | None, dry_run: bool
+    ) -> RemoveOrphanFilesResult:
+        """`remove_orphan_files` with checked arguments."""
+        raise self.refusal("remove_orphan_files")
+
+    def maintained(
+        self,
+        policy: MaintenancePolicy,
+        steps: Collection[str],
+        options: Options,
+        workers: Executor | SparkSession | None,
+    ) -> Iterator[tuple[str, Any]]:
+        """Does steps of `maintain`; yields their results, each with its name in `MaintainResult`.
+
+        Args:
+            policy: the thresholds.
+            steps: those that the format has.
+            options: the options of the commits.
+            workers: as `maintain`.
+        """
+        if "rewrite" in steps:
+            rewrite = dataclasses.replace(options, verb="rewrite_data_files")
+            who = workers_of(workers, options.threads)
+            yield "data_files", self.rewrite_files(policy.terms(), rewrite, who)
+        if "clean" in steps:
+            age = policy.clean_older_than
+            yield "orphan_files", self.remove_orphans(age, options.threads, options.dry_run)
 
     # what all formats share --------------------------------------------------------------------------------
 
@@ -72,14 +132,20 @@ class Table(ABC):
         """
         self.need(options.verb)
         defaults = Options(verb=options.verb)
-        for option in self.lacks.keys() & {field.name for field in dataclasses.fields(Options)}:
+        for option in (field.name for field in dataclasses.fields(Options)):
             if getattr(options, option) != getattr(defaults, option):
                 self.need(option)
+                self.need(f"{options.verb}({option}=)")
 
     def need(self, name: str) -> None:
         """Raises UnsupportedError if the format does not have a function or an option."""
         if name in self.lacks:
-            raise UnsupportedError(f"{self.name}: tables of {self.format} have no {name}: {self.lacks[name]}")
+            raise self.refusal(name)
+
+    def refusal(self, name: str) -> UnsupportedError:
+        """The error for a function or an option that the format does not have."""
+        reason = f": {self.lacks[name]}" if name in self.lacks else ""
+        return UnsupportedError(f"{self.name}: tables of {self.format} have no {name}{reason}")
 
     def run(self, action: Action, options: Options, kind: type[Result]) -> Result:
         """Runs an action and commits; returns a result of the given class."""
@@ -91,7 +157,11 @@ class Table(ABC):
     delete_keys = delete_keys
     delete_positions = delete_positions
     dynamic_partition_overwrite = dynamic_partition_overwrite
+    maintain = maintain
+    orphan_files = orphan_files
     overwrite = overwrite
+    remove_orphan_files = remove_orphan_files
+    rewrite_data_files = rewrite_data_files
     transaction = transaction
     update = update
     upsert = upsert

@@ -29,7 +29,7 @@ def test_compact_dry_run_then_compact(many: Shell) -> None:
     for some, n_removed in (([], 2), (paths[:1], 0), (paths, 2)):
         options = [word for path in some for word in ("--file-path", path)]
         planned = many.ask("compact", "ns.t", "--dry-run", *options)
-        assert (planned["puffin_files_removed"], planned["snapshot_id"], planned["dry_run"]) == (
+        assert (planned["puffin_files_removed"], planned["commit"]["id"], planned["dry_run"]) == (
             n_removed,
             None,
             True,
@@ -37,7 +37,7 @@ def test_compact_dry_run_then_compact(many: Shell) -> None:
     assert many.table.metadata_location == before
     done = many.ask("compact", "ns.t")
     assert (done["puffin_files_written"], many.count()) == (1, 1998)
-    assert done["snapshot_id"] == many.table.metadata.current_snapshot_id
+    assert done["commit"]["id"] == many.table.metadata.current_snapshot_id
 
 
 COMMANDS = [
@@ -70,7 +70,7 @@ def test_data_files_are_rewritten(many: Shell) -> None:
     assert many.ask(*rewrite, "--sort-by", "id desc", "--dry-run")["data_files"] == 2
     assert "no column nope" in many.refused("rewrite", "ns.t", "--sort-by", "nope")
     dry = many.ask(*rewrite, "--dry-run")
-    assert (dry["snapshot_id"], dry["data_files"]) == (None, 2)
+    assert (dry["commit"]["id"], dry["data_files"]) == (None, 2)
     for command in (rewrite, ("rewrite-manifests", "ns.t")):
         assert "dry run: nothing was written" in many.says(*command, "--dry-run")
     done = many.ask(*rewrite, "--job-id", "j")

@@ -304,7 +304,7 @@ def test_duckdb_still_mixes_up_the_vectors_of_several_specs_in_one_puffin_file(
     assert (cached != kept) == mixed
     iceberg.compact(table)
     assert len(set(iceberg.deletes(table)["path"].to_pylist())) == (1 if mixed else 2)
-    assert iceberg.compact(table).snapshot_id is None
+    assert iceberg.compact(table).commit.id is None
 
 
 @pytest.mark.parametrize("way", ["one machine", "spark", "rewritten manifests"])

@@ -498,7 +498,7 @@ def tables_are_converted_packed_and_scanned(spark: SparkSession, folder: Path) -
     iceberg.upgrade(table)
     left = [i for i in range(900) if i % 7 != 3]
     assert ps.convert_position_deletes(spark, table).vectors_written == 3
-    assert ps.convert_equality_deletes(spark, table).snapshot_id is None
+    assert ps.convert_equality_deletes(spark, table).commit.id is None
     keys = frame(spark, pa.table({"k": pa.array([1, 5, None], pa.int32())}), "k int")
     for start, way in ((0, 0), (450, 1 << 20)):
         some = keys.selectExpr("k", f"explode(sequence({start}, {start + 449})) as id")

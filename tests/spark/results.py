@@ -10,7 +10,7 @@ from puffin_fast import iceberg
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-HIDDEN = ("snapshot_id", "seconds", "n_bytes", "explanation")
+HIDDEN = ("id", "snapshot_id", "seconds", "files", "n_bytes", "explanation")
 
 
 def facts(result: Any, *others: str) -> dict[str, Any]:
@@ -20,7 +20,9 @@ def facts(result: Any, *others: str) -> dict[str, Any]:
         result: of a verb or of a job.
         others: fields that depend on it, beside `HIDDEN`.
     """
-    return {name: value for name, value in asdict(result).items() if name not in (*HIDDEN, *others)}
+    fields = asdict(result)
+    fields |= fields.pop("commit", {})
+    return {name: value for name, value in fields.items() if name not in (*HIDDEN, *others)}
 
 
 def lineage(table: Table) -> list[dict[str, Any]]:

@@ -98,10 +98,10 @@ def test_a_rewrite_of_a_delta_table_keeps_rows_and_leaves_no_other_file(
     delta.delete(path, "id % 5 = 1")
     before = delta.scan(path).to_arrow().sort_by("id")
     done = delta.rewrite_data_files(path, min_deleted=0.1, workers=pool)
-    assert done.version is not None
+    assert done.commit.id is not None
     assert (done.data_files, done.data_files_written) == (7 * N_FILES, 7)
     assert delta.scan(path).to_arrow().sort_by("id") == before
-    assert commit_of(path, done.version)["commitInfo"][0]["tags"] == {"delta.rowTracking.preserved": "true"}
+    assert commit_of(path, done.commit.id)["commitInfo"][0]["tags"] == {"delta.rowTracking.preserved": "true"}
     assert delta.verify(path) == []
     assert delta.remove_orphan_files(path, older_than=timedelta(0), dry_run=True).files.num_rows == 0
 
@@ -201,7 +201,7 @@ def test_maintenance_has_the_files_and_indexes_of_threads(table: Table, pool: Pr
     planned = iceberg.compact(table, dry_run=True)
     done = iceberg.compact(table, workers=pool)
     assert (done.puffin_files_written, done.puffin_files_removed) == (1, N_FILES)
-    assert (done.vectors_written, done.n_bytes) == (planned.vectors_written, planned.n_bytes)
+    assert (done.vectors_written, done.commit.n_bytes) == (planned.vectors_written, planned.commit.n_bytes)
     index = iceberg.index_keys(table, "id", workers=pool)
     assert (index.segments, index.data_files, index.rows) == (1, N_FILES, N_FILES * ROWS)
     assert iceberg.scan(table).to_arrow() == before

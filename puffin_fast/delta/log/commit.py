@@ -63,7 +63,6 @@ _VERBS = (
     "disable",
     "dynamic_partition_overwrite",
     "overwrite",
-    "purge",
     "rewrite_data_files",
     "transaction",
     "update",

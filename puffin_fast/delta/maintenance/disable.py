@@ -14,9 +14,10 @@ A log in which no action ever had a vector needs no barriers.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from puffin_fast._api.arguments import check_flags
@@ -30,6 +31,7 @@ from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.checkpoint_writer import write_checkpoint
 from puffin_fast.delta.log.commit import (
     Changes,
+    Committed,
     JobId,
     OnConflict,
     OnlyChanges,
@@ -46,11 +48,14 @@ from puffin_fast.delta.log.protocol import (
 from puffin_fast.delta.log.segment import LogListing, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
-from puffin_fast.delta.maintenance.purge import Purged
+from puffin_fast.delta.maintenance.rewrite_data_files import RewritePlan
+from puffin_fast.delta.maintenance.rewritten_files import FileRewriter
 from puffin_fast.delta.scans.descriptors import path_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.tasks import DeltaTask
 from puffin_fast.errors import ConflictError
+from puffin_fast.verbs.maintenance import RewriteDataFilesResult
+from puffin_fast.verbs.results import Commit
 
 N_BARRIERS = 3
 """Checkpoints before the protocol changes. Spark tries so many, if one cannot be read."""
@@ -62,28 +67,25 @@ class DisableResult(HtmlFields):
     """The result of disabling deletion vectors.
 
     Attributes:
-        version: the version in which the protocol has no deletion vectors; None if it had none before, or in a dry run.
+        commit: the version in which the protocol has no deletion vectors, without an id if it had none before, or in a
+            dry run; and the attempts, files and bytes of all commits.
+        commits: number of commits.
         data_files: number of data files that had deletion vectors, and were rewritten.
         data_files_written: number of new data files; fewer if a rewritten file had no live row.
         rows: number of rows in the new data files.
         rows_purged: number of deleted rows that were removed from the data files.
-        commits: number of commits.
         keeps_checkpoints: whether the table has the feature ``checkpointProtection``, because earlier versions have
             deletion vectors: other writers must know it.
-        seconds: wall time.
-        repeated: True if the job id was in the log already, and nothing was done.
         dry_run: True if nothing was written. The counts of new files are then 0.
     """
 
-    version: int | None
+    commit: Commit = field(default_factory=Commit)
+    commits: int = 0
     data_files: int = 0
     data_files_written: int = 0
     rows: int = 0
     rows_purged: int = 0
-    commits: int = 0
     keeps_checkpoints: bool = False
-    seconds: float = 0.0
-    repeated: bool = False
     dry_run: bool = False
 
 
@@ -115,7 +117,7 @@ def disable(
         dry_run: count rows and data files, write nothing.
 
     Returns:
-        The counts; `version` is None if the table had no deletion vectors.
+        The counts; `commit` has no id if the table had no deletion vectors.
 
     Raises:
         UnsupportedError: as `delete`.
@@ -135,13 +137,29 @@ def disable(
     storage = storage_of(table, filesystem)
     base = newest(storage)
     if job.is_done(base.transactions, base.root):
-        return DisableResult(None, repeated=True, dry_run=dry_run)
+        return DisableResult(Commit(repeated=True), dry_run=dry_run)
     if DELETION_VECTORS not in base.protocol.writer_features:
-        return DisableResult(None, dry_run=dry_run)
+        return DisableResult(dry_run=dry_run)
+    parts: list[RewriteDataFilesResult] = []
+    commits: list[Committed] = []
+
+    def result(**others: Any) -> DisableResult:
+        names = "data_files", "data_files_written", "rows", "rows_purged"
+        counts = {name: sum(getattr(part, name) for part in parts) for name in names}
+        last = commits[-1] if commits else Committed(None)
+        done = Commit(
+            last.version,
+            sum(one.attempts for one in commits),
+            last.repeated,
+            sum(part.commit.files for part in parts),
+            sum(part.commit.n_bytes for part in parts),
+            time.perf_counter() - started,
+        )
+        return DisableResult(done, len(commits), **counts, **others)
+
     if dry_run:
-        found = _purged(base, threads=threads, dry_run=True)
-        return replace(_result(found, None, 0, started), dry_run=True)
-    total, commits = Purged(), 0
+        parts.append(_purged(base, threads=threads, dry_run=True).counts)
+        return result(dry_run=True)
     while True:
         part, committed = commit(
             storage,
@@ -151,7 +169,8 @@ def disable(
         )
         if part is None or committed.version is None:
             break
-        total, commits = total.plus(part), commits + 1
+        parts.append(part.counts)
+        commits.append(committed)
     try:
         protected = _had_vectors(storage)
         for _ in range(N_BARRIERS if protected else 0):
@@ -160,7 +179,7 @@ def disable(
                 lambda head: OnlyChanges(Changes([], "EMPTY COMMIT", is_empty=True)),
                 snapshot_properties=snapshot_properties,
             )
-            commits += 1
+            commits.append(committed)
             write_checkpoint(storage, _version(committed.version))
         _, committed = commit(
             storage,
@@ -169,6 +188,7 @@ def disable(
             job=job,
             snapshot_properties=snapshot_properties,
         )
+        commits.append(committed)
         if committed.version is not None:
             write_checkpoint(storage, committed.version)
     except BaseException as error:
@@ -177,13 +197,7 @@ def disable(
             f"{base.root}: no data file has deletion vectors; `disable` goes on if it is called again",
         )
         raise
-    result = _result(total, committed.version, commits + 1, started)
-    return replace(result, keeps_checkpoints=protected, repeated=committed.repeated)
-
-
-def _result(purged: Purged, version: int | None, commits: int, started: float) -> DisableResult:
-    counts = (purged.data_files, purged.data_files_written, purged.rows, purged.rows_purged)
-    return DisableResult(version, *counts, commits, seconds=time.perf_counter() - started)
+    return result(keeps_checkpoints=protected)
 
 
 def _version(version: int | None) -> int:
@@ -199,9 +213,13 @@ def _without_property(base: Snapshot) -> dict[str, str]:
     return {name: value for name, value in base.configuration.items() if name != ENABLE_VECTORS}
 
 
-def _purged(base: Snapshot, *, threads: int | None, dry_run: bool) -> Purged:
+def _purged(base: Snapshot, *, threads: int | None, dry_run: bool) -> RewritePlan:
     """The changes after which no data file has a vector, and no writer may add one."""
-    found = Purged.of(base, _has_vector, Threads(threads), run_name(None, "disable"), dry_run=dry_run)
+    table = DeltaTable.of(base)
+    groups = [[task] for task in plan_files(table) if _has_vector(task)]
+    rewriter, run = FileRewriter(table, sys.maxsize), run_name(None, "disable")
+    purge: dict[str, str | bool] = {"predicate": as_json([]), "applyPurge": True}
+    found = RewritePlan.of(rewriter, groups, Threads(threads), run, "REORG", purge, dry_run=dry_run)
     if dry_run or ENABLE_VECTORS not in base.configuration:
         return found
     parameters = {"properties": as_json([ENABLE_VECTORS]), "ifExists": "true"}

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pyarrow as pa
 
 from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io import FileSet
 from puffin_fast._io.folder import FileInfo
-from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._process.interrupt import interruptible, is_from_outside
 from puffin_fast.delta.dml.data_files import CHANGES_FOLDER
 from puffin_fast.delta.log.actions import FileActions, check_paths, read_commits, read_file_changes
 from puffin_fast.delta.log.checkpoint import read_checkpoint, sidecars_of
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import load_snapshot
-from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, storage_of
+from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage
 from puffin_fast.delta.scans.descriptors import path_of
 from puffin_fast.verbs.remove_orphan_files import (
-    IN_FLIGHT,
     RemoveOrphanFilesResult,
-    check_removal,
     modified_before,
     orphan_table,
 )
@@ -33,43 +29,13 @@ from puffin_fast.verbs.remove_orphan_files import (
 _LOG = logging.getLogger(__name__)
 
 
-def orphan_files(
-    table: Any,
-    *,
-    older_than: timedelta = IN_FLIGHT,
-    filesystem: Any = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> pa.Table:
-    """Lists the files below a table's folder that no version of its log needs.
+def orphans(storage: TableStorage, older_than: timedelta) -> pa.Table:
+    """The files of `orphan_files`.
 
     A file is needed if a commit or checkpoint in the log refers to it, as an added or removed data file, file of
-    vectors, file of the change data feed or sidecar, because time travel may read it. Not listed are hidden files and
-    folders (names that begin with ``_`` or ``.``, except ``_change_data``; vacuum also ignores them), files without a
-    modification time, and other tables inside the folder.
-
-    Args:
-        table: a path, a URI, or deltalake's `DeltaTable`.
-        older_than: files that were modified more recently are not listed.
-        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
-        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
-            default, those of a given `DeltaTable`.
-
-    Returns:
-        ``path`` string, ``n_bytes`` int64, ``modified`` timestamp in UTC; sorted by path.
-
-    Raises:
-        InvalidInputError: `older_than` is not a timedelta.
-        NotFoundError: there is no Delta table.
-        CorruptDataError: the log cannot be read, or a commit is missing.
-        UnsupportedError: the protocol version or a reader feature is unknown.
-
-    Examples:
-        >>> len(pf.delta.orphan_files(path))
-        0
+    vectors, file of the change data feed or sidecar.
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     limit = modified_before(older_than)
-    storage = storage_of(table, filesystem)
     files = list(storage.files())
     others = {file.path.partition(f"/{LOG_FOLDER}/")[0] for file in files if f"/{LOG_FOLDER}/" in file.path}
     old = [
@@ -85,39 +51,15 @@ def orphan_files(
     return orphan_table(row for row in old if row[0] not in needed)
 
 
-def remove_orphan_files(
-    table: Any,
-    *,
-    older_than: timedelta = IN_FLIGHT,
-    threads: int | None = None,
-    dry_run: bool = True,
-    filesystem: Any = None,
-    storage_options: Mapping[str, str] | None = None,
+def remove_orphans(
+    storage: TableStorage, older_than: timedelta, threads: int | None, dry_run: bool
 ) -> RemoveOrphanFilesResult:
-    """Removes the files that `orphan_files` lists; unlike other verbs, only with ``dry_run=False``.
-
-    Every version of the log can still be read. A vacuum of other libraries also removes the files of old versions.
-
-    Args:
-        table, older_than, filesystem, storage_options: as `orphan_files`.
-        threads: number of files removed at a time; the number of processors by default.
-        dry_run: remove nothing, and return what would be removed.
-
-    Raises:
-        InvalidInputError, NotFoundError, CorruptDataError, UnsupportedError: as `orphan_files`; or
-            InvalidInputError: `older_than` is negative.
-
-    Examples:
-        >>> pf.delta.remove_orphan_files(path, dry_run=False).files.num_rows
-        0
-    """
+    """`remove_orphan_files` with checked arguments."""
     started = time.perf_counter()
-    check_removal(older_than, threads, dry_run=dry_run)
-    filesystem = filesystem_of(table, filesystem, storage_options)
-    found = orphan_files(table, older_than=older_than, filesystem=filesystem)
+    found = orphans(storage, older_than)
     if dry_run:
         return RemoveOrphanFilesResult.of(found, started)
-    storage, paths = storage_of(table, filesystem), found["path"].to_pylist()
+    paths = found["path"].to_pylist()
     errors = [*on_threads(lambda path: _removed(storage, path), paths, threads, label="removing files")]
     removed = [path for path, error in zip(paths, errors, strict=True) if error is None]
     return RemoveOrphanFilesResult.of(found, started, removed, [*filter(None, errors)])

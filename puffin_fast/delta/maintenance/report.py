@@ -13,7 +13,6 @@ from puffin_fast._api.arguments import check_share
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._text import counted
 from puffin_fast.delta.log.storage import INLINE
-from puffin_fast.delta.maintenance.purge import MIN_DELETED
 from puffin_fast.delta.scans.scan import scan
 from puffin_fast.verbs.table_report import FILES, Report
 
@@ -23,7 +22,7 @@ def report(
     *,
     version: int | None = None,
     as_of: int | str | datetime | None = None,
-    share: float = MIN_DELETED,
+    share: float = 0.1,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Report:

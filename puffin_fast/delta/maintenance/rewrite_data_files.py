@@ -4,238 +4,116 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from pyiceberg.expressions import AlwaysTrue
-
-from puffin_fast._concurrency.workers import workers_of
-from puffin_fast._display.html import HtmlFields
+from puffin_fast._concurrency.workers import Workers
 from puffin_fast._io.run_folder import run_name
-from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast._process.outcome import note_earlier, until_commit
+from puffin_fast._process.outcome import until_commit
+from puffin_fast.delta.dml.attempt import commit_of
 from puffin_fast.delta.dml.changes import rewrite_metrics
+from puffin_fast.delta.dml.data_files import TARGET_FILE_SIZE
 from puffin_fast.delta.log.action_types import as_json
 from puffin_fast.delta.log.commit import Changes, JobId, commit, newest
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
-from puffin_fast.delta.log.storage import TableStorage, storage_of
+from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.maintenance.rewritten_files import FileRewriter, removes_of
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.tasks import DeltaTask
-from puffin_fast.errors import ConflictError, CorruptDataError, JobInterruptedError
-from puffin_fast.rows.filters.filters import Filter, RowFilter
-from puffin_fast.rows.rewrite.file_groups import (
-    MIN_DELETED,
-    MIN_INPUT_FILES,
-    GroupLimits,
-    RewriteTerms,
-    known_deleted,
-)
-from puffin_fast.verbs.options import OnConflict, Options
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from pyspark.sql import SparkSession
-
-TARGET_FILE_SIZE = 128 << 20
-"""Target size in bytes of a table without the property `delta.targetFileSize`."""
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.rewrite.file_groups import GroupLimits, RewriteTerms
+from puffin_fast.verbs.maintenance import RewriteDataFilesResult
+from puffin_fast.verbs.options import Options
+from puffin_fast.verbs.results import Commit
+from puffin_fast.verbs.rewrite_data_files import counts_of, rewritten_in_parts
 
 _SIZE = re.compile(r"([0-9]{1,18})\s*(?:([kmgt]?)b?)?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
-@dataclass(frozen=True)
-class RewriteDataFilesResult(HtmlFields):
-    """The result of a rewrite of data files.
-
-    Attributes:
-        version: the last new version; None if there was nothing to do, or in a dry run.
-        data_files: number of data files rewritten.
-        data_files_written: number of new data files.
-        rows: number of rows in the new files.
-        rows_purged: number of deleted rows that were removed from the data files.
-        data_files_left_out: number of data files that were to be rewritten, but other commits changed meanwhile.
-        n_bytes_before: size of the rewritten data files in bytes.
-        n_bytes: size of the new data files in bytes.
-        seconds: wall time.
-        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
-        commits: number of commits, at most `max_commits`.
-        repeated: True if the job id was in the log already, and nothing was done.
-        dry_run: True if nothing was written. The counts of new files are then 0.
-    """
-
-    version: int | None
-    data_files: int = 0
-    data_files_written: int = 0
-    rows: int = 0
-    rows_purged: int = 0
-    data_files_left_out: int = 0
-    n_bytes_before: int = 0
-    n_bytes: int = 0
-    seconds: float = 0.0
-    attempts: int = 0
-    commits: int = 0
-    repeated: bool = False
-    dry_run: bool = False
-
-
-def rewrite_data_files(
-    table: Any,
-    row_filter: Filter = AlwaysTrue(),  # noqa: B008
-    *,
-    min_deleted: float = MIN_DELETED,
-    min_file_size: int | None = None,
-    min_input_files: int = MIN_INPUT_FILES,
-    target_file_size: int | None = None,
-    max_commits: int = 1,
-    sort_by: Sequence[str] | None = None,
-    case_sensitive: bool = True,
-    on_conflict: OnConflict = "refuse",
-    job_id: str | None = None,
-    snapshot_properties: Mapping[str, str] | None = None,
-    threads: int | None = None,
-    workers: Executor | SparkSession | None = None,
-    dry_run: bool = False,
-    filesystem: Any = None,
-    storage_options: Mapping[str, str] | None = None,
+def rewrite_files(
+    storage: TableStorage, terms: RewriteTerms, options: Options, workers: Workers
 ) -> RewriteDataFilesResult:
-    """Rewrites the data files that have many deleted rows, and joins small ones, in one commit.
-
-    The rows of the table do not change: they keep their row ids, and streams and the change data feed get no change
-    (protocol, "Add File and Remove File": ``dataChange`` is false). New files have the partition of the old ones. The
-    old files remain in storage for time travel until a vacuum removes them.
-
-    For each group that is written at a time, the rows of one new file are in memory. With `sort_by`, the rows of each
-    partition that are rewritten are sorted together, in runs of at most 128 MiB; several runs are merged, and are in
-    files in Python's temporary directory.
+    """Rewrites data files; `rewrite_data_files` with checked arguments.
 
     Args:
-        table: a path, a URI, or deltalake's `DeltaTable`.
-        row_filter: only data files that may have rows for which the filter is true are rewritten, whole.
-        min_deleted: share of a data file's rows, deleted by its vector, at which it is rewritten, from 0 to 1.
-        min_file_size: data files of fewer bytes are joined; by default 0.75 of the target size. 0: none are.
-        min_input_files: minimum number of data files of a partition that are joined to one file.
-        target_file_size: target size of a new data file in bytes; by default the table's property
-            ``delta.targetFileSize``, or 128 MiB.
-        max_commits: maximum number of commits. With several, the groups of data files are divided, and what is
-            committed stays if a later part fails. A part that conflicts with other commits is left out. Only without
-            `job_id`.
-        sort_by: columns, such as ``"id"``, ``"time desc"``, ``"name asc nulls last"``; nulls are first in ascending
-            order by default, and last in descending order. All data files are rewritten: the log does
-            not record an order.
-        case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
-        workers: an executor of ``concurrent.futures`` or a SparkSession, which rewrites groups of data files
-            instead of threads, each with one thread.
-        dry_run: count from the log, write nothing.
-
-    Returns:
-        The counts; `version` is None if there was nothing to do.
+        storage: the files of the table.
+        terms: what is rewritten.
+        options: the options of the commits.
+        workers: who writes the new files.
 
     Raises:
-        InvalidInputError: an argument.
-        NotFoundError: a column of the filter or of `sort_by`, or a file, does not exist.
-        UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
-
-    Examples:
-        >>> result = pf.delta.delete(path, "id < 50")
-        >>> result = pf.delta.rewrite_data_files(path, min_deleted=0.3)
-        >>> result.data_files, result.rows_purged
-        (1, 50)
+        PuffinFastError: as `rewrite_data_files`.
     """
-    who, run = workers_of(workers, threads), run_name(job_id, "rewrite")
-    options = Options(
-        verb="rewrite_data_files",
-        on_conflict=on_conflict,
-        job_id=job_id,
-        snapshot_properties=snapshot_properties,
-        threads=threads,
-        dry_run=dry_run,
-    )
-    terms = RewriteTerms(
-        row_filter,
-        min_deleted,
-        min_file_size,
-        min_input_files,
-        target_file_size,
-        max_commits,
-        case_sensitive,
-        sort_by,
-    )
-
-    def write(
-        current: DeltaTable, groups: Sequence[Sequence[DeltaTask]], limits: GroupLimits
-    ) -> FileRewriter:
-        rewriter = FileRewriter(current, limits.target_file_size, limits.order)
-        rewriter.write(groups, who, run)
-        return rewriter
-
     started = time.perf_counter()
-    terms.check_job(job_id)
-    storage = storage_of(table, filesystem_of(table, filesystem, storage_options))
-    rewrite = _Rewrite(storage, options, terms, write)
-    result = rewrite.run() if max_commits == 1 or dry_run else _in_parts(rewrite, max_commits)
-    return replace(result, seconds=time.perf_counter() - started, dry_run=dry_run)
-
-
-def _in_parts(rewrite: _Rewrite, max_commits: int) -> RewriteDataFilesResult:
-    """Rewrites the groups that are chosen on the newest version in several commits.
-
-    Raises:
-        ConflictError: all parts conflict.
-    """
-    with until_commit():
-        groups = rewrite.groups(DeltaTable.of(newest(rewrite.storage)))
-    paths = [frozenset(task.data.file_path for task in group) for group in groups]
-    size = max(1, -(-len(paths) // max_commits))
-    done: list[RewriteDataFilesResult] = []
-    conflict: ConflictError | None = None
-    for first in range(0, len(paths), size):
-        try:
-            result = replace(rewrite, chosen=tuple(paths[first : first + size])).run()
-        except ConflictError as error:
-            conflict = error
-        except JobInterruptedError as error:
-            if not done:
-                raise
-            raise JobInterruptedError(f"{error}; {_earlier(done)}") from error
-        except BaseException as error:
-            if done:
-                note_earlier(error, _earlier(done))
-            raise
-        else:
-            done += [result] if result.commits else []
-    if conflict is not None and not done:
-        raise conflict
-    counts = {name: sum(getattr(result, name) for result in done) for name in _ADDED_UP}
-    left_out = sum(map(len, paths)) - counts["data_files"]
-    return RewriteDataFilesResult(done[-1].version if done else None, data_files_left_out=left_out, **counts)
-
-
-def _earlier(done: Sequence[RewriteDataFilesResult]) -> str:
-    return f"earlier parts are committed up to version {done[-1].version}"
-
-
-_ADDED_UP = (
-    "data_files",
-    "data_files_written",
-    "rows",
-    "rows_purged",
-    "n_bytes_before",
-    "n_bytes",
-    "attempts",
-    "commits",
-)
+    rewrite = _Rewrite(storage, options, terms, (workers, run_name(options.job_id, "rewrite")))
+    if terms.max_commits == 1 or options.dry_run:
+        result = rewrite.run()
+    else:
+        with until_commit():
+            groups = rewrite.groups(DeltaTable.of(newest(storage)))
+        result = rewritten_in_parts(
+            groups, terms.max_commits, lambda paths: replace(rewrite, chosen=paths).run(), "version"
+        )
+    seconds = time.perf_counter() - started
+    return replace(result, commit=replace(result.commit, seconds=seconds), dry_run=options.dry_run)
 
 
 @dataclass(frozen=True)
-class _RewritePlan:
+class RewritePlan:
     """The changes of a rewrite of one version, and their counts."""
 
-    counts: RewriteDataFilesResult = RewriteDataFilesResult(None)
+    counts: RewriteDataFilesResult = field(default_factory=RewriteDataFilesResult)
     changes: Changes | None = None
+
+    @classmethod
+    def of(
+        cls,
+        rewriter: FileRewriter,
+        groups: Sequence[Sequence[DeltaTask]],
+        workers: Workers,
+        run: str,
+        operation: str,
+        parameters: Mapping[str, str | bool],
+        *,
+        dry_run: bool,
+    ) -> RewritePlan:
+        """Writes the live rows of groups of data files to new files.
+
+        Args:
+            rewriter: writes the files.
+            groups: the data files.
+            workers: who writes the new files.
+            run: the name of the run.
+            operation, parameters: for `commitInfo`.
+            dry_run: only count.
+        """
+        table, tasks = rewriter.table, [task for group in groups for task in group]
+        check_types_writable(table.snapshot.delta_schema["fields"], table.snapshot.root)
+        counts = counts_of(tasks)
+        if dry_run or not tasks:
+            return cls(counts)
+        removes, touched = removes_of(table, groups)
+        rewriter.write(groups, workers, run)
+        adds = rewriter.adds
+        changes = Changes(
+            [*removes, *adds],
+            operation,
+            touched,
+            tuple(rewriter.written),
+            parameters,
+            rewrite_metrics(removes, adds),
+            keeps_row_ids=rewriter.keeps_row_ids,
+        )
+        counts = replace(
+            counts,
+            commit=Commit(files=len(adds), n_bytes=sum(action["add"]["size"] for action in adds)),
+            data_files_written=len(adds),
+            deletes_removed=sum(task.vector is not None for task in tasks),
+        )
+        return cls(counts, changes)
 
 
 @dataclass(frozen=True)
@@ -243,15 +121,15 @@ class _Rewrite:
     """A rewrite that can be planned on any version.
 
     Attributes:
-        write: writes the new files.
+        workers: who writes the new files, and the name of the run.
         chosen: the locations of the data files of each group; None: `terms` choose.
     """
 
     storage: TableStorage
     options: Options
     terms: RewriteTerms
-    write: Callable[[DeltaTable, Sequence[Sequence[DeltaTask]], GroupLimits], FileRewriter]
-    chosen: tuple[frozenset[str], ...] | None = None
+    workers: tuple[Workers, str]
+    chosen: tuple[tuple[str, ...], ...] | None = None
 
     def run(self) -> RewriteDataFilesResult:
         """Plans and commits once."""
@@ -263,14 +141,9 @@ class _Rewrite:
             job=JobId(options.verb, options.job_id),
             snapshot_properties=options.snapshot_properties,
         )
-        counts = planned.counts if planned else RewriteDataFilesResult(None)
-        return replace(
-            counts,
-            version=committed.version,
-            attempts=committed.attempts,
-            commits=int(committed.version is not None),
-            repeated=committed.repeated,
-        )
+        counts = planned.counts if planned else RewriteDataFilesResult()
+        made = replace(commit_of(committed), files=counts.commit.files, n_bytes=counts.commit.n_bytes)
+        return replace(counts, commit=made, commits=int(committed.version is not None))
 
     def _bound(self, table: DeltaTable) -> RowFilter:
         terms = self.terms
@@ -281,42 +154,28 @@ class _Rewrite:
 
     def groups(self, table: DeltaTable) -> list[list[DeltaTask]]:
         """Groups the data files of a version that are to be rewritten."""
-        check_types_writable(table.snapshot.delta_schema["fields"], table.snapshot.root)
         tasks = plan_files(table, self._bound(table))
         if self.chosen is None:
             return self._limits(table).groups(tasks)
         known = {task.data.file_path: task for task in tasks}
         # a group with a file that another commit removed is left out
-        return [[known[path] for path in sorted(group)] for group in self.chosen if group <= known.keys()]
+        return [[known[path] for path in group] for group in self.chosen if known.keys() >= {*group}]
 
-    def on(self, base: Snapshot) -> _RewritePlan:
+    def on(self, base: Snapshot) -> RewritePlan:
         """Writes the new files of a version, and returns the changes."""
         table = DeltaTable.of(base)
-        groups = self.groups(table)
-        tasks = [task for group in groups for task in group]
-        purged = sum(map(known_deleted, tasks))
-        counts = RewriteDataFilesResult(
-            None,
-            data_files=len(tasks),
-            rows=sum(task.data.record_count for task in tasks) - purged,
-            rows_purged=purged,
-            n_bytes_before=sum(task.data.file_size_in_bytes for task in tasks),
+        limits = self._limits(table)
+        rewriter = FileRewriter(table, limits.target_file_size, limits.order)
+        parameters: dict[str, str | bool] = {
+            "predicate": as_json([]),
+            "zOrderBy": as_json([]),
+            "clusterBy": as_json([]),
+            "auto": False,
+        }
+        groups, (workers, run) = self.groups(table), self.workers
+        return RewritePlan.of(
+            rewriter, groups, workers, run, "OPTIMIZE", parameters, dry_run=self.options.dry_run
         )
-        if self.options.dry_run or not tasks:
-            return _RewritePlan(counts)
-        removes, touched = removes_of(table, groups)
-        new = self.write(table, groups, self._limits(table))
-        n_bytes = sum(action["add"]["size"] for action in new.adds)
-        changes = Changes(
-            [*removes, *new.adds],
-            "OPTIMIZE",
-            touched,
-            tuple(new.written),
-            {"predicate": as_json([]), "zOrderBy": as_json([]), "clusterBy": as_json([]), "auto": False},
-            rewrite_metrics(removes, new.adds),
-            keeps_row_ids=new.keeps_row_ids,
-        )
-        return _RewritePlan(replace(counts, data_files_written=len(new.adds), n_bytes=n_bytes), changes)
 
 
 def target_file_size(base: Snapshot) -> int:

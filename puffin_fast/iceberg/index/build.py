@@ -29,7 +29,6 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast._api.arguments import check_flags
 from puffin_fast._concurrency.groups import bins_of
 from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers, workers_of
-from puffin_fast._display.html import HtmlFields
 from puffin_fast._io import open_sink, open_source
 from puffin_fast._io.run_folder import RunFolder, run_name
 from puffin_fast._process.interrupt import is_from_outside
@@ -59,6 +58,7 @@ from puffin_fast.puffin import BlobMetadata, PuffinWriter
 from puffin_fast.rows.files.conversion import storage_type
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
+from puffin_fast.verbs.maintenance import KeyIndexResult
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -85,40 +85,6 @@ MOST_SEGMENTS = 8
 
 FEW_SEGMENTS = 4
 """Merging stops at this number of segments."""
-
-
-@dataclass(frozen=True)
-class KeyIndexResult(HtmlFields):
-    """The result of `index_keys`.
-
-    Attributes:
-        snapshot_id: the snapshot whose statistics file has the index.
-        statistics_path: its statistics file; None in a dry run that would write one.
-        columns: the key columns.
-        segments: number of segments.
-        data_files: number of data files of the snapshot that they cover.
-        rows: number of rows of these data files.
-        data_files_left: number of data files that no segment covers; they are searched as without an index.
-        data_files_read: number of data files that were read.
-        n_bytes: size of the segments in bytes.
-        committed: False if the index was complete already, and in a dry run.
-        notes: parts of an earlier index that could not be used, and data files that cannot be covered, with the
-            reasons.
-        dry_run: True if nothing was written.
-    """
-
-    snapshot_id: int
-    statistics_path: str | None
-    columns: tuple[str, ...]
-    segments: int
-    data_files: int
-    rows: int
-    data_files_left: int
-    data_files_read: int
-    n_bytes: int
-    committed: bool
-    notes: tuple[str, ...]
-    dry_run: bool = False
 
 
 def index_keys(

@@ -21,11 +21,12 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.table_properties import delete_file_size, vectors_per_file
 from puffin_fast.iceberg.delete_files.deletion_vectors import write_where_read
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms
-from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
+from puffin_fast.iceberg.maintenance.rewrite import REPLACE, Rewritten, rewrite
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.puffin.vectors import read_ranges
 from puffin_fast.rows.deletes.loader import within
 from puffin_fast.rows.deletes.outcome import NewDeletes
+from puffin_fast.verbs.maintenance import RewriteResult
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -96,6 +97,7 @@ def compact(
     who = workers_of(workers, threads)
     check_integer("target_file_size", target_file_size, least=1)
     only = None if file_paths is None else check_texts("file_paths", file_paths)
+    request = Request(verb="compact", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     run = run_name(job_id, "compact")
 
     def work(table: WorkingTable, inventory: DeleteInventory) -> Rewritten:
@@ -119,7 +121,6 @@ def compact(
         )
         return Rewritten.of(table, outcomes, terms)
 
-    request = Request(verb="compact", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     return rewrite(table, work, request, dry_run=dry_run, file_paths=only)
 
 

@@ -24,7 +24,7 @@ from puffin_fast.iceberg.delete_files.deletion_vectors import write_where_read
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms
 from puffin_fast.iceberg.index.lookup import narrowed
 from puffin_fast.iceberg.index.stored import indexed
-from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, older_than, rewrite
+from puffin_fast.iceberg.maintenance.rewrite import REPLACE, Rewritten, older_than, rewrite
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, Key, ManifestEntry, key_of
 from puffin_fast.iceberg.plan.delete_index import FileTask
 from puffin_fast.iceberg.plan.files import snapshot_of
@@ -35,6 +35,7 @@ from puffin_fast.rows.files.reader import DataFiles
 from puffin_fast.rows.scan.bins import bins_of_tasks
 from puffin_fast.rows.scan.splits import data_bytes
 from puffin_fast.rows.shared_deletes import NO_DELETES, distinct
+from puffin_fast.verbs.maintenance import RewriteResult
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -92,9 +93,12 @@ def convert_position_deletes(
         CommitUnknownError: it is unknown whether the commit happened. No file was removed.
 
     Examples:
-        >>> pf.iceberg.convert_position_deletes(table).snapshot_id is None  # the table has none
+        >>> pf.iceberg.convert_position_deletes(table).commit.id is None  # the table has none
         True
     """
+    request = Request(
+        verb="convert_position_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
+    )
     who, run = workers_of(workers, threads), run_name(job_id, "convert")
 
     def work(table: WorkingTable, inventory: DeleteInventory) -> Rewritten:
@@ -116,9 +120,6 @@ def convert_position_deletes(
             table, outcomes, conversion.terms(not_rewritten), conversion.reasons(not_rewritten)
         )
 
-    request = Request(
-        verb="convert_position_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
-    )
     return rewrite(table, work, request, dry_run=dry_run)
 
 
@@ -251,9 +252,12 @@ def convert_equality_deletes(
         PuffinFastError: as `convert_position_deletes`.
 
     Examples:
-        >>> pf.iceberg.convert_equality_deletes(table).snapshot_id is None  # the table has none
+        >>> pf.iceberg.convert_equality_deletes(table).commit.id is None  # the table has none
         True
     """
+    request = Request(
+        verb="convert_equality_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
+    )
     who, run = workers_of(workers, threads), run_name(job_id, "convert")
 
     def work(table: WorkingTable, inventory: DeleteInventory) -> Rewritten:
@@ -276,9 +280,6 @@ def convert_equality_deletes(
         )
         return Rewritten.of(table, outcomes, terms)
 
-    request = Request(
-        verb="convert_equality_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
-    )
     return rewrite(table, work, request, dry_run=dry_run)
 
 

@@ -11,7 +11,6 @@ from pyiceberg.table import Table
 
 from puffin_fast._api.arguments import check_flags, check_ids, check_integer
 from puffin_fast._concurrency.threads import check_threads
-from puffin_fast._display.html import HtmlFields
 from puffin_fast._io import FileSet
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
@@ -23,33 +22,7 @@ from puffin_fast.iceberg.maintenance.orphan_files import files_of_others, files_
 from puffin_fast.iceberg.maintenance.removal import check_may_remove, inside, remove_all
 from puffin_fast.iceberg.maintenance.retention import Expiry, Retention, chosen
 from puffin_fast.iceberg.maintenance.snapshot_files import SnapshotFile, snapshot_files
-
-
-@dataclass(frozen=True)
-class ExpireSnapshotsResult(HtmlFields):
-    """The result of an expiry of snapshots.
-
-    Attributes:
-        snapshot_ids: ids of the snapshots that expired, in the order of the metadata.
-        references: names of the branches and tags that expired.
-        data_files, delete_files, manifests, manifest_lists, statistics_files: number of files removed.
-        n_bytes: size in bytes of the files removed, without manifest lists, whose size the metadata does not hold.
-        not_removed: a sentence for each file that no snapshot needs and that was not removed.
-        seconds: wall time.
-        dry_run: True if nothing was changed. The counts are then those of the files that would be removed.
-    """
-
-    snapshot_ids: tuple[int, ...] = ()
-    references: tuple[str, ...] = ()
-    data_files: int = 0
-    delete_files: int = 0
-    manifests: int = 0
-    manifest_lists: int = 0
-    statistics_files: int = 0
-    n_bytes: int = 0
-    not_removed: tuple[str, ...] = ()
-    seconds: float = 0.0
-    dry_run: bool = False
+from puffin_fast.verbs.maintenance import ExpireSnapshotsResult
 
 
 def expire_snapshots(

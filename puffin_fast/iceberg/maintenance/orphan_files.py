@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from puffin_fast._api.arguments import check_ids
-from puffin_fast._concurrency.threads import check_threads, on_threads
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io import FileSet
 from puffin_fast._io.folder import files_below
 from puffin_fast.errors import (
@@ -38,9 +37,7 @@ from puffin_fast.iceberg.maintenance.unknown_metadata import (
 )
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 from puffin_fast.verbs.remove_orphan_files import (
-    IN_FLIGHT,
     RemoveOrphanFilesResult,
-    check_removal,
     modified_before,
     orphan_table,
 )
@@ -60,57 +57,12 @@ OTHER_FORMAT = re.compile(r"(?:^|/)(?:_delta_log/|\.hoodie/|_versions/|snapshot/
 MAX_LISTINGS = 20
 
 
-def orphan_files(
-    table: Table,
-    *,
-    older_than: timedelta = IN_FLIGHT,
-    keep: Iterable[int] | None = None,
-    threads: int | None = None,
+def orphans(
+    table: Table, older_than: timedelta, keep: Collection[int] | None, threads: int | None
 ) -> pa.Table:
-    """Lists the files below the table's location that none of its snapshots needs.
-
-    These are files of commits that failed, files of expired snapshots, and Puffin files whose vectors were
-    merged or compacted. No file is removed: the caller does that.
-
-    In doubt a file is not listed: if its location may be another spelling of a needed one (``s3a`` for ``s3``), if
-    the filesystem does not report its age, if metadata of this table needs it that the catalog does not have and that
-    is not known to be an earlier state of the catalog's (a warning is logged with its name), or if it belongs to
-    another table whose metadata is at or below this one's location, also to a table that was dropped and created again
-    there, and to a table of Delta, Hudi, Lance or Paimon. Where such a table has the same folder, as that of
-    `puffin_fast.delta.from_iceberg`, only metadata files are listed. Local links are not followed. Files outside of the
-    table's location (``write.data.path``) are not listed.
-
-    A file of another table whose metadata is somewhere else, and whose ``write.data.path`` points below this
-    table's location, cannot be recognised: give such tables folders of their own. If another catalog writes metadata of
-    this table to a folder outside of its location, and this catalog does not name that folder, it is not found either.
-
-    Args:
-        table: a PyIceberg table. It is refreshed first.
-        older_than: list only files that were not modified within this time.
-        keep: ids of the snapshots that are treated as the only ones, to list the files that the expiry of the others
-            would make orphans; all by default. Heads of branches and tags are always included.
-        threads: number of manifests read at a time; the number of processors by default.
-
-    Returns:
-        ``path`` string (with the scheme of the table's location), ``n_bytes`` int64, ``modified`` timestamp
-        in UTC; sorted by path.
-
-    Raises:
-        InvalidInputError: `older_than` is not a timedelta.
-        NotFoundError: a snapshot of `keep` or a manifest does not exist.
-        CorruptDataError: a manifest cannot be read.
-        UnsupportedError: the FileIO cannot list files, the metadata of the table, or of another table in the
-            location, cannot be read by PyIceberg, or the catalog's answer may lack snapshots.
-        ConflictError: other commits removed metadata files faster than they could be listed.
-
-    Examples:
-        >>> len(pf.iceberg.orphan_files(table))
-        0
-    """
-    check_threads(threads)
+    """The files of `orphan_files`, with its arguments."""
     metadata_of(table)
     limit = modified_before(older_than)
-    keep = check_ids("keep", keep)
     table = WorkingTable(table)
     table.load()
     table.complete()
@@ -131,33 +83,12 @@ def orphan_files(
     return orphan_table(row for row in unused if row[0] not in others)
 
 
-def remove_orphan_files(
-    table: Table,
-    *,
-    older_than: timedelta = IN_FLIGHT,
-    threads: int | None = None,
-    dry_run: bool = True,
+def remove_orphans(
+    table: Table, older_than: timedelta, threads: int | None, dry_run: bool
 ) -> RemoveOrphanFilesResult:
-    """Removes the files that `orphan_files` lists; unlike other verbs, only with ``dry_run=False``.
-
-    Args:
-        table, older_than, threads: as `orphan_files`.
-        dry_run: remove nothing, and return what would be removed.
-
-    Raises:
-        InvalidInputError, NotFoundError, CorruptDataError: as `orphan_files`; or
-            InvalidInputError: `older_than` is negative.
-        UnsupportedError: as `orphan_files`, and if the property ``gc.enabled`` is false.
-        ConflictError: as `orphan_files`, and if the table's location or metadata folder has metadata of the table that
-            is newer than the catalog's or follows other commits: the table may be in another catalog, too.
-
-    Examples:
-        >>> pf.iceberg.remove_orphan_files(table, dry_run=True).files.num_rows
-        0
-    """
+    """`remove_orphan_files` with checked arguments."""
     started = time.perf_counter()
-    check_removal(older_than, threads, dry_run=dry_run)
-    found = orphan_files(table, older_than=older_than, threads=threads)
+    found = orphans(table, older_than, None, threads)
     check_may_remove(table)
     check_newest(WorkingTable(table), threads)
     if dry_run:

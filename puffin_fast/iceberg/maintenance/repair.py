@@ -27,7 +27,7 @@ from puffin_fast.iceberg.commit.snapshot_manifests import can_rewrite
 from puffin_fast.iceberg.delete_files.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.puffin_checks import check_frame
-from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
+from puffin_fast.iceberg.maintenance.rewrite import REPLACE, Rewritten, rewrite
 from puffin_fast.iceberg.manifest import DATA, Key, key_of, manifests_of, read_manifests
 from puffin_fast.iceberg.manifest.geo_bounds import fields_without_order, wrong_bounds
 from puffin_fast.iceberg.plan.delete_index import FileTask, same_partition
@@ -36,6 +36,7 @@ from puffin_fast.puffin.vectors import read_vectors
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.shared_deletes import NO_DELETES
+from puffin_fast.verbs.maintenance import RewriteResult
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -82,7 +83,7 @@ def repair(
         PuffinFastError: as `convert_position_deletes`, except for vectors and delete files that cannot be read.
 
     Examples:
-        >>> pf.iceberg.repair(table).snapshot_id is None  # nothing was wrong
+        >>> pf.iceberg.repair(table).commit.id is None  # nothing was wrong
         True
     """
     check_threads(threads)

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from puffin_fast._api.arguments import check_flags
-from puffin_fast._display.html import HtmlFields
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of, repeated
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, DeleteFiles, WrittenDeletes
+from puffin_fast.iceberg.dml.attempt import commit_of
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, inventory_beside, take_inventory
 from puffin_fast.rows.deletes.outcome import Outcome
+from puffin_fast.verbs.maintenance import RewriteResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -61,49 +62,6 @@ class Rewritten:
     @property
     def changes(self) -> Changes:
         return self.written.changes
-
-
-@dataclass(frozen=True)
-class RewriteResult(HtmlFields):
-    """The result of a conversion, compaction or repair.
-
-    Attributes:
-        snapshot_id: the new snapshot; None when there was nothing to do, or in a dry run.
-        vectors_written: number of deletion vectors written.
-        vectors_removed: number of vectors that they replace, dangling ones included.
-        position_delete_files_removed: number of position-delete files removed from the table.
-        equality_delete_files_removed: number of equality-delete files removed from the table.
-        data_files_dropped: number of data files removed because all their rows are deleted.
-        puffin_files_written: number of files with new vectors.
-        puffin_files_removed: number of files without a vector that the new snapshot references.
-        positions: number of positions in the new vectors.
-        rows_deleted: number of these that readers did not treat as deleted before.
-        bounds_removed: number of data files whose entries lose wrong bounds of geometry or geography columns.
-        n_bytes: size of the new Puffin files in bytes.
-        not_rewritten: deletes that were not rewritten, and why: one sentence each.
-        seconds: wall time.
-        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
-        repeated: True if the job id was in the branch's history already, and nothing was done.
-        dry_run: True if nothing was committed; the counts are those that a commit would have had.
-    """
-
-    snapshot_id: int | None
-    vectors_written: int = 0
-    vectors_removed: int = 0
-    position_delete_files_removed: int = 0
-    equality_delete_files_removed: int = 0
-    data_files_dropped: int = 0
-    puffin_files_written: int = 0
-    puffin_files_removed: int = 0
-    positions: int = 0
-    rows_deleted: int = 0
-    bounds_removed: int = 0
-    n_bytes: int = 0
-    not_rewritten: tuple[str, ...] = ()
-    seconds: float = 0.0
-    attempts: int = 0
-    repeated: bool = False
-    dry_run: bool = False
 
 
 def older_than(entries: Iterable[ManifestEntry], *, same: bool) -> Callable[[ManifestEntry], bool]:
@@ -163,8 +121,14 @@ def rewrite(
     planned = planned or Rewritten()
     changes = planned.changes
     vectors_removed = Counter(entry.file_path for entry in changes.removed if entry.is_vector)
+    n_files = len({entry.file_path for entry in changes.added})
     return RewriteResult(
-        snapshot_id=None if committed is None else committed.snapshot_id,
+        commit=replace(
+            commit_of(committed),
+            files=n_files,
+            n_bytes=planned.written.n_bytes,
+            seconds=time.perf_counter() - started,
+        ),
         vectors_written=sum(entry.is_vector for entry in changes.added),
         vectors_removed=sum(entry.is_vector for entry in changes.removed),
         position_delete_files_removed=sum(
@@ -172,17 +136,13 @@ def rewrite(
         ),
         equality_delete_files_removed=sum(entry.content == EQUALITY_DELETES for entry in changes.removed),
         data_files_dropped=sum(entry.content == DATA for entry in changes.removed),
-        puffin_files_written=len({entry.file_path for entry in changes.added}),
+        puffin_files_written=n_files,
         puffin_files_removed=sum(
             planned.vectors_before[path] == count for path, count in vectors_removed.items()
         ),
         positions=sum(entry.record_count for entry in changes.added),
         rows_deleted=planned.written.rows,
         bounds_removed=planned.n_bounds,
-        n_bytes=planned.written.n_bytes,
         not_rewritten=planned.not_rewritten,
-        seconds=time.perf_counter() - started,
-        attempts=0 if committed is None else committed.attempts,
-        repeated=committed is not None and committed.repeated,
         dry_run=dry_run,
     )

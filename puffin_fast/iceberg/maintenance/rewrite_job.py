@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._api.arguments import check_flags
-from puffin_fast._display.html import HtmlFields
 from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._process.outcome import note_earlier
 from puffin_fast.errors import (
@@ -38,7 +37,8 @@ from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of
 from puffin_fast.iceberg.compat.table_properties import target_file_size
 from puffin_fast.iceberg.delete_files.writer import ChangeTerms, WrittenDeletes, write_deletes
-from puffin_fast.iceberg.index.build import KeyIndexResult, extend_indexes
+from puffin_fast.iceberg.dml.attempt import commit_of
+from puffin_fast.iceberg.index.build import extend_indexes
 from puffin_fast.iceberg.index.segment_maker import Encode
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE
 from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup, with_new_ids
@@ -48,8 +48,11 @@ from puffin_fast.iceberg.plan.files import Plan, plan_snapshot
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.filters.filters import RowFilter
-from puffin_fast.rows.rewrite.file_groups import GroupLimits, RewriteTerms, known_deleted
+from puffin_fast.rows.rewrite.file_groups import GroupLimits, RewriteTerms
 from puffin_fast.rows.shared_deletes import single_data_file
+from puffin_fast.verbs.maintenance import RewriteDataFilesResult
+from puffin_fast.verbs.results import Commit
+from puffin_fast.verbs.rewrite_data_files import counts_of, rewritten_in_parts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -57,51 +60,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.catalogs.working_table import WorkingTable
     from puffin_fast.iceberg.manifest import ManifestEntry
-
-
-@dataclass(frozen=True)
-class RewriteDataFilesResult(HtmlFields):
-    """The result of a rewrite of data files.
-
-    Attributes:
-        snapshot_id: the new snapshot; None when there was nothing to do, or in a dry run.
-        data_files: number of data files rewritten.
-        data_files_written: number of new data files.
-        rows: number of rows in the new files.
-        rows_purged: number of deleted rows that were removed from the data files.
-        deletes_removed: number of deletion vectors and other delete files removed from the table.
-        deletes_moved: number of rows of the new files that other commits deleted meanwhile.
-        data_files_left_out: number of data files that were read, but other commits changed or removed meanwhile.
-        n_bytes_before: size of the rewritten data files in bytes.
-        n_bytes: size of the new data files in bytes.
-        seconds: wall time.
-        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
-        commits: number of commits, at most `max_commits`.
-        repeated: True if the job id was in the branch's history already, and nothing was done.
-        key_indexes: results of `index_keys` for the new data files: one for each index that exists and that the
-            table's property ``puffin-fast.key-indexes`` names.
-        notes: why an index does not have the new data files; they are searched as without an index.
-        dry_run: True if nothing was written. The counts are then those of the manifests: rows that equality deletes
-            delete count as rows, and the counts of new and removed files are 0.
-    """
-
-    snapshot_id: int | None
-    data_files: int = 0
-    data_files_written: int = 0
-    rows: int = 0
-    rows_purged: int = 0
-    deletes_removed: int = 0
-    deletes_moved: int = 0
-    data_files_left_out: int = 0
-    n_bytes_before: int = 0
-    n_bytes: int = 0
-    seconds: float = 0.0
-    attempts: int = 0
-    commits: int = 0
-    repeated: bool = False
-    key_indexes: tuple[KeyIndexResult, ...] = ()
-    notes: tuple[str, ...] = ()
-    dry_run: bool = False
 
 
 WriteGroups = Callable[
@@ -131,15 +89,21 @@ def run_rewrite(
     """
     started = time.perf_counter()
     check_flags(dry_run=dry_run)
-    terms.check_job(request.job_id)
     job = _opened(table, terms, write, dry_run=dry_run)
     if terms.max_commits == 1 or dry_run:
         result = job.run(request)
     else:
-        result = _in_parts(table, job, terms, request, write)
+        groups = job.groups(head_of(job.table.metadata, request.branch))
+
+        def part(paths: tuple[tuple[str, ...], ...]) -> RewriteDataFilesResult:
+            opened = _opened(table, terms, write)
+            return replace(opened, chosen=paths, committed=job.committed).run(request)
+
+        result = rewritten_in_parts(groups, terms.max_commits, part, "snapshot")
     if encode is not None and job.committed:
         result = _with_indexes(table, result, frozenset(job.committed), request, encode)
-    return replace(result, seconds=time.perf_counter() - started, dry_run=dry_run)
+    seconds = time.perf_counter() - started
+    return replace(result, commit=replace(result.commit, seconds=seconds), dry_run=dry_run)
 
 
 def _with_indexes(
@@ -147,7 +111,7 @@ def _with_indexes(
 ) -> RewriteDataFilesResult:
     """Adds new data files to the key indexes of a table whose data files were rewritten."""
     notes: list[str] = []
-    done = f"the rewritten data files are committed up to snapshot {result.snapshot_id}"
+    done = f"the rewritten data files are committed up to snapshot {result.commit.id}"
     try:
         found = extend_indexes(table, paths, encode, branch=request.branch, notes=notes)
     except JobInterruptedError as error:
@@ -178,65 +142,11 @@ def _opened(table: Table, terms: RewriteTerms, write: WriteGroups, *, dry_run: b
     )
 
 
-def _in_parts(
-    table: Table, job: _Rewrite, terms: RewriteTerms, request: Request, write: WriteGroups
-) -> RewriteDataFilesResult:
-    """Rewrites the groups that a job chooses in several commits. A part that conflicts is left out.
-
-    Raises:
-        ConflictError: all parts conflict.
-        JobInterruptedError: Spark's job of a part was cancelled; names the last commit of the parts before.
-    """
-    groups = job.groups(head_of(job.table.metadata, request.branch))
-    paths = [tuple(task.data.file_path for task in group) for group in groups]
-    size = max(1, -(-len(paths) // terms.max_commits))
-    results: list[RewriteDataFilesResult] = []
-    conflict: ConflictError | None = None
-    for first in range(0, len(paths), size):
-        chosen = tuple(paths[first : first + size])
-        try:
-            part = replace(_opened(table, terms, write), chosen=chosen, committed=job.committed)
-            results.append(part.run(request))
-        except ConflictError as error:
-            conflict = error
-        except JobInterruptedError as error:
-            committed = [result.snapshot_id for result in results if result.commits]
-            if not committed:
-                raise
-            raise JobInterruptedError(
-                f"{error}; earlier parts are committed up to snapshot {committed[-1]}"
-            ) from error
-        except BaseException as error:
-            if committed := [result.snapshot_id for result in results if result.commits]:
-                note_earlier(error, f"earlier parts are committed up to snapshot {committed[-1]}")
-            raise
-    done = [result for result in results if result.commits]
-    if conflict is not None and not done:
-        raise conflict
-    counts = {name: sum(getattr(result, name) for result in done) for name in _ADDED_UP}
-    counts["data_files_left_out"] = sum(map(len, paths)) - counts["data_files"]
-    return RewriteDataFilesResult(done[-1].snapshot_id if done else None, **counts)
-
-
-_ADDED_UP = (
-    "data_files",
-    "data_files_written",
-    "rows",
-    "rows_purged",
-    "deletes_removed",
-    "deletes_moved",
-    "n_bytes_before",
-    "n_bytes",
-    "attempts",
-    "commits",
-)
-
-
 @dataclass(frozen=True)
 class _RewritePlan:
     """The changes of a rewrite on one head, and their counts."""
 
-    counts: RewriteDataFilesResult = RewriteDataFilesResult(None)
+    counts: RewriteDataFilesResult = field(default_factory=RewriteDataFilesResult)
     changes: Changes = field(default_factory=Changes)
 
 
@@ -278,13 +188,9 @@ class _Rewrite:
             self.committed.extend(
                 new.entry.file_path for group in self.written.groups or () for new in group.new
             )
-        return replace(
-            RewriteDataFilesResult(None) if planned is None else planned.counts,
-            snapshot_id=None if committed is None else committed.snapshot_id,
-            attempts=0 if committed is None else committed.attempts,
-            commits=int(is_done),
-            repeated=committed is not None and committed.repeated,
-        )
+        counts = RewriteDataFilesResult() if planned is None else planned.counts
+        made = replace(commit_of(committed), files=counts.commit.files, n_bytes=counts.commit.n_bytes)
+        return replace(counts, commit=made, commits=int(is_done))
 
     def groups(self, head: Snapshot | None) -> list[list[FileTask]]:
         """The data files to rewrite, grouped."""
@@ -296,7 +202,7 @@ class _Rewrite:
         if self.written.groups is None:
             groups = self._choose(head, current)
             if self.dry_run or head is None or not groups:
-                return _RewritePlan(_counted([task for group in groups for task in group]))
+                return _RewritePlan(counts_of([task for group in groups for task in group]))
             self.written.groups = self._write(groups, head)
             self.written.format_version = self.table.metadata.format_version
         elif head is not None:
@@ -366,15 +272,16 @@ class _Rewrite:
             bound_to_head=True,
         )
         rows = sum(entry.record_count for entry in new)
+        n_bytes = sum(entry.file_size_in_bytes for entry in new)
         counts = replace(
-            _counted(list(old.values())),
+            counts_of(list(old.values())),
+            commit=Commit(files=len(changes.new_files), n_bytes=n_bytes + of_deletes.n_bytes),
             data_files_written=len(new),
             rows=rows,
             rows_purged=sum(task.data.record_count for task in old.values()) - rows,
             deletes_removed=len(deletes),
             deletes_moved=of_deletes.rows,
             data_files_left_out=written.n_left_out,
-            n_bytes=sum(entry.file_size_in_bytes for entry in new),
         )
         return _RewritePlan(counts, changes)
 
@@ -401,15 +308,3 @@ def _obsolete(current: Plan, old: Mapping[str, FileTask], sequence_number: int) 
         if is_of_one or (is_free and id(entry) not in dangling):
             found.append(entry)
     return found
-
-
-def _counted(tasks: Sequence[FileTask]) -> RewriteDataFilesResult:
-    """The counts of data files to rewrite, from the manifests."""
-    purged = sum(map(known_deleted, tasks))
-    return RewriteDataFilesResult(
-        None,
-        data_files=len(tasks),
-        rows=sum(task.data.record_count for task in tasks) - purged,
-        rows_purged=purged,
-        n_bytes_before=sum(task.data.file_size_in_bytes for task in tasks),
-    )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._api.arguments import check_flags
-from puffin_fast._display.html import HtmlFields
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of, repeated
@@ -21,32 +20,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-
-@dataclass(frozen=True)
-class RewriteManifestsResult(HtmlFields):
-    """The result of `rewrite_manifests`.
-
-    Attributes:
-        snapshot_id: the new snapshot; None when there was nothing to do, or in a dry run.
-        manifests_removed: number of manifests that were replaced.
-        manifests_written: number of manifests that replace them, as counted when they were planned.
-        manifests_kept: number of manifests that stay as they are.
-        entries: number of files in the new manifests.
-        seconds: wall time.
-        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
-        repeated: True if the job id was in the branch's history already, and nothing was done.
-        dry_run: True if nothing was committed; the counts are those that a commit would have had.
-    """
-
-    snapshot_id: int | None
-    manifests_removed: int = 0
-    manifests_written: int = 0
-    manifests_kept: int = 0
-    entries: int = 0
-    seconds: float = 0.0
-    attempts: int = 0
-    repeated: bool = False
-    dry_run: bool = False
+from puffin_fast.iceberg.dml.attempt import commit_of
+from puffin_fast.verbs.maintenance import RewriteManifestsResult
 
 
 @dataclass(frozen=True)
@@ -84,7 +59,7 @@ def rewrite_manifests(
         dry_run: count, write nothing.
 
     Returns:
-        The counts; `snapshot_id` is None when there was nothing to do.
+        The counts; `commit` has no id when there was nothing to do.
 
     Raises:
         InvalidInputError: an argument, or the property is no positive integer.
@@ -111,7 +86,6 @@ def rewrite_manifests(
         found = unsorted(working.io, working.metadata, manifests)
         removed = sum((manifest.content, manifest.spec_id) in found for manifest in manifests)
         counts = RewriteManifestsResult(
-            None,
             manifests_removed=removed,
             manifests_written=sum(files.n_manifests for files in found.values()),
             manifests_kept=len(manifests) - removed,
@@ -125,10 +99,7 @@ def rewrite_manifests(
     else:
         planned, committed = run_job(working, plan, request, merge=True)
     return replace(
-        RewriteManifestsResult(None) if planned is None else planned.counts,
-        snapshot_id=None if committed is None else committed.snapshot_id,
-        seconds=time.perf_counter() - started,
-        attempts=0 if committed is None else committed.attempts,
-        repeated=committed is not None and committed.repeated,
+        RewriteManifestsResult() if planned is None else planned.counts,
+        commit=replace(commit_of(committed), seconds=time.perf_counter() - started),
         dry_run=dry_run,
     )

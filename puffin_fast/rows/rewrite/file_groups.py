@@ -27,25 +27,6 @@ FULL = 0.75
 """A data file is not small if it has this share of the target size."""
 
 
-def check_rewrite(
-    min_deleted: float,
-    min_file_size: int | None,
-    min_input_files: int,
-    target_file_size: int | None,
-    max_commits: int,
-) -> None:
-    """Checks the arguments of a rewrite of data files that choose them.
-
-    Raises:
-        InvalidInputError: a value that is not allowed.
-    """
-    check_share("min_deleted", min_deleted)
-    check_integer("min_file_size", min_file_size, least=0)
-    check_integer("min_input_files", min_input_files, least=2, optional=False)
-    check_integer("target_file_size", target_file_size, least=1)
-    check_integer("max_commits", max_commits, least=1, optional=False)
-
-
 @dataclass(frozen=True)
 class RewriteTerms:
     """Which data files are rewritten; the attributes as the arguments of `rewrite_data_files`.
@@ -65,13 +46,11 @@ class RewriteTerms:
 
     def __post_init__(self) -> None:
         check_flags(case_sensitive=self.case_sensitive)
-        check_rewrite(
-            self.min_deleted,
-            self.min_file_size,
-            self.min_input_files,
-            self.target_file_size,
-            self.max_commits,
-        )
+        check_share("min_deleted", self.min_deleted)
+        check_integer("min_file_size", self.min_file_size, least=0)
+        check_integer("min_input_files", self.min_input_files, least=2, optional=False)
+        check_integer("target_file_size", self.target_file_size, least=1)
+        check_integer("max_commits", self.max_commits, least=1, optional=False)
 
     def check_job(self, job_id: str | None) -> None:
         """Checks that a job with an id has one commit.

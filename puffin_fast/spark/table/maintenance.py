@@ -12,11 +12,6 @@ from puffin_fast import delta, iceberg
 from puffin_fast.delta.log.snapshot import snapshot
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.index.build import KeyIndexResult
-from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult
-from puffin_fast.iceberg.maintenance.maintain import MaintainResult, MaintenancePolicy
-from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
-from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult
 from puffin_fast.iceberg.statistics.collect import NdvResult
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.findings import Findings, Level
@@ -28,10 +23,23 @@ from puffin_fast.spark.table.conditions import filter_only
 from puffin_fast.spark.table.job import MAIN, checked_id
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.table.scan import is_delta, refuse
+from puffin_fast.tables.maintain import maintain as maintain_here
+from puffin_fast.tables.orphan_files import remove_orphan_files as remove_here
+from puffin_fast.tables.rewrite_data_files import rewrite_data_files as rewrite_here
+from puffin_fast.verbs.maintenance import (
+    ExpireSnapshotsResult,
+    KeyIndexResult,
+    MaintainResult,
+    MaintenancePolicy,
+    RewriteDataFilesResult,
+    RewriteResult,
+)
+from puffin_fast.verbs.options import OnConflict
 from puffin_fast.verbs.remove_orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.sorting import SortOrder
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
@@ -68,7 +76,7 @@ def compact(
         PuffinFastError: in the cases of `puffin_fast.iceberg.compact`.
 
     Examples:
-        >>> pf.spark.compact(spark, table, dry_run=True).snapshot_id is None
+        >>> pf.spark.compact(spark, table, dry_run=True).commit.id is None
         True
     """
     session = session_of(spark)
@@ -116,7 +124,7 @@ def convert_position_deletes(
         PuffinFastError: in the cases of `puffin_fast.iceberg.convert_position_deletes`.
 
     Examples:
-        >>> pf.spark.convert_position_deletes(spark, table).snapshot_id is None  # the table has none
+        >>> pf.spark.convert_position_deletes(spark, table).commit.id is None  # the table has none
         True
     """
     session = session_of(spark)
@@ -159,7 +167,7 @@ def convert_equality_deletes(
         PuffinFastError: as in `puffin_fast.iceberg.convert_equality_deletes`.
 
     Examples:
-        >>> pf.spark.convert_equality_deletes(spark, table).snapshot_id is None  # the table has none
+        >>> pf.spark.convert_equality_deletes(spark, table).commit.id is None  # the table has none
         True
     """
     session = session_of(spark)
@@ -186,37 +194,35 @@ def rewrite_data_files(
     min_input_files: int = MIN_INPUT_FILES,
     target_file_size: int | None = None,
     max_commits: int = 1,
+    sort_by: SortOrder | Sequence[str] | None = None,
     branch: str = MAIN,
     case_sensitive: bool = True,
+    on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-) -> RewriteDataFilesResult | delta.RewriteDataFilesResult:
-    """`puffin_fast.iceberg.rewrite_data_files` or `puffin_fast.delta.rewrite_data_files` on executors.
+) -> RewriteDataFilesResult:
+    """`puffin_fast.rewrite_data_files` on executors.
 
-    Groups of data files are rewritten in parallel; a group is read and written by one task, so nothing is shuffled. A
-    task holds the row group that it reads, as stored, a batch of its rows, at most twice 128 MiB for the row group that
-    it writes (rows, and encoded pages), and the positions of the rows as bitmaps. The driver commits once; deletes that
-    other commits add meanwhile are moved to the new files, and nothing is read again. Key indexes are extended as by
-    `index_keys`.
+    Groups of data files are rewritten in parallel; a group is read and written by one task, so nothing is shuffled. The
+    driver commits once.
 
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
             session's catalogs; or a Delta table: its name, a path,
-            a URI, or deltalake's `DeltaTable`. A group of its data files that another commit changes is a conflict.
+            a URI, or deltalake's `DeltaTable`.
         row_filter: a filter of Iceberg, also as text, or a Column with the meaning of one: it chooses data files by
             their metadata.
-        min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as in
-            `puffin_fast.iceberg.rewrite_data_files`.
-        branch, case_sensitive, job_id, snapshot_properties, dry_run: as in `puffin_fast.iceberg.rewrite_data_files`.
+        min_deleted, min_file_size, min_input_files, target_file_size, max_commits, sort_by, branch, case_sensitive,
+            on_conflict, job_id, snapshot_properties, dry_run: as in `puffin_fast.rewrite_data_files`.
 
     Returns:
-        The same result as `puffin_fast.iceberg.rewrite_data_files` or `puffin_fast.delta.rewrite_data_files`.
+        The same result.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
-        PuffinFastError: in the cases of `puffin_fast.iceberg.rewrite_data_files`.
+        PuffinFastError: in the cases of `puffin_fast.rewrite_data_files`.
 
     Examples:
         >>> result = pf.spark.delete(spark, table, "customer < 5")
@@ -231,22 +237,23 @@ def rewrite_data_files(
     if isinstance(row_filter, Column):
         schema = DeltaTable.of(snapshot(table)).schema.schema if is_delta(table) else table.schema()
         row_filter = filter_only(session, row_filter, schema)
-    options: dict[str, Any] = {
-        "min_deleted": min_deleted,
-        "min_file_size": min_file_size,
-        "min_input_files": min_input_files,
-        "target_file_size": target_file_size,
-        "max_commits": max_commits,
-        "case_sensitive": case_sensitive,
-        "job_id": checked_id(job_id),
-        "snapshot_properties": snapshot_properties,
-        "workers": session,
-        "dry_run": dry_run,
-    }
-    if is_delta(table):
-        refuse(table, "Delta", branch=None if branch == MAIN else branch)
-        return delta.rewrite_data_files(table, row_filter, **options)
-    return iceberg.rewrite_data_files(table, row_filter, branch=branch, **options)
+    return rewrite_here(
+        table,
+        row_filter,
+        min_deleted=min_deleted,
+        min_file_size=min_file_size,
+        min_input_files=min_input_files,
+        target_file_size=target_file_size,
+        max_commits=max_commits,
+        sort_by=sort_by,
+        branch=branch,
+        case_sensitive=case_sensitive,
+        on_conflict=on_conflict,
+        job_id=checked_id(job_id),
+        snapshot_properties=snapshot_properties,
+        workers=session,
+        dry_run=dry_run,
+    )
 
 
 @of_session
@@ -398,12 +405,12 @@ def verify(
 def maintain(
     spark: SparkSession | DataFrame,
     table: Table | Any,
-    policy: MaintenancePolicy | delta.MaintenancePolicy | None = None,
+    policy: MaintenancePolicy = MaintenancePolicy(),  # noqa: B008
     *,
     branch: str = MAIN,
     dry_run: bool = False,
-) -> MaintainResult | delta.MaintainResult:
-    """`puffin_fast.iceberg.maintain` or `puffin_fast.delta.maintain`; executors do the steps that read data files.
+) -> MaintainResult:
+    """`puffin_fast.maintain`; executors do the steps that read data files.
 
     Executors convert, rewrite, compact and index, as the functions of this package do; the driver expires snapshots and
     removes orphan files.
@@ -411,28 +418,21 @@ def maintain(
     Args:
         spark: the session, or a DataFrame of it.
         table: as in `verify`.
-        policy: the policy of `puffin_fast.iceberg` or `puffin_fast.delta`; all steps by default.
-        branch, dry_run: as in `puffin_fast.iceberg.maintain`; a Delta table has no branches.
+        policy, branch, dry_run: as in `puffin_fast.maintain`.
 
     Returns:
         The same result.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
-        PuffinFastError: in the cases of `puffin_fast.iceberg.maintain` and `puffin_fast.delta.maintain`.
+        PuffinFastError: in the cases of `puffin_fast.maintain`.
 
     Examples:
         >>> pf.spark.maintain(spark, table, dry_run=True).dry_run
         True
     """
     session = session_of(spark)
-    table = table_in(session, table)
-    if is_delta(table):
-        refuse(table, "Delta", branch=None if branch == MAIN else branch)
-        own: Any = delta.MaintenancePolicy() if policy is None else policy
-        return delta.maintain(table, own, workers=session, dry_run=dry_run)
-    given: Any = MaintenancePolicy() if policy is None else policy
-    return iceberg.maintain(table, given, branch=branch, workers=session, dry_run=dry_run)
+    return maintain_here(table_in(session, table), policy, branch=branch, workers=session, dry_run=dry_run)
 
 
 @of_session
@@ -522,25 +522,23 @@ def remove_orphan_files(
     older_than: timedelta = IN_FLIGHT,
     dry_run: bool = True,
 ) -> RemoveOrphanFilesResult:
-    """`puffin_fast.iceberg.remove_orphan_files` or that of Delta, of a table in the session's catalogs.
+    """`puffin_fast.remove_orphan_files` of a table in the session's catalogs.
 
     The driver lists and removes the files; no Spark job runs.
 
     Args:
         spark: the session, or a DataFrame of it.
         table: as in `verify`.
-        older_than, dry_run: as in `puffin_fast.iceberg.remove_orphan_files`.
+        older_than, dry_run: as in `puffin_fast.remove_orphan_files`.
 
     Returns:
         The same result.
 
     Raises:
-        PuffinFastError: in the cases of `puffin_fast.iceberg.remove_orphan_files` and that of Delta.
+        PuffinFastError: in the cases of `puffin_fast.remove_orphan_files`.
 
     Examples:
         >>> pf.spark.remove_orphan_files(spark, table).dry_run
         True
     """
-    table = table_in(session_of(spark), table)
-    remove: Any = delta.remove_orphan_files if is_delta(table) else iceberg.remove_orphan_files
-    return remove(table, older_than=older_than, dry_run=dry_run)  # type: ignore[no-any-return]
+    return remove_here(table_in(session_of(spark), table), older_than=older_than, dry_run=dry_run)

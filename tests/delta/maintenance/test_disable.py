@@ -61,7 +61,7 @@ def test_every_version_keeps_its_rows_and_the_newest_has_no_vector(
     n_vectors = delta.vectors(table).num_rows
     done = delta.disable(table)
     after = delta.snapshot(table)
-    assert (done.version, done.data_files) == (after.version, n_vectors)
+    assert (done.commit.id, done.data_files) == (after.version, n_vectors)
     assert done.keeps_checkpoints == ("checkpointProtection" in after.protocol.writer_features)
     assert after.configuration.get(PROTECTED) == (str(after.version) if done.keeps_checkpoints else None)
     assert delta.vectors(table).num_rows == 0
@@ -73,7 +73,7 @@ def test_every_version_keeps_its_rows_and_the_newest_has_no_vector(
     assert not ids or stored_row_ids(table) == ids
     if after.protocol.reader_features <= {"timestampNtz"}:
         assert pandas_ids(table) == [row["id"] for row in kept[before.version]]
-    assert delta.disable(table) == delta.DisableResult(None)
+    assert delta.disable(table) == delta.DisableResult()
 
 
 def test_readers_without_vectors_start_after_all_versions_with_vectors(tmp_path: Path) -> None:
@@ -85,16 +85,16 @@ def test_readers_without_vectors_start_after_all_versions_with_vectors(tmp_path:
     assert pandas_ids(table) == list(range(3, 10))
     with_vectors = [
         version
-        for version in range(done.version + 1)
+        for version in range(done.commit.id + 1)
         for action in commit_of(table, version).get("add", []) + commit_of(table, version).get("remove", [])
         if action.get("deletionVector")
     ]
     checkpoints = sorted(int(path.name[:20]) for path in table.rglob("*.checkpoint.parquet"))
-    assert len([version for version in checkpoints if max(with_vectors) < version < done.version]) == 3
+    assert len([version for version in checkpoints if max(with_vectors) < version < done.commit.id]) == 3
     for path in table.rglob("*.checkpoint.parquet"):
         adds = [add for add in pq.read_table(path)["add"].to_pylist() if add]
         assert not any(add["deletionVector"] for add in adds)
-    last = commit_of(table, done.version)
+    last = commit_of(table, done.commit.id)
     assert last["commitInfo"][0]["operation"] == "DROP FEATURE"
     assert last["protocol"] == [
         {
@@ -135,12 +135,12 @@ def test_a_job_is_done_once_and_a_dry_run_writes_nothing(tmp_path: Path) -> None
     with unchanged(table):
         dry = delta.disable(table, dry_run=True)
     assert dry.dry_run
-    assert (dry.version, dry.data_files, dry.rows, dry.rows_purged, dry.commits) == (None, 1, 7, 3, 0)
+    assert (dry.commit.id, dry.data_files, dry.rows, dry.rows_purged, dry.commits) == (None, 1, 7, 3, 0)
     done = delta.disable(table, job_id="j", snapshot_properties={"why": "pandas"})
-    why = [commit_of(table, at)["commitInfo"][0]["why"] for at in range(3, done.version + 1)]
+    why = [commit_of(table, at)["commitInfo"][0]["why"] for at in range(3, done.commit.id + 1)]
     assert why == ["pandas"] * 5
-    assert delta.disable(table, job_id="j") == delta.DisableResult(None, repeated=True)
-    with pytest.raises(errors.InvalidInputError, match="expected a job of purge"):
+    assert delta.disable(table, job_id="j") == delta.DisableResult(delta.Commit(repeated=True))
+    with pytest.raises(errors.InvalidInputError, match="expected a job of rewrite_data_files"):
         delta.purge(table, job_id="j")
 
 

@@ -44,7 +44,7 @@ def test_a_rewrite_changes_files_and_no_row(
     asked = delta.rewrite_data_files(table, **ALL, dry_run=True)
     done = delta.rewrite_data_files(table, **ALL)
     assert (asked.data_files, asked.rows, asked.rows_purged) == (done.data_files, done.rows, purged)
-    assert done.version == version + 1
+    assert done.commit.id == version + 1
     assert delta.vectors(table).num_rows == 0
     assert agreed(table, duckdb_delta) == before
     assert by_us(table, version=version) == before
@@ -54,13 +54,13 @@ def test_a_rewrite_changes_files_and_no_row(
     assert not any(action["dataChange"] for action in [*actions["add"], *actions["remove"]])
     assert done.rows == sum(json.loads(add["stats"])["numRecords"] for add in actions["add"])
     sizes = {add["path"]: add["size"] for add in actions["add"]}
-    assert sum(sizes.values()) == done.n_bytes
+    assert sum(sizes.values()) == done.commit.n_bytes
     for add in actions["add"]:
         stored = pq.ParquetFile(table / unquote(add["path"]))
         assert json.loads(add["stats"])["numRecords"] == stored.metadata.num_rows
     assert delta.orphan_files(table).num_rows == 0
     again = delta.rewrite_data_files(table, **ALL)
-    assert (again.version, again.data_files) == (None, 0)
+    assert (again.commit.id, again.data_files) == (None, 0)
 
 
 def test_small_files_are_joined_to_files_of_the_target_size(tmp_path: Path) -> None:
@@ -71,13 +71,13 @@ def test_small_files_are_joined_to_files_of_the_target_size(tmp_path: Path) -> N
     assert (done.data_files, done.data_files_written, done.rows, done.commits) == (12, 3, 120, 1)
     assert by_us(table) == before
     delta.overwrite(table, pa.table({"id": [1], "v": ["x"]}), "id = 1")
-    assert delta.rewrite_data_files(table, min_file_size=0).version is None, "no file has many deletes"
+    assert delta.rewrite_data_files(table, min_file_size=0).commit.id is None, "no file has many deletes"
 
 
 def test_a_property_has_the_target_size(tmp_path: Path) -> None:
     small, wrong = {"delta.targetFileSize": "1kb"}, {"delta.targetFileSize": "big"}
     table = delta_table(tmp_path / "t", parts(pa.table({"id": range(400)}), 4), properties=small)
-    assert delta.rewrite_data_files(table).version is None, "no file has less than 0.75 kB"
+    assert delta.rewrite_data_files(table).commit.id is None, "no file has less than 0.75 kB"
     table = delta_table(tmp_path / "u", pa.schema([("id", pa.int64())]), properties=wrong)
     with pytest.raises(errors.CorruptDataError, match=r"delta\.targetFileSize: expected a size"):
         delta.rewrite_data_files(table)
@@ -99,7 +99,7 @@ def test_rows_are_sorted(run_bytes: int, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_filter_chooses_the_files(partitioned: Path) -> None:
     before = by_us(partitioned)
     done = delta.rewrite_data_files(partitioned, "part = 'p 1'", **ALL)
-    paths = {unquote(action["path"]) for action in commit_of(partitioned, done.version or 0)["remove"]}
+    paths = {unquote(action["path"]) for action in commit_of(partitioned, done.commit.id or 0)["remove"]}
     assert paths
     assert all(path.startswith("part=p 1/") for path in paths)
     assert by_us(partitioned) == before
@@ -112,7 +112,7 @@ def test_several_commits(tmp_path: Path, max_commits: int, commits: int) -> None
     before, version = by_us(table), delta.snapshot(table).version
     several: dict[str, Any] = {"min_input_files": 2, "max_commits": max_commits}
     done = delta.rewrite_data_files(table, target_file_size=3 * size, **several)
-    assert (done.commits, done.version) == (commits, version + commits)
+    assert (done.commits, done.commit.id) == (commits, version + commits)
     assert (done.data_files, done.data_files_left_out) == (12, 0)
     assert by_us(table) == before
     assert delta.rewrite_data_files(table, target_file_size=size // 2, **several).commits == 0
@@ -158,7 +158,7 @@ def test_the_change_data_feed_has_no_line(tmp_path: Path) -> None:
     table = delta_table(tmp_path, parts(rows, 3), properties={"delta.enableChangeDataFeed": "true"})
     done = delta.rewrite_data_files(table, min_input_files=2)
     opened: Any = require_module("deltalake").DeltaTable(str(table))
-    assert pa.table(opened.load_cdf(starting_version=done.version).read_all()).num_rows == 0
+    assert pa.table(opened.load_cdf(starting_version=done.commit.id).read_all()).num_rows == 0
 
 
 def test_columns_with_the_names_of_row_tracking(tmp_path: Path) -> None:

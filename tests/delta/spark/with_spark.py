@@ -752,7 +752,7 @@ def disabled(spark: SparkSession, table: Path) -> None:
                 == found
             )
     assert protocols[0] == protocols[1]
-    assert delta.disable(theirs).version is None
+    assert delta.disable(theirs).commit.id is None
     spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 9")
     spark.sql(f"INSERT INTO delta.`{table}` VALUES (90, 'z')")
     delta.append(table, rows.slice(0, 1))

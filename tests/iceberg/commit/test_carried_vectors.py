@@ -115,7 +115,7 @@ def test_compact_moves_the_live_vectors_of_a_shared_file(racing: RacingCatalog) 
     assert list(iceberg.verify(table)) == []
     iceberg.compact(table)
     assert sorted(puffin_files(table).values()) == [20, MOST_VECTORS]
-    assert iceberg.compact(table).snapshot_id is None
+    assert iceberg.compact(table).commit.id is None
 
 
 @pytest.mark.parametrize("word", ["", "no", "1"])

@@ -34,8 +34,8 @@ def test_many_puffin_files_become_one(racing: RacingCatalog, duckdb_iceberg: Duc
         planned = iceberg.compact(table, dry_run=True)
     result = iceberg.compact(table)
     assert (result.puffin_files_written, result.puffin_files_removed, result.vectors_written) == (1, 6, 6)
-    assert (planned.puffin_files_removed, planned.n_bytes) == (6, result.n_bytes)
-    assert (planned.snapshot_id, planned.vectors_written, planned.dry_run) == (None, 6, True)
+    assert (planned.puffin_files_removed, planned.commit.n_bytes) == (6, result.commit.n_bytes)
+    assert (planned.commit.id, planned.vectors_written, planned.dry_run) == (None, 6, True)
     assert len(puffins(table)) == 1
     assert ids(table) == before == set(rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist())
     for task in tasks(table):
@@ -44,7 +44,7 @@ def test_many_puffin_files_become_one(racing: RacingCatalog, duckdb_iceberg: Duc
         assert now is not None
         assert (now.sequence_number, now.record_count) == (was.sequence_number, was.record_count)
     assert iceberg.verify(table) == []
-    assert iceberg.compact(table).snapshot_id is None
+    assert iceberg.compact(table).commit.id is None
 
 
 def test_a_file_of_mostly_superseded_vectors_is_rewritten(racing: RacingCatalog) -> None:
@@ -56,7 +56,7 @@ def test_a_file_of_mostly_superseded_vectors_is_rewritten(racing: RacingCatalog)
     assert iceberg.compact(table, target_file_size=1).puffin_files_removed == 1
     assert old not in puffins(table)
     assert ids(table) == {250, 350}
-    assert iceberg.compact(table, target_file_size=1).snapshot_id is None
+    assert iceberg.compact(table, target_file_size=1).commit.id is None
 
 
 def test_dangling_vectors_are_dropped(racing: RacingCatalog) -> None:
@@ -79,7 +79,7 @@ def test_compacting_twice_changes_nothing(racing: RacingCatalog, target_file_siz
         iceberg.delete(table, f"id = {number * N + 80}")
     before = ids(table)
     iceberg.compact(table, target_file_size=target_file_size)
-    assert iceberg.compact(table, target_file_size=target_file_size).snapshot_id is None
+    assert iceberg.compact(table, target_file_size=target_file_size).commit.id is None
     assert ids(table) == before
 
 
@@ -89,7 +89,7 @@ def test_a_delete_during_compaction_is_kept(racing: RacingCatalog) -> None:
         iceberg.delete(table, f"id = {number * N}")
     other = racing.load_table("n.t")
     racing.before = [lambda: iceberg.delete(other, "id = 7 or id = 107")]
-    assert iceberg.compact(table).attempts == 2
+    assert iceberg.compact(table).commit.attempts == 2
     assert ids(table) == {*range(300)} - {0, 100, 200, 7, 107}
     assert iceberg.verify(table) == []
     assert len(puffins(table)) == 1
@@ -123,8 +123,8 @@ def test_only_puffin_files_of_given_data_files_are_rewritten(racing: RacingCatal
 
 def test_a_single_small_file_stays(racing: RacingCatalog) -> None:
     table, (path, *_) = deleted_by_pairs(racing, 4)
-    assert iceberg.compact(table, file_paths=[path]).snapshot_id is None
-    assert iceberg.compact(table, file_paths=[]).snapshot_id is None
+    assert iceberg.compact(table, file_paths=[path]).commit.id is None
+    assert iceberg.compact(table, file_paths=[]).commit.id is None
     share_no_files(table)
     iceberg.delete(table, f"id = {N + 60}")  # its vector moves: the file has a vector that nothing references
     assert iceberg.compact(table, file_paths=[path]).vectors_written == 1
@@ -146,7 +146,7 @@ def test_a_data_file_that_is_dropped_leaves_no_vector(racing: RacingCatalog, is_
     racing.before = [lambda: iceberg.delete(other, f"id >= {N} and id < {2 * N}")]
     if is_raced:
         result = iceberg.compact(table, file_paths=paths[:3])
-        assert (result.attempts, result.snapshot_id is None) == (2, False)
+        assert (result.commit.attempts, result.commit.id is None) == (2, False)
     else:
         racing.before.pop()()
         iceberg.compact(table.refresh(), file_paths=[paths[0], paths[2]])

@@ -42,16 +42,19 @@ def test_converting_keeps_the_rows_and_leaves_only_vectors(
         head = table.metadata.current_snapshot_id
         with unchanged(table):
             planned = job(table, dry_run=True)
-        assert (planned.dry_run, planned.snapshot_id) == (True, None)
+        assert (planned.dry_run, planned.commit.id) == (True, None)
         done = job(table, job_id=job.__name__)
         assert rows(table) == before
-        assert (planned.vectors_written, planned.n_bytes) == (done.vectors_written, done.n_bytes)
-        assert (done.snapshot_id is None) == (head == table.metadata.current_snapshot_id)
+        assert (planned.vectors_written, planned.commit.n_bytes) == (
+            done.vectors_written,
+            done.commit.n_bytes,
+        )
+        assert (done.commit.id is None) == (head == table.metadata.current_snapshot_id)
         repeated = job(table, job_id=job.__name__)
-        is_done = done.snapshot_id is not None
-        assert (repeated.snapshot_id, repeated.repeated) == (done.snapshot_id, is_done)
+        is_done = done.commit.id is not None
+        assert (repeated.commit.id, repeated.commit.repeated) == (done.commit.id, is_done)
         again = job(table)
-        assert (again.snapshot_id, again.vectors_written, repeated.vectors_written) == (None, 0, 0)
+        assert (again.commit.id, again.vectors_written, repeated.vectors_written) == (None, 0, 0)
     assert kinds(table) <= {("vector", "applies")}
     assert iceberg.verify(table) == []
     if named is not None and table.metadata.next_row_id is not None:
@@ -176,7 +179,7 @@ def test_a_concurrent_commit_is_included_in_the_new_plan(racing: RacingCatalog, 
     other = racing.load_table("n.t")
     racing.before = [lambda: happening(other)]
     result = iceberg.convert_position_deletes(table)
-    assert result.attempts in (0, 1, 2)
+    assert result.commit.attempts in (0, 1, 2)
     table.refresh()
     assert rows(table) == rows(racing.load_table("n.t"))
     assert kinds(table) == {("vector", "applies")}
@@ -227,7 +230,7 @@ def test_all_jobs_go_through_a_rest_catalog(
     assert iceberg.convert_equality_deletes(table).vectors_removed == 2
     iceberg.delete(table, "id = 130")
     assert iceberg.compact(table).puffin_files_written == 1
-    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.repair(table).commit.id is None
     assert iceberg.verify(table) == []
     left = set(range(300)) - {1, 102, 250, 7, 251, 130}
     assert set(iceberg.scan(table).to_arrow()["id"].to_pylist()) == left

@@ -119,15 +119,15 @@ def test_rows_that_javas_rewrite_brought_back_are_found_and_deleted_again(
 
     converted = iceberg.convert_position_deletes(interop.table)  # keeps what only the superseded file knows
     assert len(converted.not_rewritten) == 1
-    assert converted.snapshot_id is None
+    assert converted.commit.id is None
     assert interop.spark_reads() == broken  # PyIceberg reads `before`: it applies what a vector hides
 
     result = iceberg.repair(interop.table)
     assert result.rows_deleted == len(broken) - len(before)
     assert interop.all_read() == before
     assert iceberg.verify(interop.table) == []
-    assert iceberg.convert_position_deletes(interop.table).snapshot_id is None
-    assert iceberg.repair(interop.table).snapshot_id is None
+    assert iceberg.convert_position_deletes(interop.table).commit.id is None
+    assert iceberg.repair(interop.table).commit.id is None
 
 
 def six_over_two_files(make: Make) -> JavaTable:

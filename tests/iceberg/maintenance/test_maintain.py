@@ -53,7 +53,7 @@ def test_rows_stay_and_files_go(racing: RacingCatalog, version: int) -> None:
     assert (done.vectors is None, done.position_deletes is None) == (version == 2, version == 2)
     again = iceberg.maintain(table, AT_ONCE)
     assert again.data_files is not None
-    assert again.data_files.snapshot_id is None
+    assert again.data_files.commit.id is None
 
 
 def test_only_the_steps_of_the_policy_run(racing: RacingCatalog) -> None:

@@ -48,7 +48,7 @@ def test_positions_past_the_rows_are_found_and_not_repaired(racing: RacingCatalo
     add_vector(table, tasks(table)[0].data, [3, N])
     assert kinds(table) == ["mismatch"]
     result = iceberg.repair(table)
-    assert result.snapshot_id is None
+    assert result.commit.id is None
     assert "less than 100 rows" in result.not_rewritten[0]
 
 
@@ -65,13 +65,13 @@ def test_several_vectors_of_a_data_file_become_their_union(
         ids(table)
     with unchanged(table):
         dry = iceberg.repair(table, dry_run=True)
-    assert (dry.vectors_written, dry.snapshot_id, dry.dry_run) == (1, None, True)
+    assert (dry.vectors_written, dry.commit.id, dry.dry_run) == (1, None, True)
     result = iceberg.repair(table)
     assert (result.vectors_written, result.vectors_removed, result.positions) == (1, 3, 4)
     expected = set(range(300)) - {1, 2, 3, 50, 109}
     assert ids(table) == expected == set(rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist())
     assert iceberg.verify(table) == []
-    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.repair(table).commit.id is None
 
 
 def test_several_vectors_are_not_united_when_one_cannot_be_read(racing: RacingCatalog) -> None:
@@ -94,7 +94,7 @@ def test_a_delete_during_a_repair_is_kept(racing: RacingCatalog) -> None:
         add_vector(table, first, positions)
     other = racing.load_table("n.t")
     racing.before = [lambda: add_vector(other, first, [3]), lambda: add_vector(other, second, [4])]
-    assert iceberg.repair(table).attempts == 2
+    assert iceberg.repair(table).commit.attempts == 2
     assert ids(table) == set(range(200)) - {1, 2, 3, 104}
 
 
@@ -156,7 +156,7 @@ def vectors_of(table: Table) -> list[ManifestEntry]:
 def is_repaired(table: Table) -> None:
     """Checks that a table has findings, and after `repair` none, and its rows."""
     assert iceberg.verify(table) != []
-    assert iceberg.repair(table).snapshot_id is not None
+    assert iceberg.repair(table).commit.id is not None
     assert iceberg.verify(table) == []
     assert rows_of(table)["id"].to_pylist() == LIVE
 
@@ -176,7 +176,7 @@ def test_a_vector_without_frame_is_written_to_a_puffin_file(
             assert vector.content_offset in {blob.offset for blob in reader.blobs}
     assert iceberg.verify(table) == []
     assert rows_of(table)["id"].to_pylist() == LIVE
-    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.repair(table).commit.id is None
 
 
 @pytest.mark.parametrize("what", ["footer", "head", "size", "other vectors"])
@@ -231,7 +231,7 @@ def test_repair_checks_each_puffin_file_once(racing: RacingCatalog, monkeypatch:
         return check_vectors(path, **named)
 
     monkeypatch.setattr(puffin_checks, "check_vectors", check)
-    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.repair(table).commit.id is None
     assert len(checked) == 1
 
 
@@ -242,7 +242,7 @@ def test_compact_writes_a_vector_anew_whose_footer_has_unknown_flags(racing: Rac
     (path,) = {vector.file_path for vector in vectors_of(table)}
     data = path_of(path).read_bytes()
     path_of(path).write_bytes(data[:-8] + b"\x02\0\0\0" + data[-4:])
-    assert iceberg.compact(table).snapshot_id is not None
+    assert iceberg.compact(table).commit.id is not None
     assert iceberg.verify(table) == []
     assert rows_of(table)["id"].to_pylist() == LIVE
 

@@ -73,7 +73,7 @@ def test_no_row_changes(
     assert lineage(table) == before
     n_files = 3 if spec else 1
     assert (done.data_files, done.data_files_written) == (10 if spec else 4, n_files)
-    assert (done.rows, done.rows_purged, done.attempts) == (N - 11, 12, 1)
+    assert (done.rows, done.rows_purged, done.commit.attempts) == (N - 11, 12, 1)
     assert done.deletes_removed > 0
     assert iceberg.deletes(table).num_rows == 0
     assert summary(table).operation.value == "replace"
@@ -83,10 +83,10 @@ def test_no_row_changes(
     assert sorted(task.data.partition for task in tasks) == sorted(
         [("g0",), ("g1",), ("g2",)] if spec else [()]
     )
-    assert sum(task.data.file_size_in_bytes for task in tasks) == done.n_bytes
+    assert sum(task.data.file_size_in_bytes for task in tasks) == done.commit.n_bytes
     assert iceberg.verify(table) == []
     again = iceberg.rewrite_data_files(table, **ALL)
-    assert (again.snapshot_id, again.data_files, again.attempts) == (None, 0, 0)
+    assert (again.commit.id, again.data_files, again.commit.attempts) == (None, 0, 0)
     iceberg.update(table, "id = 40", {"x": 0.0})  # the new files take deletes as others do
     iceberg.delete(table, "id = 41")
     assert [r["id"] for r in by_pyiceberg(table)] == [r["id"] for r in rows if r["id"] != 41]
@@ -97,13 +97,13 @@ def test_only_files_that_are_worth_it_are_rewritten(racing: RacingCatalog) -> No
     first = iceberg.plan_files(table, row_filter="id = 3").tasks[0].data.file_path
     iceberg.delete(table, "id < 7 or id = 30")
     keep = {task.data.file_path for task in iceberg.plan_files(table).tasks} - {first}
-    assert iceberg.rewrite_data_files(table, min_deleted=0.36).snapshot_id is None
-    assert iceberg.rewrite_data_files(table, "id > 20").snapshot_id is None
+    assert iceberg.rewrite_data_files(table, min_deleted=0.36).commit.id is None
+    assert iceberg.rewrite_data_files(table, "id > 20").commit.id is None
     assert iceberg.rewrite_data_files(table, "ID < 20", case_sensitive=False).data_files == 1
     assert {task.data.file_path for task in iceberg.plan_files(table).tasks} > keep
     # three small files: joined from three on, unless none is small
-    assert iceberg.rewrite_data_files(table, min_input_files=4).snapshot_id is None
-    assert iceberg.rewrite_data_files(table, min_input_files=3, min_file_size=0).snapshot_id is None
+    assert iceberg.rewrite_data_files(table, min_input_files=4).commit.id is None
+    assert iceberg.rewrite_data_files(table, min_input_files=3, min_file_size=0).commit.id is None
     assert iceberg.rewrite_data_files(table, min_input_files=3).data_files == 3
     assert ids(table) == [i for i in range(7, N) if i != 30]
 
@@ -148,14 +148,14 @@ def test_rows_keep_the_order_of_their_commits(racing: RacingCatalog) -> None:
 
 def test_empty_tables_one_row_and_no_row_left(racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", SCHEMA)
-    assert iceberg.rewrite_data_files(table).snapshot_id is None
+    assert iceberg.rewrite_data_files(table).commit.id is None
     with pytest.raises(NotFoundError, match="twig"):
         iceberg.rewrite_data_files(table, branch="twig")
     for number in range(2):
         iceberg.append(table, of([row(number)]))
     assert iceberg.rewrite_data_files(table, min_input_files=2).rows == 2
     delete_equal(table, [1], [(0,), (1,)])  # drops no data file
-    assert iceberg.rewrite_data_files(table, min_input_files=2).snapshot_id is None
+    assert iceberg.rewrite_data_files(table, min_input_files=2).commit.id is None
     iceberg.append(table, of([row(2)]))
     done = iceberg.rewrite_data_files(table, min_input_files=2)
     assert (done.rows, done.rows_purged, done.data_files_written) == (1, 2, 1)
@@ -180,7 +180,7 @@ def test_equality_and_shared_position_deletes_are_applied(
     delete_equal(table, [1], [(5,), (25,)])
     before = lineage(table)
     # one file of three: the others need both delete files
-    assert iceberg.rewrite_data_files(table, "id < 20", min_deleted=0).snapshot_id is None
+    assert iceberg.rewrite_data_files(table, "id < 20", min_deleted=0).commit.id is None
     one = iceberg.rewrite_data_files(table, "id < 40", **ALL)
     assert (one.data_files, one.deletes_removed) == (2, 0)
     assert [r["id"] for r in before] == ids(table)
@@ -273,7 +273,7 @@ def test_several_commits_keep_what_is_done(
     other = racing.load_table("n.t")
     racing.before = [lambda: iceberg.delete(other, "id = 30")]
     done = iceberg.rewrite_data_files(table, **ALL, max_commits=2)
-    assert (done.commits, done.data_files, done.attempts) == (2, 9, 3)
+    assert (done.commits, done.data_files, done.commit.attempts) == (2, 9, 3)
     assert len(table.metadata.snapshots) == n_before + 3
     assert lineage(table) == [found for found in before if found["id"] != 30]
     assert iceberg.verify(table) == []
@@ -443,7 +443,7 @@ def test_what_is_committed_meanwhile_stays(
     race.before(table)
     wanted = planned(racing, race.meanwhile)
     done = iceberg.rewrite_data_files(table, **ALL)
-    assert (done.attempts, done.deletes_moved, done.data_files_left_out) == (
+    assert (done.commit.attempts, done.deletes_moved, done.data_files_left_out) == (
         2,
         race.deletes_moved,
         race.left_out,
@@ -484,7 +484,7 @@ def test_deletes_of_two_races_and_of_each_position(racing: RacingCatalog) -> Non
 
     racing.before.append(twice)
     done = iceberg.rewrite_data_files(table, **ALL)
-    assert done.attempts >= 2
+    assert done.commit.attempts >= 2
     assert ids(table)[0] in (live[1], live[2])
     racing.before.clear()
     assert iceberg.verify(table) == []
@@ -568,7 +568,7 @@ def test_row_ids_that_are_assigned_meanwhile(
     wanted = planned(racing, delete("id = 8") if verb == "delete" else append_row)
     done = iceberg.rewrite_data_files(table, min_input_files=2, **options)
     assert (done.data_files, done.data_files_left_out) == (9, 0)
-    assert done.attempts == (2 if done.commits == 1 else 1 + done.commits)
+    assert done.commit.attempts == (2 if done.commits == 1 else 1 + done.commits)
     assert lineage(table) == wanted
     assert iceberg.verify(table) == []
     paths = iceberg.scan(table, selected_fields=("_file",)).to_arrow()["_file"].unique()

@@ -78,10 +78,10 @@ def test_the_files_stay_and_are_sorted_by_partition_and_path(racing: RacingCatal
     kept = planned.manifests_kept  # that of deletes, if it happens to be in order
     assert kept < 2
     assert (planned.manifests_removed, planned.manifests_written) == (n - kept, 2 - kept)
-    assert planned.snapshot_id is None
+    assert planned.commit.id is None
     result = pf.iceberg.rewrite_manifests(table, job_id="nightly")
     repeated = pf.iceberg.rewrite_manifests(table, job_id="nightly")
-    assert (repeated.repeated, repeated.snapshot_id) == (True, result.snapshot_id)
+    assert (repeated.commit.repeated, repeated.commit.id) == (True, result.commit.id)
     found = (result.manifests_removed, result.manifests_written, result.manifests_kept)
     assert found == (n - kept, 2 - kept, kept)
     for content in (DATA, DELETES):
@@ -100,7 +100,7 @@ def test_the_files_stay_and_are_sorted_by_partition_and_path(racing: RacingCatal
     assert rows_of(table) == rows
     assert pf.iceberg.verify(table) == []
     again = pf.iceberg.rewrite_manifests(table)
-    assert (again.snapshot_id, again.manifests_removed, again.manifests_kept) == (None, 0, 2)
+    assert (again.commit.id, again.manifests_removed, again.manifests_kept) == (None, 0, 2)
     assert summary_of(table)["operation"] == "replace"
 
 
@@ -112,7 +112,7 @@ def test_entries_of_removed_files_are_left_out_though_the_others_are_in_order(ra
     assert any(not entry.is_live for _, some in entries(table, DATA) for entry in some)
     pf.iceberg.rewrite_manifests(table)
     assert all(entry.is_live for _, some in entries(table, DATA) for entry in some)
-    assert pf.iceberg.rewrite_manifests(table).snapshot_id is None
+    assert pf.iceberg.rewrite_manifests(table).commit.id is None
 
 
 def test_manifests_have_about_the_target_size(racing: RacingCatalog) -> None:
@@ -135,7 +135,7 @@ def test_commits_of_others_are_kept(racing: RacingCatalog) -> None:
     ]
     left = pf.iceberg.scan(table, "id >= 10").count()
     result = pf.iceberg.rewrite_manifests(table)
-    assert result.attempts == 2
+    assert result.commit.attempts == 2
     assert pf.iceberg.scan(table).count() == left + 1
     assert pf.iceberg.scan(table, "id = 1000 or id < 10").count() == 1
     assert len(entries(table, DATA)) == 1
@@ -156,14 +156,14 @@ def test_rows_deleted_after_a_rewrite_stay_deleted(racing: RacingCatalog) -> Non
     assert pf.iceberg.rewrite_manifests(table).manifests_removed
     assert pf.iceberg.scan(table).count() == before - gone.rows_deleted + 1
     again = pf.iceberg.rewrite_manifests(table)
-    assert (again.snapshot_id, again.manifests_removed) == (None, 0)
+    assert (again.commit.id, again.manifests_removed) == (None, 0)
 
 
 def test_a_table_without_snapshots_has_nothing_to_do_and_a_wrong_branch_is_not_found(
     racing: RacingCatalog,
 ) -> None:
     table = made(racing, "n.t", n=0)
-    assert pf.iceberg.rewrite_manifests(table).snapshot_id is None
+    assert pf.iceberg.rewrite_manifests(table).commit.id is None
     with pytest.raises(NotFoundError, match="lost"):
         pf.iceberg.rewrite_manifests(table, branch="lost")
 

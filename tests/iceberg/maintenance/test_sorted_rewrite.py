@@ -87,7 +87,7 @@ def test_concurrent_deletes_follow_the_rows(
     before, other = lineage(table), racing.load_table("n.t")
     racing.before = [lambda: iceberg.delete(other, "id in (11, 40, 58)")]
     done = iceberg.rewrite_data_files(table, **ALL, sort_by=["id desc"])
-    assert (done.deletes_moved, done.attempts) == (3, 2)
+    assert (done.deletes_moved, done.commit.attempts) == (3, 2)
     assert lineage(table) == [row for row in before if row["id"] not in (11, 40, 58)]
     check(table, duckdb_iceberg, [r for r in START if r["id"] >= 10 and r["id"] not in (11, 40, 58)])
     assert iceberg.verify(table) == []
@@ -110,10 +110,10 @@ def test_files_of_a_partition_do_not_overlap_and_are_marked(racing: RacingCatalo
     assert lineage(table) == before
     assert are_apart(table)
     assert {task.data.sort_order_id for task in iceberg.plan_files(table).tasks} == {order.order_id}
-    assert iceberg.rewrite_data_files(table, **options, min_file_size=0).snapshot_id is None
+    assert iceberg.rewrite_data_files(table, **options, min_file_size=0).commit.id is None
     iceberg.append(table, pa.table({"id": [4000], "k": [7]}))  # sorted, and marked
     n_files = done.data_files_written + 1
-    assert iceberg.rewrite_data_files(table, **options, min_file_size=0).snapshot_id is None
+    assert iceberg.rewrite_data_files(table, **options, min_file_size=0).commit.id is None
     assert not are_apart(table)
     assert iceberg.rewrite_data_files(table, **options, min_file_size=1 << 30).data_files == n_files
     assert are_apart(table)

@@ -223,4 +223,4 @@ def test_another_partition_or_spec_is_a_finding_and_deletes_apply_by_path(
         assert iceberg.repair(table).rows_deleted == 0
         assert iceberg.verify(table) == []
         assert iceberg.scan(table).count() == before
-        assert iceberg.repair(table).snapshot_id is None
+        assert iceberg.repair(table).commit.id is None

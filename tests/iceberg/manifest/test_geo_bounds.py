@@ -82,7 +82,7 @@ def test_wrong_bounds_are_found_and_removed(table: Table) -> None:
     result = iceberg.repair(table)
     assert (result.bounds_removed, result.vectors_written, result.rows_deleted) == (3, 0, 0)
     assert iceberg.verify(table) == []
-    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.repair(table).commit.id is None
     assert bounded(table) == {1}
     assert iceberg.scan(table, selected_fields=LINEAGE).to_arrow() == lineage
     for path, entry in entries(table).items():
@@ -119,7 +119,7 @@ def test_bounds_that_are_points_stay(table: Table, monkeypatch: pytest.MonkeyPat
         iceberg.append(table, rows(8))
     assert bounded(table) == {1, 2}
     assert iceberg.verify(table) == []
-    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.repair(table).commit.id is None
 
 
 def test_filters_and_searches_take_no_notice_of_wrong_bounds(table: Table) -> None:

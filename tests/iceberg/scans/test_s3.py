@@ -60,7 +60,7 @@ def test_a_table_on_s3_is_written_and_read(catalog: SqlCatalog) -> None:
     agree()
     assert iceberg.compact(table).puffin_files_written == 1
     agree()
-    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.repair(table).commit.id is None
     assert iceberg.deletes(table).num_rows == 3
     at_once = timedelta(seconds=-5)
     assert iceberg.orphan_files(table, older_than=at_once).num_rows == 0

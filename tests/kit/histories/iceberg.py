@@ -462,7 +462,7 @@ class IcebergHistory(History):
             raise Nothing
         self.say(f"{job} of {branch}")
         done = self.write(job, branch=branch)
-        assert job != "repair" or done.snapshot_id is None
+        assert job != "repair" or done.commit.id is None
 
     @operation(2)
     def rewrite_data_files(self, branch: str) -> None:

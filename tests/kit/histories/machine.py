@@ -210,8 +210,8 @@ class History:
         done = job(self.target, *arguments, **given)
 
         def again() -> None:
-            if done is not None and getattr(done, "snapshot_id", getattr(done, "version", None)) is not None:
-                assert job(self.target, *arguments, **given).repeated
+            if done.commit.id is not None:
+                assert job(self.target, *arguments, **given).commit.repeated
 
         self.last = again
         return done
@@ -283,8 +283,7 @@ class History:
         assert counted >= len(gone) if self.counts_more else counted == len(gone), (
             f"{counted}, not {len(gone)}"
         )
-        committed = getattr(done, "snapshot_id", getattr(done, "version", None))
-        assert committed is not None or not gone or self.tx is not None
+        assert not gone or self.tx is not None or done.commit.id is not None
 
     def change(self, branch: str, chosen: set[int], values: Callable[[Row], Row]) -> None:
         """Rows that an update changes, which keep their row ids."""

@@ -28,8 +28,8 @@ from pyiceberg.types import (
 
 from puffin_fast.columns.plain_types import plain, plain_type
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg import rewrite_data_files
 from puffin_fast.iceberg.dml.tables import create_table
-from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.tables.delete import delete, delete_keys

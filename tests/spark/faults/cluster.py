@@ -449,9 +449,9 @@ def a_job_started_twice_is_done_once(spark: SparkSession, folder: Path) -> None:
     other, _ = _places(spark, catalog.load_table("n.t"))
     catalog.before.append(other)  # commits all of the second run right before the first one's commit
     first = job()
-    assert first.repeated
+    assert first.commit.repeated
     _check(table, gone)
-    assert job().repeated
+    assert job().commit.repeated
     _check(table, gone)
     _tidy(table)
     summaries = [snapshot.summary.additional_properties for snapshot in table.snapshots()]
@@ -492,7 +492,7 @@ def a_driver_killed_around_its_commit_loses_nothing(spark: SparkSession, folder:
         assert bool(_strays(table)) == (step != "after")
         _tidy(table)
         again = job_of(spark, table)[0]()
-        assert again.repeated == (step == "after")
+        assert again.commit.repeated == (step == "after")
         _check(table, gone)
         _tidy(table)
 

@@ -177,7 +177,7 @@ def interrupted(spark: SparkSession, folder: Path, verb: str, how: str) -> Spark
     elif how == "group":
         spark.sparkContext._jsc.clearJobGroup()  # type: ignore[union-attr]
     again = RUNS[verb](spark, table)
-    assert not again.repeated if verb != "rewrite" else again.commits
+    assert not again.commit.repeated if verb != "rewrite" else again.commits
     assert _ids(table) == sorted(LEFT[verb])
     assert iceberg.verify(table) == []
     catalog.engine.dispose()

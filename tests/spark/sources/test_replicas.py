@@ -144,7 +144,7 @@ def test_a_batch_whose_driver_is_killed_within_its_commit_or_after_it_is_applied
             while steps:
                 killed(steps.pop(0), work)
             raise _Failed
-        repeated.append(work().repeated)
+        repeated.append(work().commit.repeated)
 
     iceberg.append(source, of([{"id": id, "g": "a", "x": 0.5} for id in range(4)]))
     query = begun(spark, tmp_path, each, {**options, "poll_interval_s": "0"})

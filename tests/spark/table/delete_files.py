@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
-from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
+from puffin_fast.iceberg import RewriteResult
 from tests.iceberg.maintenance.delete_files import kinds, rows
 from tests.spark.results import facts
 
@@ -30,7 +30,7 @@ def agree(spark: SparkSession, table: Table, single: Table, job: str) -> Rewrite
     before = rows(table)
     done, expected = getattr(ps, job)(spark, table), getattr(iceberg, job)(single)
     assert facts(done, WRITTEN) == facts(expected, WRITTEN)
-    assert (done.snapshot_id is None) == (expected.snapshot_id is None)
+    assert (done.commit.id is None) == (expected.commit.id is None)
     assert rows(table) == rows(single) == before
     assert kinds(table) == kinds(single)
     assert iceberg.verify(table) == iceberg.verify(single)

@@ -44,7 +44,7 @@ def test_a_replica_is_equal_after_each_batch(
         ps.upsert(changes, copy, "id", changes=True, job_id=f"to-{end}")
         assert read(replica, copy) == read(source, machine.table)
         again: Any = ps.upsert(changes, copy, "id", changes=True, job_id=f"to-{end}")
-        assert again.repeated or (again.version if replica is delta else again.snapshot_id) is None
+        assert again.commit.repeated or again.commit.id is None
         assert read(replica, copy) == read(source, machine.table)
         done = end
 

@@ -47,10 +47,10 @@ def test_many_puffin_files_become_one(
     assert files_of(table) == files
     result = agree(spark, table, copy_of(racing, table), "compact")
     assert (result.puffin_files_written, result.puffin_files_removed) == (1, 8)
-    assert result.n_bytes == planned.n_bytes
+    assert result.commit.n_bytes == planned.commit.n_bytes
     assert {t.data.file_path: t.vector.sequence_number for t in tasks(table) if t.vector} == ages
     assert ids(table) == before == set(rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist())
-    assert ps.compact(spark, table).snapshot_id is None
+    assert ps.compact(spark, table).commit.id is None
 
 
 def test_a_target_size_gives_the_files_of_the_single_machine(
@@ -68,7 +68,7 @@ def test_a_target_size_gives_the_files_of_the_single_machine(
         expected.vectors_written,
     )
     assert ids(table) == ids(single)
-    assert ps.compact(spark, table, target_file_size=120).snapshot_id is None
+    assert ps.compact(spark, table, target_file_size=120).commit.id is None
 
 
 def test_dangling_vectors_are_dropped_without_a_task(spark: SparkSession, racing: RacingCatalog) -> None:
@@ -87,4 +87,4 @@ def test_bad_arguments_are_refused_at_once(spark: SparkSession, racing: RacingCa
         ps.compact(None, table)  # type: ignore[arg-type]
     with pytest.raises(NotFoundError, match="twig"):
         ps.compact(spark, table, branch="twig")
-    assert ps.compact(spark, table).snapshot_id is None
+    assert ps.compact(spark, table).commit.id is None

@@ -76,7 +76,7 @@ def test_position_deletes_of_either_granularity(
     result = agree(spark, table, copy_of(racing, table), "convert_position_deletes")
     assert (result.vectors_written, result.not_rewritten) == (11, ())
     again = ps.convert_position_deletes(spark, table)
-    assert (again.snapshot_id, again.vectors_written) == (None, 0)
+    assert (again.commit.id, again.vectors_written) == (None, 0)
 
 
 def test_a_puffin_file_holds_vectors_of_one_partition_spec(
@@ -131,7 +131,7 @@ def test_a_data_file_that_loses_all_rows_is_dropped(spark: SparkSession, racing:
     iceberg.upgrade(table)
     result = agree(spark, table, copy_of(racing, table), "convert_position_deletes")
     assert (result.data_files_dropped, result.position_delete_files_removed) == (1, 2)
-    assert ps.convert_equality_deletes(spark, table).snapshot_id is None
+    assert ps.convert_equality_deletes(spark, table).commit.id is None
 
 
 def test_a_concurrent_commit_is_included_in_the_new_plan(spark: SparkSession, racing: RacingCatalog) -> None:
@@ -141,13 +141,13 @@ def test_a_concurrent_commit_is_included_in_the_new_plan(spark: SparkSession, ra
     other = racing.load_table("n.t")
     racing.before = [lambda: iceberg.delete(other, "id < 100 or id = 150")]
     result = ps.convert_position_deletes(spark, table, job_id="nightly")
-    assert result.attempts == 2
+    assert result.commit.attempts == 2
     left = set(range(100, 300)) - {102, 150}
     assert set(iceberg.scan(table).to_arrow()["id"].to_pylist()) == left
     assert kinds(table) == {("vector", "applies")}
     files = files_of(table)
     again = ps.convert_position_deletes(spark, table, job_id="nightly")
-    assert (again.repeated, again.snapshot_id) == (True, result.snapshot_id)
+    assert (again.commit.repeated, again.commit.id) == (True, result.commit.id)
     assert files_of(table) == files
 
 

@@ -74,7 +74,7 @@ def test_the_files_of_the_single_machine(
     new = {path for path in files_of(table) - files if path.suffix == ".parquet"}
     named = {task.data.file_path.removeprefix("file://") for task in iceberg.plan_files(table).tasks}
     assert {str(path) for path in new if "-rewrite" in str(path) or "rewrite-" in str(path)} <= named
-    assert ps.rewrite_data_files(spark, table, **ALL).snapshot_id is None
+    assert ps.rewrite_data_files(spark, table, **ALL).commit.id is None
 
 
 def test_row_ids_that_are_assigned_meanwhile(spark: SparkSession, racing: RacingCatalog) -> None:
@@ -82,7 +82,7 @@ def test_row_ids_that_are_assigned_meanwhile(spark: SparkSession, racing: Racing
     iceberg.upgrade(table)
     other = racing.load_table("n.t")
     racing.before = [lambda: iceberg.append(other, ROWS.slice(0, 1).set_column(0, "id", pa.array([2000])))]
-    assert ps.rewrite_data_files(spark, table, **ALL).attempts == 2
+    assert ps.rewrite_data_files(spark, table, **ALL).commit.attempts == 2
     assert lineage(table) == lineage(other)  # as the append left them
     assert iceberg.verify(table) == []
 
