@@ -249,7 +249,7 @@ def delta_job(folder: Path, n_rows: int, n_files: int) -> Contenders:
     expected = delta.changes(table, start).count()
 
     def states() -> tuple[pa.Table, pa.Table]:
-        return delta.scan(table, version=n_files).to_arrow(), delta.scan(table).to_arrow()
+        return delta.scan(table, snapshot_id=n_files).to_arrow(), delta.scan(table).to_arrow()
 
     def feed() -> int:
         return pa.table(deltalake.DeltaTable(twin).load_cdf(starting_version=start)).num_rows

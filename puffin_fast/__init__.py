@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
     from puffin_fast.puffin.vectors import DeletionVectorLocation, read_vector, read_vectors, write_vectors
+    from puffin_fast.rows.scan.scan import Scan
     from puffin_fast.tables.create import create_table
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
     from puffin_fast.tables.maintain import maintain
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
     from puffin_fast.tables.rewrite_data_files import rewrite_data_files
+    from puffin_fast.tables.scan import scan
     from puffin_fast.tables.table import Table
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
@@ -99,6 +101,7 @@ __all__ = [
     "MaintenancePolicy",
     "RemoveOrphanFilesResult",
     "RewriteDataFilesResult",
+    "Scan",
     "UpdateResult",
     "UpsertResult",
     "append",
@@ -113,6 +116,7 @@ __all__ = [
     "overwrite",
     "remove_orphan_files",
     "rewrite_data_files",
+    "scan",
     "transaction",
     "update",
     "upsert",
@@ -141,6 +145,7 @@ _NAMES = {
     "MaintenancePolicy": "puffin_fast.verbs.maintenance",
     "RemoveOrphanFilesResult": "puffin_fast.verbs.remove_orphan_files",
     "RewriteDataFilesResult": "puffin_fast.verbs.maintenance",
+    "Scan": "puffin_fast.rows.scan.scan",
     "UpdateResult": "puffin_fast.verbs.results",
     "UpsertResult": "puffin_fast.verbs.results",
     "append": "puffin_fast.tables.overwrite",
@@ -155,6 +160,7 @@ _NAMES = {
     "overwrite": "puffin_fast.tables.overwrite",
     "remove_orphan_files": "puffin_fast.tables.orphan_files",
     "rewrite_data_files": "puffin_fast.tables.rewrite_data_files",
+    "scan": "puffin_fast.tables.scan",
     "transaction": "puffin_fast.tables.transaction",
     "update": "puffin_fast.tables.update",
     "upsert": "puffin_fast.tables.upsert",
@@ -162,7 +168,7 @@ _NAMES = {
 
 
 _VERBS = [f"{module}.{verb}" for module in ("iceberg", "delta") for verb in (
-    "changes", "create_table", "report", "scan", "verify",
+    "changes", "create_table", "report", "verify",
 )]  # fmt: skip
 """Functions that both modules have, which errors name where they are looked up here."""
 

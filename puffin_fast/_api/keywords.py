@@ -56,7 +56,7 @@ _OTHER_NAMES = {
     "selected_fields": ("columns", "select", "fields"),
     "as_of": ("timestamp", "as_of_timestamp", "timestamp_as_of", "timestampAsOf", "time"),
     "version": ("version_as_of", "versionAsOf"),
-    "snapshot_id": ("snapshot", "version"),
+    "snapshot_id": ("snapshot", "version", "version_as_of", "versionAsOf"),
     "threads": ("max_workers", "num_threads", "n_threads", "parallelism"),
     "workers": ("executor", "pool", "client"),
     "partition_spec": ("partition_by", "partitioning", "partitions"),

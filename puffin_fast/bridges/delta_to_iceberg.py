@@ -103,7 +103,7 @@ def to_iceberg(
 
     Examples:
         >>> converted = pf.delta.to_iceberg(path, catalog, "shop.converted")
-        >>> pf.iceberg.scan(converted).count()
+        >>> pf.scan(converted).count()
         100
     """
     filesystem = filesystem_of(table, filesystem, storage_options)

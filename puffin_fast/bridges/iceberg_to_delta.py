@@ -75,7 +75,7 @@ def from_iceberg(
         table: a PyIceberg table of format version 1 to 3.
         location: folder of the Delta table; by default that of the Iceberg table. Paths in the log are then relative,
             which some readers of Delta tables require.
-        snapshot_id, branch, tag, as_of: as `puffin_fast.iceberg.scan`.
+        snapshot_id, branch, tag, as_of: as `puffin_fast.scan`.
         filesystem, storage_options: the filesystem and storage options of `location`.
 
     Returns:
@@ -87,13 +87,13 @@ def from_iceberg(
             a name mapping, and a column that neither its id nor its name finds in all files.
         InvalidInputError: the Delta table exists, or the value of a partition column is an empty text, which Delta does
             not distinguish from null.
-        NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
+        NotFoundError, CorruptDataError: as `puffin_fast.scan`.
         CommitUnknownError: the storage did not answer whether the Delta table was created.
         EngineSupportWarning: is a warning, as of `create_table`.
 
     Examples:
         >>> location = pf.delta.from_iceberg(table, f"{path}-from-iceberg")
-        >>> pf.delta.scan(location).count()
+        >>> pf.scan(location).count()
         100
     """
     metadata = metadata_of(table)

@@ -112,7 +112,8 @@ class DeltaPath(PathTable):
         threads: int | None,
         **snapshot: Any,
     ) -> Any:
-        """`puffin_fast.delta.scan`."""
+        """`puffin_fast.scan`."""
+        self._refuse(snapshot, "branch", "tag")
         return delta().scan(
             self.path,
             row_filter,
@@ -120,7 +121,7 @@ class DeltaPath(PathTable):
             case_sensitive=case_sensitive,
             limit=limit,
             threads=threads,
-            **self._version(snapshot),
+            **snapshot,
         )
 
     def changes(

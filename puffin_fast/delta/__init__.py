@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from puffin_fast.delta.maintenance.enable import enable
     from puffin_fast.delta.maintenance.report import report
     from puffin_fast.delta.maintenance.verify import verify
-    from puffin_fast.delta.scans.scan import DeltaScan, scan
     from puffin_fast.delta.scans.vectors import deletes, vectors
+    from puffin_fast.rows.scan.scan import Scan
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
     from puffin_fast.tables.maintain import maintain
     from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
     from puffin_fast.tables.rewrite_data_files import purge, rewrite_data_files
+    from puffin_fast.tables.scan import scan
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
@@ -47,13 +48,13 @@ __all__ = [
     "AppendResult",
     "DeleteResult",
     "DeltaChanges",
-    "DeltaScan",
     "DisableResult",
     "MaintainResult",
     "MaintenancePolicy",
     "OverwriteResult",
     "RemoveOrphanFilesResult",
     "RewriteDataFilesResult",
+    "Scan",
     "Snapshot",
     "Transaction",
     "UpdateResult",
@@ -91,13 +92,13 @@ _HOMES = {
     "AppendResult": "verbs.results",
     "DeleteResult": "verbs.results",
     "DeltaChanges": "delta.changelog.changes",
-    "DeltaScan": "delta.scans.scan",
     "DisableResult": "delta.maintenance.disable",
     "MaintainResult": "verbs.maintenance",
     "MaintenancePolicy": "verbs.maintenance",
     "OverwriteResult": "verbs.results",
     "RemoveOrphanFilesResult": "verbs.remove_orphan_files",
     "RewriteDataFilesResult": "verbs.maintenance",
+    "Scan": "rows.scan.scan",
     "Snapshot": "delta.log.snapshot",
     "Transaction": "verbs.transaction",
     "UpdateResult": "verbs.results",
@@ -120,7 +121,7 @@ _HOMES = {
     "remove_orphan_files": "tables.orphan_files",
     "report": "delta.maintenance.report",
     "rewrite_data_files": "tables.rewrite_data_files",
-    "scan": "delta.scans.scan",
+    "scan": "tables.scan",
     "snapshot": "delta.log.snapshot",
     "to_iceberg": "bridges.delta_to_iceberg",
     "transaction": "tables.transaction",

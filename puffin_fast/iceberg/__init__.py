@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.patches.accelerate import accelerate
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.iceberg.plan.files import Plan, plan_files
-    from puffin_fast.iceberg.scans.scan import Scan, scan
     from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
     from puffin_fast.puffin.finding import Finding
     from puffin_fast.rows.findings import Findings
     from puffin_fast.rows.scan.explain import Explanation
+    from puffin_fast.rows.scan.scan import Scan
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
     from puffin_fast.tables.maintain import maintain
     from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
     from puffin_fast.tables.rewrite_data_files import rewrite_data_files
+    from puffin_fast.tables.scan import scan
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
@@ -156,7 +157,7 @@ _HOMES = {
     "RewriteDataFilesResult": "verbs.maintenance",
     "RewriteManifestsResult": "verbs.maintenance",
     "RewriteResult": "verbs.maintenance",
-    "Scan": "iceberg.scans.scan",
+    "Scan": "rows.scan.scan",
     "Transaction": "verbs.transaction",
     "UpdateResult": "verbs.results",
     "UpsertResult": "verbs.results",
@@ -187,7 +188,7 @@ _HOMES = {
     "report": "iceberg.maintenance.report",
     "rewrite_manifests": "iceberg.maintenance.rewrite_manifests",
     "rewrite_data_files": "tables.rewrite_data_files",
-    "scan": "iceberg.scans.scan",
+    "scan": "tables.scan",
     "transaction": "tables.transaction",
     "update": "tables.update",
     "upgrade": "iceberg.dml.tables",

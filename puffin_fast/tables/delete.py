@@ -120,7 +120,7 @@ def delete_positions(
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
 
     Examples:
-        >>> data_file = pf.iceberg.scan(table, selected_fields=["_file"]).to_arrow()["_file"][0].as_py()
+        >>> data_file = pf.scan(table, selected_fields=["_file"]).to_arrow()["_file"][0].as_py()
         >>> pf.delete_positions(table, {data_file: [0, 7]}).rows_deleted
         2
     """

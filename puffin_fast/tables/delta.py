@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -12,9 +12,12 @@ from puffin_fast._concurrency.workers import Workers
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.delta.dml.tables import create_table
 from puffin_fast.delta.log.commit import check_properties
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot_of
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.maintenance.orphan_files import orphans, remove_orphans
 from puffin_fast.delta.maintenance.rewrite_data_files import rewrite_files
+from puffin_fast.delta.scans.version_state import VersionState
+from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.tables.table import Table
 from puffin_fast.verbs.maintenance import RewriteDataFilesResult
@@ -37,13 +40,17 @@ class DeltaTable(Table):
         "expire_snapshots": "VACUUM of Spark, or vacuum of deltalake, removes files of old versions",
         "index_keys": "statistics of data files are in the log only",
         "keep": "VACUUM of Spark, or vacuum of deltalake, removes files of old versions",
+        "tag": "as_of= or snapshot_id= selects a version",
     }
 
-    def __init__(self, storage: TableStorage) -> None:
+    def __init__(self, storage: TableStorage, version: Snapshot | None = None) -> None:
         self.storage, self.name = storage, storage.root
+        self._version = version
 
     @classmethod
     def of(cls, table: Any, name: str | tuple[str, ...] | None, filesystem: Any) -> Self:
+        if isinstance(table, Snapshot):
+            return cls(table.storage, table)
         return cls(storage_of(table, filesystem))
 
     @classmethod
@@ -55,6 +62,24 @@ class DeltaTable(Table):
         columns = options.pop("partition_spec")
         create_table(path, schema, partition_columns=columns, filesystem=filesystem, **options)
         return cls.at(path, filesystem)
+
+    def version(self, snapshot_id: int | None = None, as_of: int | str | datetime | None = None) -> Snapshot:
+        """Returns a version: the newest by default, or the one that the table was opened by.
+
+        Raises:
+            InvalidInputError: the table was opened by a version, and another one is named.
+            NotFoundError, CorruptDataError, UnsupportedError: as `pf.delta.snapshot`.
+        """
+        if self._version is None:
+            return snapshot_of(self.storage, snapshot_id, as_of)
+        if snapshot_id is not None or as_of is not None:
+            raise InvalidInputError(
+                "snapshot_id and as_of: expected neither with a Snapshot, which has a version"
+            )
+        return self._version
+
+    def state(self, **selected: Any) -> VersionState:
+        return VersionState(self.version(selected["snapshot_id"], selected["as_of"]))
 
     def check(self, options: Options) -> None:
         super().check(options)

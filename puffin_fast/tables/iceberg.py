@@ -24,6 +24,7 @@ from puffin_fast.iceberg.maintenance.maintain import maintained
 from puffin_fast.iceberg.maintenance.orphan_files import orphans, remove_orphans
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewritten
 from puffin_fast.iceberg.plan.files import metadata_of
+from puffin_fast.iceberg.scans.snapshot_state import SnapshotState
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.tables.table import Table
 from puffin_fast.verbs.maintenance import MaintenancePolicy, RewriteDataFilesResult
@@ -58,7 +59,9 @@ class IcebergTable(Table):
     def of(cls, table: Any, name: str | tuple[str, ...] | None, filesystem: Any) -> Self:
         if isinstance(table, Catalog):
             if name is None:
-                raise InvalidInputError("name: expected the name of a table in the catalog, found None")
+                raise InvalidInputError(
+                    "name: expected the name of a table in the catalog, found None; open_table(catalog, name) opens one"
+                )
             return cls(load_table(table, name))
         return cls(table)
 
@@ -77,6 +80,9 @@ class IcebergTable(Table):
         catalog, name = _of_folder(path)
         os.makedirs(f"{catalog.warehouse}/{name[0]}", exist_ok=True)
         return cls(create_table(catalog, name, schema, **options))
+
+    def state(self, **selected: Any) -> SnapshotState:
+        return SnapshotState(self.table, **selected)
 
     def check(self, options: Options) -> None:
         super().check(options)

@@ -30,6 +30,7 @@ class LanceTable(Table):
         "orphan_files": _PYLANCE.format("cleanup_old_versions()"),
         "remove_orphan_files": _PYLANCE.format("cleanup_old_versions()"),
         "rewrite_data_files": _PYLANCE.format("optimize.compact_files()"),
+        "scan": "lance.dataset(uri).scanner(filter=…) of pylance reads rows",
         "transaction": _PYLANCE.format("delete(filter)"),
         "update": _PYLANCE.format("update(values, filter)"),
         "upsert": _PYLANCE.format("merge_insert(keys)"),

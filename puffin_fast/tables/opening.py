@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from puffin_fast._api.keywords import public
 from puffin_fast._io.folder import missing_folder, names_in
-from puffin_fast._io.location import resolve
+from puffin_fast._io.location import folder_of, resolve
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError
@@ -127,7 +127,7 @@ def open_table(
 
 def _at(path: str, format: str | None, filesystem: Any) -> Table:
     """Opens the table in a folder, or with a metadata file of Iceberg."""
-    path = path.rstrip("/") or "/"
+    path = folder_of(path) or "/"
     names = {one.name for one in FORMATS}
     if format is not None and format not in names:
         raise InvalidInputError(
@@ -145,6 +145,8 @@ def _at(path: str, format: str | None, filesystem: Any) -> Table:
             f"{path}: expected a table of one format, found folders of {formats}; open_table(path, format=…) "
             "opens one of them"
         )
+    if not known and any(METADATA_FILE in name for name in names_in(path, "", filesystem=filesystem)):
+        known = [one for one in FORMATS if one.part == METADATA_FILE and format in (None, one.name)]
     if not known:
         signs = ", ".join(f"{one.folder} ({one.name})" for one in FORMATS if format in (None, one.name))
         hint = missing_folder(path, filesystem=filesystem)

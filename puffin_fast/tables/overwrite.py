@@ -167,7 +167,7 @@ def dynamic_partition_overwrite(
         >>> days = pf.iceberg.create_table(catalog, "shop.days", schema, partition_spec=["day"])
         >>> result = pf.append(days, pa.table({"day": [1, 1, 2], "n": [5, 6, 7]}))
         >>> result = pf.dynamic_partition_overwrite(days, pa.table({"day": [1], "n": [8]}))
-        >>> sorted(pf.iceberg.scan(days).to_arrow()["n"].to_pylist())
+        >>> sorted(pf.scan(days).to_arrow()["n"].to_pylist())
         [7, 8]
     """
     options = Options(

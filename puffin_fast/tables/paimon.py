@@ -31,6 +31,7 @@ class PaimonTable(Table):
         "delete_keys": "delete takes a filter",
         "job_id": "snapshots do not record it",
         "on_conflict": "a conflict is an error",
+        "scan": "pypaimon's read builder reads rows, with all deletes applied",
         "snapshot_properties": "snapshots do not have them",
         "maintain": "Paimon maintains its tables",
         "orphan_files": "remove_orphan_files of Paimon's procedures does",

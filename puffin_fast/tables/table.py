@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from puffin_fast._concurrency.workers import Workers, workers_of
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
+from puffin_fast.rows.scan.scan import State
 from puffin_fast.tables.delete import delete, delete_keys, delete_positions
 from puffin_fast.tables.maintain import maintain
 from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
 from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
 from puffin_fast.tables.rewrite_data_files import rewrite_data_files
+from puffin_fast.tables.scan import scan
 from puffin_fast.tables.transaction import transaction
 from puffin_fast.tables.update import update
 from puffin_fast.tables.upsert import upsert
@@ -122,6 +124,17 @@ class Table(ABC):
             age = policy.clean_older_than
             yield "orphan_files", self.remove_orphans(age, options.threads, options.dry_run)
 
+    def state(
+        self,
+        *,
+        snapshot_id: int | None = None,
+        branch: str | None = None,
+        tag: str | None = None,
+        as_of: int | str | datetime | None = None,
+    ) -> State:
+        """Returns the state that functions read; arguments as those of `scan`, and it raises as this does."""
+        raise self.refusal("scan")
+
     # what all formats share --------------------------------------------------------------------------------
 
     def check(self, options: Options) -> None:
@@ -137,10 +150,11 @@ class Table(ABC):
                 self.need(option)
                 self.need(f"{options.verb}({option}=)")
 
-    def need(self, name: str) -> None:
-        """Raises UnsupportedError if the format does not have a function or an option."""
-        if name in self.lacks:
-            raise self.refusal(name)
+    def need(self, name: str, **options: object) -> None:
+        """Raises UnsupportedError if the format does not have a function, or an option of it that is given."""
+        for one in (name, *(option for option, value in options.items() if value is not None)):
+            if one in self.lacks:
+                raise self.refusal(one)
 
     def refusal(self, name: str) -> UnsupportedError:
         """The error for a function or an option that the format does not have."""
@@ -162,6 +176,7 @@ class Table(ABC):
     overwrite = overwrite
     remove_orphan_files = remove_orphan_files
     rewrite_data_files = rewrite_data_files
+    scan = scan
     transaction = transaction
     update = update
     upsert = upsert

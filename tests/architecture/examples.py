@@ -69,6 +69,7 @@ def _names(part: str, folder: Path, spark: Any = None) -> dict[str, Any]:
         "iceberg": _iceberg,
         "delta": _delta,
         "tables": _delta,
+        "rows": _delta,
         "bridges": _delta,
         "lance": _lance,
         "paimon": _paimon,

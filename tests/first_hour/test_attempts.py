@@ -92,7 +92,7 @@ REFUSED: dict[str, tuple[Attempt, str]] = {
     "a missing table": (lambda t: pf.iceberg.load_table(t.catalog, "shop.tt"), "namespace shop has shop.t$"),
     "a filter": (lambda t: pf.iceberg.delete(t, "wrd = 'a'"), "no column wrd; did you mean word"),
     "a filter of another type": (lambda t: pf.iceberg.delete(t, "id = 'x'"), "is not a value of type long"),
-    "a catalog as the table": (lambda t: pf.iceberg.scan(t.catalog, "shop.t"), "see catalog.load_table"),
+    "a catalog as the table": (lambda t: pf.iceberg.scan(t.catalog, "shop.t"), r"open_table\(catalog, name\)"),
     "a snapshot": (lambda t: pf.iceberg.scan(t, snapshot_id=1), "no snapshot 1"),
     "a verb outside of the block": (lambda t: pf.iceberg.transaction(t).append(ROWS), "inside of its with block"),
     "no filter": (lambda t: pf.iceberg.scan(t, None), "'true' is for all rows"),  # type: ignore[arg-type]
@@ -142,7 +142,6 @@ def test_errors_in_arguments_show_no_frames_of_the_package(table: Table, name: s
 @each(
     "module, name, said",
     [
-        (pf, "scan", r"'puffin_fast' has no attribute 'scan'; see pf\.iceberg\.scan, pf\.delta\.scan$"),
         (pf, "merge", r"see pf\.upsert$"),
         (pf.iceberg, "merge", r"see pf\.iceberg\.upsert$"),
         (pf.iceberg, "insert", r"see pf\.iceberg\.append$"),

@@ -79,6 +79,6 @@ def test_other_keys_and_positions_say_what_to_pass(folder: Path, catalog: SqlCat
 def test_a_folder_of_the_other_format_is_named(folder: Path, catalog: SqlCatalog) -> None:
     table = pf.iceberg.create_table(catalog, "shop.t", ROWS)
     with pytest.raises(pf.NotFoundError, match=r"it is a table of Iceberg: see puffin_fast\.iceberg"):
-        pf.delta.scan(table.location())
+        pf.delta.vectors(table.location())
     with pytest.raises(pf.NotFoundError, match=r"it is a table of Delta: see puffin_fast\.delta"):
-        pf.iceberg.scan(folder)
+        pf.iceberg.plan_files(folder)

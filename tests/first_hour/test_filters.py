@@ -164,7 +164,7 @@ def test_other_keywords_name_the_right_one(table: Table) -> None:
         (lambda: pf.iceberg.expire_snapshots(table, min_snapshots=3), "write retain_last="),
         (lambda: pf.iceberg.expire_snapshots(table, snapshots_ids=[5]), "write snapshot_ids="),
         (lambda: pf.iceberg.expire_snapshots(table, keep=3), "write retain_last="),
-        (lambda: pf.delta.scan("d", version_as_of=3), "write version="),
+        (lambda: pf.delta.scan("d", version_as_of=3), "write snapshot_id="),
         (lambda: pf.delta.scan("d", timestamp_as_of="2024-01-01"), "write as_of="),
         (lambda: pf.iceberg.upsert(table, ROWS, left_on="id"), "write join_cols="),
         (lambda: pf.iceberg.rewrite_data_files(table, zorder=["id"]), "sort_by= sorts the rows"),

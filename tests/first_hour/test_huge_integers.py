@@ -31,7 +31,7 @@ CALLS: dict[str, Callable[[Any, str, str], object]] = {
     "bitmap": lambda table, path, file: pf.PositionBitmap.from_positions([HUGE]),
     "Delta append": lambda table, path, file: pf.delta.append(path, [{"id": LONG}]),
     "Delta update": lambda table, path, file: pf.delta.update(path, "id = 1", {"id": HUGE}),
-    "Delta version": lambda table, path, file: pf.delta.scan(path, version=HUGE),
+    "Delta version": lambda table, path, file: pf.delta.scan(path, snapshot_id=HUGE),
 }
 
 

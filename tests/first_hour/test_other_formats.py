@@ -31,10 +31,7 @@ def folders(catalog: Any, tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("package", "name", "rest"),
     [
-        ("iceberg", "scan", ()),
         ("iceberg", "verify", ()),
-        ("delta", "scan", ()),
-        ("delta", "maintain", ()),
         ("paimon", "vectors", ()),
         ("paimon", "verify", ()),
         ("lance", "vectors", ()),

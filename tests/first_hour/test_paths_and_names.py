@@ -70,7 +70,10 @@ def test_verbs_refuse_paths_and_say_why(table: Table) -> None:
 
 
 def test_folders_without_a_table_are_named(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(pf.NotFoundError, match=r"nothing: expected a table of Iceberg"):
+    with pytest.raises(
+        pf.NotFoundError,
+        match=r"nothing: expected a table, a folder with metadata \(Iceberg\).*no such folder",
+    ):
         pf.iceberg.scan(tmp_path / "nothing")
     with pytest.raises(pf.NotFoundError, match=r"x\.metadata\.json: no such file"):
         pf.iceberg.scan(f"{tmp_path}/x.metadata.json")

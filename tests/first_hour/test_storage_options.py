@@ -60,16 +60,16 @@ def test_the_options_of_deltalake(store: Store, tmp_path: Path) -> None:
     with pytest.raises(
         pf.UnsupportedError, match="storage_options: AWS_S3_LOCKING_PROVIDER: no certain counterpart"
     ):
-        pf.delta.scan(uri, storage_options=options | {"AWS_S3_LOCKING_PROVIDER": "dynamodb"})
+        pf.delta.scan(pf.open_table(uri, storage_options=options | {"AWS_S3_LOCKING_PROVIDER": "dynamodb"}))
     with pytest.raises(pf.InvalidInputError, match="found both"):
-        pf.delta.scan(uri, storage_options=options, filesystem=object())
+        pf.delta.scan(pf.open_table(uri, storage_options=options, filesystem=object()))
     with pytest.raises(pf.UnsupportedError, match="found scheme https"):
-        pf.delta.scan("https://host/t", storage_options=options)
+        pf.delta.scan(pf.open_table("https://host/t", storage_options=options))
 
 
 def test_a_local_table_needs_none(tmp_path: Path) -> None:
     pf.delta.create_table(tmp_path / "t", ROWS.schema, storage_options={"anything": "x"})
-    assert pf.delta.scan(tmp_path / "t", storage_options={"anything": "x"}).count() == 0
+    assert pf.delta.scan(pf.open_table(tmp_path / "t", storage_options={"anything": "x"})).count() == 0
 
 
 def test_every_function_with_a_filesystem_takes_them() -> None:

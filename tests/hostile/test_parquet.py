@@ -145,7 +145,7 @@ def test_a_data_file_that_claims_many_rows_is_refused_when_it_holds_fewer(
     footer_rows = 1 << 34
     action = """
 scan = iceberg.scan(StaticTable.from_metadata(metadata))
-scan.plan.tasks[0].data.record_count = n_rows
+scan.tasks()[0].data.record_count = n_rows
 refuses(errors.CorruptDataError, scan.to_arrow, data_file)
 """
     data = hostile.data_file.read_bytes()

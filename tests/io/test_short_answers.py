@@ -21,7 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_fast import delta, iceberg
+from puffin_fast import delta, iceberg, open_table
 from puffin_fast._io import Source, open_source
 from puffin_fast.avro.file import read_bytes
 from puffin_fast.delta.log.storage import TableStorage
@@ -56,7 +56,7 @@ def of_table(short: ShortAnswers, name: str) -> str:
 def test_delta_tables(short: ShortAnswers) -> None:
     table = of_table(short, "spark_many_features")
     with_each_answer_cut(
-        short, lambda: delta.scan(table, filesystem=short).to_arrow().sort_by("id").to_pylist()
+        short, lambda: delta.scan(open_table(table, filesystem=short)).to_arrow().sort_by("id").to_pylist()
     )
     with_each_answer_cut(short, lambda: delta.vectors(table, filesystem=short).to_pylist())
 
@@ -128,7 +128,8 @@ def test_filesystems_of_pyarrow(short: ShortAnswers) -> None:
     filesystem = PyFileSystem(FSSpecHandler(short))
     table = of_table(short, "spark_many_features")
     with_each_answer_cut(
-        short, lambda: delta.scan(table, filesystem=filesystem).to_arrow().sort_by("id").to_pylist()
+        short,
+        lambda: delta.scan(open_table(table, filesystem=filesystem)).to_arrow().sort_by("id").to_pylist(),
     )
     short.pipe_file("/bucket/t.bin", BYTES)
     with_each_answer_cut(short, lambda: ranges(open_source("/bucket/t.bin", filesystem=filesystem)))

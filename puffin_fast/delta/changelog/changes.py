@@ -59,7 +59,7 @@ class DeltaChanges(ChangeScan):
         if not self._net:
             self._versions.between(self._listing)  # raises if the range is invalid
 
-    def _state(self) -> str:
+    def _source(self) -> str:
         return (
             f"{self._storage.root!r}, from={self._versions.first}, to={self._versions.last}, net={self._net}"
         )

@@ -266,12 +266,25 @@ def snapshot(
         1
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
-    check_integer("version", version, least=0)
-    storage = storage_of(table, filesystem)
+    return snapshot_of(storage_of(table, filesystem), version, as_of, "version")
+
+
+def snapshot_of(
+    storage: TableStorage,
+    version: int | None,
+    as_of: int | str | datetime | None,
+    name: str = "snapshot_id",
+) -> Snapshot:
+    """Reads a version from its log; as `snapshot`.
+
+    Args:
+        name: the name of the caller's argument for the version.
+    """
+    check_integer(name, version, least=0)
     listing = LogListing.of(storage)
     if as_of is not None:
         if version is not None:
-            raise InvalidInputError("version and as_of: expected at most one of them, found both")
+            raise InvalidInputError(f"{name} and as_of: expected at most one of them, found both")
         version = CommitTimes(storage, listing).version_as_of(milliseconds_of(as_of))
     return load_snapshot(storage, listing.segment(version))
 

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from puffin_fast._api.arguments import check_share
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._text import counted
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import INLINE
-from puffin_fast.delta.scans.scan import scan
+from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.verbs.table_report import FILES, Report
 
 
@@ -48,8 +49,12 @@ def report(
     """
     filesystem = filesystem_of(table, filesystem, storage_options)
     check_share("share", share)
-    planned = scan(table, version=version, as_of=as_of, filesystem=filesystem)
-    data = planned.files()
+    base = (
+        table
+        if isinstance(table, Snapshot)
+        else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
+    )
+    data = plan_files(DeltaTable.of(base)).to_arrow()
     found = data.filter(pc.is_valid(data["vector_path"]))
     rows = [_row(row, share) for row in found.to_pylist()]
     rows.sort(key=lambda row: (-row["wasted_bytes"], row["data_file"]))
@@ -75,7 +80,7 @@ def report(
         "table"
     )
     files = pa.Table.from_pylist(rows, FILES)
-    return Report(planned.snapshot.root, files, totals, (advice,) if n_rewritten else ())
+    return Report(base.root, files, totals, (advice,) if n_rewritten else ())
 
 
 def _row(file: dict[str, Any], least: float) -> dict[str, Any]:

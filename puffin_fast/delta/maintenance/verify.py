@@ -17,8 +17,8 @@ from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.scans.descriptors import locate
 from puffin_fast.delta.scans.plan import DeltaTable, partition_values
-from puffin_fast.delta.scans.scan import scan
 from puffin_fast.delta.scans.statistics import UNKNOWN, Statistics
+from puffin_fast.delta.scans.version_state import VersionState
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.puffin.finding import DUPLICATE, MISMATCH, Finding, Kind, kind_of
@@ -27,6 +27,7 @@ from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.located_rows import with_text
+from puffin_fast.rows.scan.scan import Scan
 from puffin_fast.rows.scan.splits import jobs_of
 from puffin_fast.rows.tasks import DataFile, TaskOf
 
@@ -112,7 +113,7 @@ def verify(
 
 def _check_rows(base: Snapshot, damaged: AbstractSet[str | None], workers: Workers) -> list[Finding]:
     """Reads each data file whole, without its deletes, except those in which a problem was found."""
-    whole = scan(base)
+    whole = Scan(VersionState(base))
     files = [task.data for task in whole.tasks() if task.data.file_path not in damaged]
     check = partial(_check_rows_of, whole.file_reader())
     every = workers.each(check, files, lambda data: data.file_size_in_bytes, "decoding rows")

@@ -6,7 +6,7 @@ or wider than the rows (`tightBounds`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,6 +76,11 @@ class DeltaTable:
         """Loads the positions that are deleted already."""
         return DeleteLoader(self.snapshot.storage, codec.decode)
 
+    @property
+    def reading(self) -> Mapping[str, Any]:
+        """Arguments of `FileReader` and `Finder`, by name."""
+        return {"by_name": self.schema.by_name, "cast": widened, "decode": codec.decode}
+
     def reader(
         self,
         fields: Sequence[NestedField],
@@ -94,9 +99,7 @@ class DeltaTable:
             extra,
             matcher,
             arrow,
-            by_name=self.schema.by_name,
-            cast=widened,
-            decode=codec.decode,
+            **self.reading,
             reads=reads,
         )
 
@@ -110,9 +113,7 @@ class DeltaTable:
             self.snapshot.storage,
             self.metadata,
             matcher,
-            by_name=self.schema.by_name,
-            cast=widened,
-            decode=codec.decode,
+            **self.reading,
             reads=reads,
         )
 

@@ -31,21 +31,9 @@ from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.parquet import open_parquet
 from puffin_fast.rows.filters.bounds import literal_values
 from puffin_fast.rows.scan.explain import TABLE, ScanStep
+from puffin_fast.rows.scan.scan import FILES
 from puffin_fast.rows.shared_deletes import NO_DELETES
 from puffin_fast.rows.tasks import DeleteFile, PlannedTasks, TaskOf
-
-FILES = pa.schema(
-    [
-        ("file_path", pa.string()),
-        ("size", pa.int64()),
-        ("n_rows", pa.int64()),
-        ("vector_path", pa.string()),
-        ("offset", pa.int64()),
-        ("length", pa.int64()),
-        ("cardinality", pa.int64()),
-    ]
-)
-"""The schema of `DeltaTasks.to_arrow`."""
 
 _GROUP = 10_240
 """Number of tasks that are made at a time; large enough for `paused_gc` to save a collection."""

@@ -21,7 +21,6 @@ from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read
 from puffin_fast.iceberg.manifest.columns import Paths
 from puffin_fast.iceberg.manifest.geo_bounds import fields_without_order, wrong_bounds
 from puffin_fast.iceberg.plan.delete_index import FileTask
-from puffin_fast.iceberg.scans.scan import Scan
 from puffin_fast.puffin.finding import MISMATCH, Finding, kind_of
 from puffin_fast.rows.files.files import reading
 from puffin_fast.rows.files.parquet import ParquetReader
@@ -29,6 +28,7 @@ from puffin_fast.rows.files.projection import FileSchema
 from puffin_fast.rows.files.row_groups import RowGroupMetrics
 from puffin_fast.rows.filters.bounds import TRUNCATED, decode_bound
 from puffin_fast.rows.scan.located_rows import with_text
+from puffin_fast.rows.scan.scan import Scan
 from puffin_fast.rows.scan.splits import jobs_of
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from puffin_fast.iceberg.plan.inventory import (
     by_puffin_file,
     take_inventory,
 )
-from puffin_fast.iceberg.scans.scan import scan as scan_of
+from puffin_fast.iceberg.scans.snapshot_state import SnapshotState
 from puffin_fast.puffin.finding import (
     CORRUPT,
     DANGLING,
@@ -43,6 +43,7 @@ from puffin_fast.puffin.finding import (
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
+from puffin_fast.rows.scan.scan import Scan
 from puffin_fast.rows.shared_deletes import distinct, single_data_file
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ def verify(
     live = [file.data for file in found.files]
     if level == "rows":
         damaged = {finding.path for finding in result if finding.kind in (CORRUPT, MISSING, UNSUPPORTED)}
-        whole = scan_of(table, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
+        state = SnapshotState(table, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
+        whole = Scan(state)
         files = [data for data in live if data.file_path not in damaged]
         result += check_rows(whole, table.metadata, files, who)
     result += check_key_indexes(table, snapshot, live, level)

@@ -36,7 +36,7 @@ def accelerate() -> Acceleration:
     Catalogs load tables that PyIceberg alone refuses, as `load_table` does. ``catalog.create_table`` with the property
     ``format-version`` of 3 creates such a table.
     PyIceberg still raises for features that it does not support, such as equality deletes;
-    `puffin_fast.iceberg.scan` reads those.
+    `puffin_fast.scan` reads those.
 
         puffin_fast.iceberg.accelerate()
 
@@ -54,7 +54,7 @@ def accelerate() -> Acceleration:
     Examples:
         >>> with pf.iceberg.accelerate():
         ...     table.append(pa.table({"id": [100], "customer": [1], "price": [9.5]}))
-        >>> pf.iceberg.scan(table).count()
+        >>> pf.scan(table).count()
         101
     """
     version = pyiceberg.__version__

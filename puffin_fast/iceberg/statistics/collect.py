@@ -39,7 +39,7 @@ from puffin_fast.iceberg.index.blobs import write_statistics
 from puffin_fast.iceberg.index.stored import NAME_END, has_segments
 from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve
 from puffin_fast.iceberg.plan.statistics_files import statistics_of
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.iceberg.scans.snapshot_state import SnapshotState
 from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
 from puffin_fast.iceberg.statistics.history import History
 from puffin_fast.iceberg.statistics.sketch_files import SketchReader
@@ -51,6 +51,7 @@ from puffin_fast.iceberg.statistics.stored import (
     StoredSketch,
 )
 from puffin_fast.puffin import PuffinWriter
+from puffin_fast.rows.scan.scan import Scan
 from puffin_fast.rows.tasks import columns_of as columns_of_tasks
 from puffin_fast.theta import BLOB_TYPE, ThetaSketch
 
@@ -182,9 +183,8 @@ class Selection:
             metadata: the metadata of the table; its history is not used.
         """
         names = [self.schema.find_column_name(column.field_id) or column.name for column in columns]
-        reader = scan(self.table, selected_fields=names, snapshot_id=self.snapshot.snapshot_id).reader(
-            metadata
-        )
+        state = SnapshotState(self.table, snapshot_id=self.snapshot.snapshot_id)
+        reader = Scan(state, selected_fields=names).reader(metadata)
         return SketchReader(self.table.io, metadata, tuple(columns), reader)
 
 

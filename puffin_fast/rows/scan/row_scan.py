@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import pyarrow as pa
 
 from puffin_fast._api.arguments import check_flags, check_integer, check_texts
-from puffin_fast._api.keywords import named_attributes, named_methods
 from puffin_fast._api.packages import import_optional
 from puffin_fast._concurrency.streams import in_order
 from puffin_fast._concurrency.threads import check_threads, on_threads
@@ -23,10 +22,9 @@ from puffin_fast._text import no_column
 from puffin_fast.errors import NotFoundError
 from puffin_fast.rows.files.conversion import arrow_schema
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
-from puffin_fast.rows.filters.filters import RowFilter, both_filters
+from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.filters.rewriters import check_names
 from puffin_fast.rows.filters.shown import filter_text
-from puffin_fast.rows.scan.explain import Explanation, Reads, ScanStep
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.splits import Split, jobs_of
 from puffin_fast.rows.tasks import Task
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     import duckdb
     import pandas
     import polars
-    import pyarrow.compute as pc
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
@@ -59,7 +55,7 @@ class RowScan:
     def __init__(
         self,
         schema: Schema,
-        row_filter: str | BooleanExpression | pc.Expression,
+        row_filter: Filter,
         selected_fields: Sequence[str],
         *,
         limit: int | None,
@@ -118,14 +114,19 @@ class RowScan:
         )
 
     def __repr__(self) -> str:
-        row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
         limit = "" if self._limit is None else f", limit={self._limit}"
         columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
-        return f"{type(self).__name__}({self._state()}{row_filter}{limit}, columns: {columns})"
+        return f"{type(self).__name__}({self._text}{limit}, columns: {columns})"
 
-    def _state(self) -> str:
+    @property
+    def _text(self) -> str:
+        """What is read, and the filter."""
+        row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
+        return f"{self._source()}{row_filter}"
+
+    def _source(self) -> str:
         """The table and its state, for the text of the scan."""
-        return ""
+        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         given = None if self._row_filter.always_true else filter_text(self._given_filter)
@@ -143,17 +144,6 @@ class RowScan:
             UnsupportedError: the format of a file is not supported.
         """
         return self._batches(self.file_reader)
-
-    def _explained(self, table: ScanStep, planned: Sequence[Task], notes: Sequence[str] = ()) -> Explanation:
-        """What the scan reads; `planned` are the data files that partitions and bounds leave."""
-        row_filter = "" if self._row_filter.always_true else f", row_filter={filter_text(self._given_filter)}"
-        reads, tasks, reader = Reads(), self.tasks(), self.file_reader()
-        reads.plan(table, tasks, planned)
-        for _ in on_threads(partial(reader.count_in, reads), tasks, self._threads):
-            pass
-        found = reads.explanation(f"{self._state()}{row_filter}", notes)
-        assert found is not None
-        return found
 
     def count(self) -> int:
         """Returns the number of rows.
@@ -308,78 +298,6 @@ class RowScan:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
-
-
-_NAMES = {
-    **dict.fromkeys(
-        (
-            "collect",
-            "arrow",
-            "read_all",
-            "toArrow",
-            "to_arrow_table",
-            "to_pyarrow_table",
-            "fetch_arrow_table",
-        ),
-        "to_arrow()",
-    ),
-    **dict.fromkeys(("df", "fetchdf", "toPandas", "to_df", "pandas"), "to_pandas()"),
-    **dict.fromkeys(("pl", "polars", "to_polars_df"), "to_polars()"),
-    **dict.fromkeys(("lazy", "to_lazy"), "to_polars().lazy()"),
-    **dict.fromkeys(("fetchall", "to_dicts", "rows", "to_pydict", "to_list"), "to_pylist()"),
-    **dict.fromkeys(("show", "take", "sample", "first", "display", "fetch"), "head(10)"),
-    **dict.fromkeys(("num_rows", "n_rows", "shape", "count_rows", "size"), "count()"),
-    **dict.fromkeys(("columns", "column_names", "names"), "scan.schema.names"),
-    **dict.fromkeys(("dtypes", "fields"), "schema"),
-    **dict.fromkeys(("where", "query"), "filter('id < 5')"),
-    **dict.fromkeys(("to_ray", "to_dask"), "to_arrow() or to_batches()"),
-    **dict.fromkeys(("plan_files", "execute"), "explain() or to_arrow()"),
-    **dict.fromkeys(
-        ("to_parquet", "write_parquet", "to_csv", "write_csv", "to_json"),
-        "pyarrow.dataset.write_dataset(scan.to_reader(), ...)",
-    ),
-    **dict.fromkeys(
-        ("drop", "sort", "sort_by", "order_by", "group_by", "groupby", "join", "with_columns", "agg", "sum"),
-        "to_polars() or to_duckdb() before it",
-    ),
-}
-"""Names that other libraries have, and what a scan has instead."""
-
-
-@named_methods("to_polars")
-@named_attributes({name: f"write {text}" for name, text in _NAMES.items()})
-class TableScan(RowScan):
-    """A scan of one state of a table. Subclasses make others of it."""
-
-    def _with(self, **changes: Any) -> Self:
-        """The scan of the same state with other arguments."""
-        raise NotImplementedError
-
-    def select(self, *field_names: str | Sequence[str]) -> Self:
-        """Returns a scan of some columns, as PyIceberg's `select`.
-
-        Args:
-            field_names: columns, dotted for fields of structs, or metadata columns; or one list of them.
-
-        Raises:
-            NotFoundError: there is no such column.
-        """
-        is_list = len(field_names) == 1 and not isinstance(field_names[0], str)
-        return self._with(selected_fields=field_names[0] if is_list else field_names)
-
-    def filter(self, row_filter: str | BooleanExpression | pc.Expression) -> Self:
-        """Returns a scan of the rows for which the filter of this scan and another one are true.
-
-        Args:
-            row_filter: as for `scan`.
-
-        Raises:
-            NotFoundError: a column of the filter does not exist.
-            InvalidInputError: the filter cannot be parsed, or one of the filters is a PyArrow expression and the other
-                one is not.
-        """
-        self._with(row_filter=row_filter)  # a text is checked as text
-        return self._with(row_filter=both_filters(self._given_filter, row_filter))
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:

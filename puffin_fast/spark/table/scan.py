@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,11 @@ import pyarrow.dataset as ds
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
 from puffin_fast.delta.log.protocol import check_text_compared
-from puffin_fast.delta.log.snapshot import Snapshot, snapshot
-from puffin_fast.delta.scans.plan import DeltaTable
-from puffin_fast.delta.scans.scan import scan as delta_scan
+from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.scans.version_state import VersionState
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.scans.scan import scan as scan_here
 from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.rows.scan.scan import Scan
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.session.with_session import of_session
@@ -27,6 +26,7 @@ from puffin_fast.spark.table.job import bins_of_shares, shares_of
 from puffin_fast.spark.table.names import table_in
 from puffin_fast.spark.worker import scan as worker
 from puffin_fast.spark.worker.column_types import spark_schema
+from puffin_fast.tables.opening import open_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -44,11 +44,10 @@ def scan(
     branch: str | None = None,
     tag: str | None = None,
     as_of: int | str | datetime | None = None,
-    version: int | None = None,
     limit: int | None = None,
     case_sensitive: bool = True,
 ) -> DataFrame:
-    """`puffin_fast.iceberg.scan` as a DataFrame: all deletes are applied.
+    """`puffin_fast.scan` as a DataFrame: all deletes are applied.
 
     The scan is planned when this is called, so the snapshot is fixed; rows are read each time Spark computes the
     DataFrame. Each task reads about 128 MiB of data files; large files are split by row groups. A task holds a
@@ -61,10 +60,8 @@ def scan(
             session's catalogs; or a Delta table: its name, a path,
             a URI, deltalake's `DeltaTable`, or a `Snapshot` of `puffin_fast.delta`.
         row_filter: as in `delete`: text is Spark's SQL.
-        selected_fields: as in `puffin_fast.iceberg.scan`, or one name.
-        snapshot_id, branch, tag, as_of, limit, case_sensitive: as in `puffin_fast.iceberg.scan`; a Delta table has no
-            snapshot ids, branches and tags, and its metadata columns are ``_file`` and ``_pos``.
-        version: a version of a Delta table, instead of the newest.
+        selected_fields: as in `puffin_fast.scan`, or one name.
+        snapshot_id, branch, tag, as_of, limit, case_sensitive: as in `puffin_fast.scan`.
 
     Returns:
         The rows in no particular order; every column is nullable. A uuid is a string, fixed is binary, a time is bigint
@@ -73,7 +70,7 @@ def scan(
 
     Raises:
         NotFoundError, InvalidInputError, UnsupportedError, CorruptDataError: as in
-            `puffin_fast.iceberg.scan`; errors of data files and deletes when the DataFrame is computed.
+            `puffin_fast.scan`; errors of data files and deletes when the DataFrame is computed.
         MissingExtraError: when the DataFrame is computed, a package is missing on an executor.
 
     Examples:
@@ -81,25 +78,20 @@ def scan(
         10
     """
     session = session_of(spark)
-    table = table_in(session, table)
+    opened = open_table(table_in(session, table))
+    opened.need("scan", branch=branch, tag=tag)
+    state = opened.state(snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    if isinstance(state, VersionState):
+        check_compared(state.snapshot, row_filter)
     if isinstance(selected_fields, str):
         selected_fields = (selected_fields,)
-    state: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
-    here: Callable[..., Any]
-    if is_delta(table):
-        refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
-        fixed: Any = table if isinstance(table, Snapshot) else snapshot(table, version=version, as_of=as_of)
-        table = fixed
-        check_compared(fixed, row_filter)
-        state, here, schema_now = {}, delta_scan, DeltaTable.of(table).schema.schema
+    condition, row_filter = sql_condition(session, row_filter, state.schema)
+    if condition is None:
+        found = Scan(state, row_filter, selected_fields, limit=limit, case_sensitive=case_sensitive)
+        rows = _dataframe(session, found)
     else:
-        refuse(table, "Iceberg", version=version)
-        here, schema_now = scan_here, table.schema()
-    condition, row_filter = sql_condition(session, row_filter, schema_now)
-    if condition is not None:
-        options: dict[str, Any] = {**state, "case_sensitive": case_sensitive}
-        answer = here(table, selected_fields=selected_fields, **options).schema.names
-        columns = here(table, **options).schema.names
+        answer = Scan(state, selected_fields=selected_fields, case_sensitive=case_sensitive).schema.names
+        columns = Scan(state).schema.names
         nested = [name for name in selected_fields if "." in name and name not in columns]
         if nested:
             raise InvalidInputError(
@@ -107,24 +99,25 @@ def scan(
             )
 
         def read(names: Sequence[str]) -> DataFrame:
-            return scan(session, table, selected_fields=(*names, *selected_fields), **options)
+            wanted = (*names, *selected_fields)
+            return _dataframe(session, Scan(state, selected_fields=wanted, case_sensitive=case_sensitive))
 
         rows = rows_where(read, columns, condition, row_filter)
         rows = rows.select(*(f"`{name.replace('`', '``')}`" for name in answer))
-        return rows if limit is None else rows.limit(limit)
-    found = here(table, row_filter, selected_fields, limit=limit, case_sensitive=case_sensitive, **state)
+    return rows if limit is None else rows.limit(limit)
+
+
+def _dataframe(session: SparkSession, found: Scan) -> DataFrame:
+    """The rows of a scan, read by executors."""
     schema = spark_schema(found.schema)
     shares = shares_of(found.tasks())
     if not shares:
         return session.createDataFrame([], schema)
     body = over_batches(worker.rows, reader=found.file_reader(), schema=found.schema)
     tasks = spread(session, bins_of_shares(shares))
-    rows = (
-        mapped(tasks, body, schema)
-        if schema.fields
-        else mapped(tasks, body, pa.schema([(worker.ROW, pa.bool_())])).drop(worker.ROW)
-    )
-    return rows if limit is None else rows.limit(limit)
+    if schema.fields:
+        return mapped(tasks, body, schema)
+    return mapped(tasks, body, pa.schema([(worker.ROW, pa.bool_())])).drop(worker.ROW)
 
 
 def check_compared(table: Snapshot, row_filter: object) -> None:

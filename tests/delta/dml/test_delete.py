@@ -64,7 +64,7 @@ def test_a_delete_takes_its_rows_and_no_others(
     assert done.rows_deleted == sum(map(goes, before))
     assert (done.commit.id, done.commit.attempts, done.commit.repeated) == (4, 1, False)
     assert done.vectors_written + done.data_files_dropped == done.data_files
-    assert ids(table, version=3) == before
+    assert ids(table, snapshot_id=3) == before
 
 
 def test_a_delete_of_nothing_commits_nothing(table: Path) -> None:

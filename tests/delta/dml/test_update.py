@@ -56,7 +56,7 @@ def test_an_update_sets_its_rows_and_no_others(
     assert agreed(table, duckdb_delta) == wanted
     assert done.rows_updated == sum(40 <= row["id"] < 60 for row in before) > 0
     assert (done.commit.id, done.data_files_written, done.commit.attempts) == (4, 1, 1)
-    assert by_us(table, version=3) == before
+    assert by_us(table, snapshot_id=3) == before
 
 
 def test_an_update_computes_from_the_old_row(partitioned: Path) -> None:

@@ -224,10 +224,10 @@ def test_a_version_that_was_cleaned_away_is_not_found(tmp_path: Path) -> None:
         delta.append(table, rows(first, 3))
     remove_commits(table, 5)
     with pytest.raises(NotFoundError, match="version 3 cannot be built: the log begins at version 4"):
-        delta.scan(table, version=3)
+        delta.scan(table, snapshot_id=3)
     remove_commits(table, 6)
     with pytest.raises(NotFoundError, match="version 5 cannot be built"):
-        delta.scan(table, version=5)
+        delta.scan(table, snapshot_id=5)
     assert delta.scan(table).count() == 18
 
 

@@ -126,10 +126,10 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_table_on_another_filesystem_is_read_deleted_from_and_verified(memory: Any) -> None:
     table = "/bucket/t"
-    assert delta.scan(table, filesystem=memory).to_arrow().num_rows == 257
+    assert delta.scan(open_table(table, filesystem=memory)).to_arrow().num_rows == 257
     assert delta.vectors(table, filesystem=memory).num_rows == 3
     assert delta.delete(open_table(table, filesystem=memory), "id < 30").rows_deleted == 26
-    assert delta.scan(table, filesystem=memory).to_arrow().num_rows == 231
+    assert delta.scan(open_table(table, filesystem=memory)).to_arrow().num_rows == 231
     assert delta.verify(table, filesystem=memory) == []
 
 
@@ -163,11 +163,11 @@ def test_files_of_this_machine_may_be_named_by_host(host: str, through: str, tmp
     local = {"arrow": pyarrow.fs.LocalFileSystem(), "fsspec": require_module("fsspec").filesystem("file")}
     filesystem: Any = local.get(through)
     location = f"file://{host}{table}"
-    assert delta.scan(location, filesystem=filesystem).count() == 900
+    assert delta.scan(open_table(location, filesystem=filesystem)).count() == 900
     assert delta.delete(open_table(location, filesystem=filesystem), "id < 15").rows_deleted > 0
     assert delta.verify(location, filesystem=filesystem) == []
     with pytest.raises(errors.UnsupportedError, match="file of this machine, found authority other"):
-        delta.scan(f"file://other{table}", filesystem=filesystem)
+        delta.scan(open_table(f"file://other{table}", filesystem=filesystem))
 
 
 @pytest.mark.parametrize("host", ["localhost", "other"])
@@ -236,4 +236,4 @@ def test_data_files_on_a_local_disk_are_opened_as_those_of_iceberg(tmp_path: Pat
     data_file.unlink()
     os.mkfifo(data_file)
     with pytest.raises(errors.InvalidInputError, match=r"\.parquet: expected a regular file"):
-        delta.scan(folder, filesystem=given).to_arrow()
+        delta.scan(open_table(folder, filesystem=given)).to_arrow()

@@ -58,7 +58,7 @@ def table(s3: Any, tmp_path: Path) -> str:
 
 
 def ids(table: str, s3: Any) -> list[int]:
-    return ids_of(table, filesystem=s3)
+    return ids_of(open_table(table, filesystem=s3))
 
 
 @pytest.mark.parametrize("name", ["spark_many_features", "spark_v2_checkpoint", "spark_partitioned"])
@@ -77,7 +77,7 @@ def test_a_table_on_s3_is_read_and_written_by_every_verb(name: str, s3: Any, tmp
     assert delta.upsert(open_table(table, filesystem=s3), ROWS, "id").rows_inserted == 1
     assert delta.purge(open_table(table, filesystem=s3), min_deleted=1e-9).data_files > 0
     assert ids(table, s3) == [i for i in before if i >= 30 and i != 31] + [5000]
-    rows = delta.scan(table, "id = 41 or id = 43", ("v",), filesystem=s3).to_arrow()
+    rows = delta.scan(open_table(table, filesystem=s3), "id = 41 or id = 43", ("v",)).to_arrow()
     assert sorted(rows["v"].to_pylist()) == ["a", "new"]
     assert delta.verify(table, filesystem=s3) == []
     assert delta.orphan_files(open_table(table, filesystem=s3)).num_rows == 0
@@ -102,10 +102,10 @@ def test_sidecars_of_absolute_uris_are_read_and_kept(scheme: str, s3: Any, tmp_p
 
 
 def test_a_missing_bucket_and_a_missing_folder_are_named(s3: Any) -> None:
-    with pytest.raises(errors.NotFoundError, match=r"no Delta table, .*; there is no bucket gone$"):
-        delta.scan("s3://gone/t", filesystem=s3)
-    with pytest.raises(errors.NotFoundError, match=r"no Delta table, .*; there is no such folder$"):
-        delta.scan("s3://lake/gone", filesystem=s3)
+    with pytest.raises(errors.NotFoundError, match=r"expected a table, .*; there is no bucket gone;"):
+        delta.scan(open_table("s3://gone/t", filesystem=s3))
+    with pytest.raises(errors.NotFoundError, match=r"expected a table, .*; there is no such folder;"):
+        delta.scan(open_table("s3://lake/gone", filesystem=s3))
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_a_commit_without_conditional_writes_is_refused(store: Store, s3: Any, t
     )
     before = s3.find(table)
     path = table.removeprefix("s3://")
-    assert delta.scan(path, filesystem=arrow).to_arrow().num_rows == 257
+    assert delta.scan(open_table(path, filesystem=arrow)).to_arrow().num_rows == 257
     with pytest.raises(errors.UnsupportedError, match="no conditional writes"):
         delta.delete(open_table(path, filesystem=arrow), "id < 60")
     s3.invalidate_cache()

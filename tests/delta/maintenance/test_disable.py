@@ -51,7 +51,7 @@ def test_every_version_keeps_its_rows_and_the_newest_has_no_vector(
 ) -> None:
     table = golden(name)
     before = delta.snapshot(table)
-    kept = {version: by_us(table, version=version) for version in range(before.version + 1)}
+    kept = {version: by_us(table, snapshot_id=version) for version in range(before.version + 1)}
     tracked = "rowTracking" in before.protocol.writer_features
     ids = (
         stored_row_ids(table)
@@ -68,7 +68,7 @@ def test_every_version_keeps_its_rows_and_the_newest_has_no_vector(
     had, has = (one.protocol.reader_features | one.protocol.writer_features for one in (before, after))
     assert has - {"checkpointProtection"} == had - {"deletionVectors", "checkpointProtection"}
     assert "delta.enableDeletionVectors" not in after.configuration
-    assert {version: by_us(table, version=version) for version in kept} == kept
+    assert {version: by_us(table, snapshot_id=version) for version in kept} == kept
     assert agreed(table, duckdb_delta) == kept[before.version]
     assert not ids or stored_row_ids(table) == ids
     if after.protocol.reader_features <= {"timestampNtz"}:

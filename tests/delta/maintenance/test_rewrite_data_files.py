@@ -47,7 +47,7 @@ def test_a_rewrite_changes_files_and_no_row(
     assert done.commit.id == version + 1
     assert delta.vectors(table).num_rows == 0
     assert agreed(table, duckdb_delta) == before
-    assert by_us(table, version=version) == before
+    assert by_us(table, snapshot_id=version) == before
     if ids is not None:
         assert stored_row_ids(table) == ids
     actions = commit_of(table, version + 1)

@@ -121,13 +121,13 @@ def test_files_of_the_change_data_feed_are_orphans_when_no_commit_has_them(tmp_p
 def test_files_of_removed_rows_are_needed_while_the_log_has_them(partitioned: Path) -> None:
     delta.delete(partitioned, "id >= 0")
     assert delta.orphan_files(partitioned, older_than=NOW).num_rows == 0
-    assert delta.scan(partitioned, version=3).to_arrow().num_rows == 257
+    assert delta.scan(partitioned, snapshot_id=3).to_arrow().num_rows == 257
 
 
 def test_orphans_are_removed_only_on_request(partitioned: Path) -> None:
     orphan = partitioned / "part=p 0" / "lost.parquet"
     orphan.write_bytes(b"12345")
-    before = [delta.scan(partitioned, version=version).count() for version in range(4)]
+    before = [delta.scan(partitioned, snapshot_id=version).count() for version in range(4)]
     os.utime(orphan, (0, 0))
     asked = delta.remove_orphan_files(partitioned)
     assert (asked.files["path"].to_pylist(), asked.n_bytes, asked.dry_run) == ([str(orphan)], 5, True)
@@ -136,7 +136,7 @@ def test_orphans_are_removed_only_on_request(partitioned: Path) -> None:
     assert done.files.equals(asked.files)
     assert not done.not_removed
     assert not orphan.exists()
-    assert [delta.scan(partitioned, version=version).count() for version in range(4)] == before
+    assert [delta.scan(partitioned, snapshot_id=version).count() for version in range(4)] == before
     with pytest.raises(errors.InvalidInputError, match="not negative"):
         delta.remove_orphan_files(partitioned, older_than=NOW)
 

@@ -46,8 +46,8 @@ def test_a_scan_on_executors_has_the_rows_of_one_here(spark: SparkSession, name:
     rows = on_spark.scan(spark, table).toArrow()
     assert rows.schema.names == delta.scan(table).schema.names
     assert in_order(rows) == by_us(table)
-    found = on_spark.scan(spark, table, "id < 50", ("id", "_pos"), version=0).toArrow()
-    assert sorted(found["id"].to_pylist()) == ids(table, row_filter="id < 50", version=0)
+    found = on_spark.scan(spark, table, "id < 50", ("id", "_pos"), snapshot_id=0).toArrow()
+    assert sorted(found["id"].to_pylist()) == ids(table, row_filter="id < 50", snapshot_id=0)
     assert on_spark.scan(spark, table, "id % 7 = 0", ("id",)).count() == sum(i % 7 == 0 for i in ids(table))
 
 
@@ -162,7 +162,7 @@ def test_tables_and_states_that_are_not_there_are_refused(
     with pytest.raises(errors.NotFoundError, match="nothing"):
         on_spark.scan(spark, tmp_path / "nothing")
     with pytest.raises(errors.NotFoundError, match="99"):
-        on_spark.scan(spark, partitioned, version=99)
+        on_spark.scan(spark, partitioned, snapshot_id=99)
     with pytest.raises(errors.UnsupportedError, match="tag"):
         on_spark.scan(spark, partitioned, tag="t")
     plain = delta_table(tmp_path / "plain", {"id": [1, 2, 3]}, by="deltalake")
@@ -228,7 +228,7 @@ def test_the_files_of_a_job_are_found_and_those_in_use_stay(spark: SparkSession,
     assert ids(partitioned) == before
     delta.delete(partitioned, "id < 60")  # time travel still needs the file
     assert on_spark.remove_job_files(partitioned, "nightly") == []
-    assert ids(partitioned, version=4) == before
+    assert ids(partitioned, snapshot_id=4) == before
     (partitioned / "_delta_log" / f"{4:020d}.json").unlink()
     with pytest.raises(errors.CorruptDataError, match=f"no {4:020d}.json"):
         on_spark.remove_job_files(partitioned, "nightly")

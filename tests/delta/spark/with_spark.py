@@ -739,7 +739,7 @@ def disabled(spark: SparkSession, table: Path) -> None:
         delta.append(folder, rows)
         delta.delete(folder, "id < 5")
         delta.update(folder, "id = 7", {"s": "new"})
-    before = {version: by_us(table, version=version) for version in range(4)}
+    before = {version: by_us(table, snapshot_id=version) for version in range(4)}
     delta.disable(table)
     spark.sql(f"ALTER TABLE delta.`{theirs}` DROP FEATURE deletionVectors")
     for folder in (table, theirs):

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.tables.scan import scan
 from tests.iceberg.conftest import rows_of, rows_of_duckdb
 from tests.kit.tables import iceberg_table, parts
 

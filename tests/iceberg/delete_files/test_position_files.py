@@ -13,9 +13,9 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.tables import upgrade
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.tables.delete import delete, delete_positions
 from puffin_fast.tables.overwrite import append
+from puffin_fast.tables.scan import scan
 from tests.iceberg.conftest import current_snapshot, refused, rows_of
 from tests.iceberg.delete_files.position_files import GRANULARITY, ROWS, N, check, made, position_files
 from tests.kit.tables import path_of

@@ -18,9 +18,9 @@ from pyiceberg.types import DecimalType, DoubleType, IntegerType, LongType
 
 from puffin_fast.iceberg import v3_metadata
 from puffin_fast.iceberg.dml.tables import create_table
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.tables.delete import delete_positions
 from puffin_fast.tables.overwrite import append
+from puffin_fast.tables.scan import scan
 from tests.kit.nanoseconds import nanosecond_types
 from tests.kit.tables import path_of
 

@@ -90,7 +90,7 @@ class DeltaHistory(History):
         names = (*COLUMNS.names, *LINEAGE)
         wanted = {n: {name: row.get(name) for name in names} for n, row in rows.items()}
         self.same(self.read(snapshot_id), wanted, f"version {snapshot_id}")
-        plain = delta.scan(self.target, version=snapshot_id).to_arrow().to_pylist()
+        plain = delta.scan(self.target, snapshot_id=snapshot_id).to_arrow().to_pylist()
         assert {row["row"]: frozen(row) for row in plain} == {
             n: frozen({name: row[name] for name in COLUMNS.names}) for n, row in rows.items()
         }

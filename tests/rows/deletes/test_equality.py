@@ -15,9 +15,9 @@ from pyiceberg.transforms import IdentityTransform
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.catalogs.catalog_commit import commit_upgrade
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.keys.key_set import KeySet
 from puffin_fast.tables.overwrite import append
+from puffin_fast.tables.scan import scan
 from tests.rows.deletes.equality_deletes import FIELDS, SCHEMA, delete_equal, evolved
 
 if TYPE_CHECKING:

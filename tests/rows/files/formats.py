@@ -39,7 +39,7 @@ from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
-from puffin_fast.iceberg.scans.scan import scan
+from puffin_fast.tables.scan import scan
 from tests.kit.tables import path_of
 
 if TYPE_CHECKING:

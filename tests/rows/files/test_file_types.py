@@ -21,8 +21,8 @@ from pyiceberg.types import (
 )
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.tables.delete import delete, delete_keys
+from puffin_fast.tables.scan import scan
 from puffin_fast.tables.upsert import upsert
 from tests.rows.files.formats import ids, named_by_mapping, register
 

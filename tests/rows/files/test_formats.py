@@ -25,9 +25,9 @@ from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.dml.tables import create_table, upgrade
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES, POSITION_DELETES
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.tables.delete import delete, delete_keys, delete_positions
 from puffin_fast.tables.overwrite import append
+from puffin_fast.tables.scan import scan
 from puffin_fast.tables.update import update
 from puffin_fast.tables.upsert import upsert
 from tests.iceberg.layouts import LAYOUTS
@@ -178,10 +178,10 @@ def test_a_format_that_is_not_read_is_refused_with_its_file(
 ) -> None:
     table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
     path = add(table, ROWS, "PARQUET")
-    entry = scan(table).plan.tasks[0].data
+    entry = scan(table).tasks()[0].data
     for format in ("LANCE", "VORTEX"):
         answer = scan(table)
-        answer.plan.tasks[0].data.file_format = format
+        answer.tasks()[0].data.file_format = format
         with pytest.raises(UnsupportedError, match=f"{path}: {format}; expected one of PARQUET, ORC, AVRO"):
             answer.to_arrow()
     assert entry.file_path == path
@@ -270,4 +270,4 @@ def test_deletes_of_every_format_apply_to_files_of_every_format_and_become_vecto
     for convert in (convert_position_deletes, convert_equality_deletes):
         convert(table)
         assert ids(table) == left
-    assert all(task.vector and not task.equality_deletes for task in scan(table).plan.tasks)
+    assert all(task.vector and not task.equality_deletes for task in scan(table).tasks())

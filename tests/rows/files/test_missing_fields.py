@@ -21,10 +21,10 @@ from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.index.build import index_keys
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.patches.accelerate import accelerate
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.iceberg.statistics.collect import collect_ndv
 from puffin_fast.tables.delete import delete, delete_keys
 from puffin_fast.tables.overwrite import overwrite
+from puffin_fast.tables.scan import scan
 from puffin_fast.tables.update import update
 from puffin_fast.tables.upsert import upsert
 from tests.kit.seeds import seeds

@@ -55,10 +55,10 @@ from pyiceberg.types import (
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg import append, create_table, delete, delete_keys, plan_files, upsert
 from puffin_fast.iceberg.dml.data_files import _NanosecondBounds
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.filters import evaluator
 from puffin_fast.rows.filters.evaluator import ArrowEvaluator
 from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.tables.scan import scan
 from tests.iceberg.conftest import rows_of
 from tests.kit.faults import RacingCatalog
 from tests.kit.nanoseconds import nanosecond_types

@@ -30,10 +30,10 @@ from puffin_fast.columns.plain_types import plain, plain_type
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg import rewrite_data_files
 from puffin_fast.iceberg.dml.tables import create_table
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.tables.delete import delete, delete_keys
 from puffin_fast.tables.overwrite import append
+from puffin_fast.tables.scan import scan
 from puffin_fast.tables.update import update
 from puffin_fast.tables.upsert import upsert
 from tests.conftest import require_module

@@ -14,13 +14,13 @@ from pyiceberg.types import LongType, NestedField
 from puffin_fast.errors import CorruptDataError, NotFoundError
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scans.scan import scan
 from puffin_fast.parquet.column_chunks import ColumnChunks
 from puffin_fast.rows.files import parquet
 from puffin_fast.rows.scan import splits
 from puffin_fast.rows.scan.splits import JOBS_PER_THREAD, jobs_of
 from puffin_fast.tables.delete import delete
 from puffin_fast.tables.overwrite import append
+from puffin_fast.tables.scan import scan
 from tests.kit.tables import path_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_one_broken_vector_or_missing_file_among_many_is_named(table: Table) -> 
 
 def test_vectors_that_disagree_with_the_manifest_are_refused_when_read_together(table: Table) -> None:
     answer = scan(table, threads=1)
-    vector = answer.plan.tasks[20].vector
+    vector = answer.tasks()[20].vector
     assert vector is not None
     vector.record_count += 1
     with pytest.raises(CorruptDataError, match="cardinality"):
