@@ -20,6 +20,7 @@ import pytest
 import puffin_fast as pf
 from puffin_fast import delta, iceberg, spark
 from puffin_fast._io.sink import put_if_absent
+from tests.architecture import formats
 from tests.architecture.pages import ROOT, run_blocks
 from tests.conftest import require_module
 
@@ -176,6 +177,10 @@ def test_the_reference_has_every_public_function_and_class() -> None:
             public -= _of_all(module)
         found = {name.partition(".")[2] for name in named if name.startswith(f"{prefix}.")}
         assert found == public - {"to_delta"}
+
+
+def test_the_table_of_functions_and_formats_is_that_of_the_handles() -> None:
+    assert formats.page() == formats.PAGE.read_text(), "python -m tests.architecture.formats writes it again"
 
 
 def _of_all(module: Any) -> set[str]:
