@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puffin_fast.cli import _options
-from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid
+from puffin_fast.cli._common import DRY_RUN, Answer, answers, fields_grid, with_commit
 from puffin_fast.cli._paths import verb
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def index_keys(
     )
     name = ".".join(table.name())
     text: list[Any] = list(result.notes)
-    if not result.committed and not dry_run:
+    if result.commit.id is None and not dry_run:
         text.append(f"{name}: nothing done: the index has all data files")
     found = asdict(result)
-    shown = {key: value for key, value in found.items() if key != "notes"}
+    shown = with_commit({key: value for key, value in found.items() if key != "notes"})
     title = DRY_RUN if dry_run else None
     return Answer({"table": name, **found}, [*text, fields_grid("index-keys", shown, title=title)])

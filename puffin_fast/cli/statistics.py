@@ -84,7 +84,7 @@ def ndv(
             counts = [{"column": column, "ndv": count} for column, count in result.ndv.items()]
             title = f"{name}: {len(counts)} columns, nothing committed"
             return Answer(document, [*text, grid(counts, title=title)])
-        if not result.committed:
+        if result.commit.id is None:
             text.append(f"{name}: nothing done: {result.statistics_path} already has these columns")
     rows = iceberg.ndv(table, names, **of_snapshot).to_pylist()
     bounds = ("lower", "upper")

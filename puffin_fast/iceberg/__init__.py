@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.patches.accelerate import accelerate
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.iceberg.plan.files import Plan, plan_files
-    from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
+    from puffin_fast.iceberg.statistics.collect import collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
     from puffin_fast.puffin.finding import Finding
     from puffin_fast.rows.findings import Findings
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         KeyIndexResult,
         MaintainResult,
         MaintenancePolicy,
+        NdvResult,
         RewriteDataFilesResult,
         RewriteManifestsResult,
         RewriteResult,
@@ -149,7 +150,7 @@ _HOMES = {
     "MaintainResult": "verbs.maintenance",
     "MaintenancePolicy": "verbs.maintenance",
     "NdvOverlap": "iceberg.statistics.read",
-    "NdvResult": "iceberg.statistics.collect",
+    "NdvResult": "verbs.maintenance",
     "OverwriteResult": "verbs.results",
     "Plan": "iceberg.plan.files",
     "RemoveOrphanFilesResult": "verbs.remove_orphan_files",

@@ -24,6 +24,7 @@ class KeyIndexResult(HtmlFields):
     """The result of `index_keys`.
 
     Attributes:
+        commit: the commit, without an id if the index was complete already, and in a dry run.
         snapshot_id: the snapshot whose statistics file has the index.
         statistics_path: its statistics file; None in a dry run that would write one.
         columns: the key columns.
@@ -33,12 +34,12 @@ class KeyIndexResult(HtmlFields):
         data_files_left: number of data files that no segment covers; they are searched as without an index.
         data_files_read: number of data files that were read.
         n_bytes: size of the segments in bytes.
-        committed: False if the index was complete already, and in a dry run.
         notes: parts of an earlier index that could not be used, and data files that cannot be covered, with the
             reasons.
         dry_run: True if nothing was written.
     """
 
+    commit: Commit
     snapshot_id: int
     statistics_path: str | None
     columns: tuple[str, ...]
@@ -48,7 +49,31 @@ class KeyIndexResult(HtmlFields):
     data_files_left: int
     data_files_read: int
     n_bytes: int
-    committed: bool
+    notes: tuple[str, ...]
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class NdvResult(HtmlFields):
+    """The result of `collect_ndv`.
+
+    Attributes:
+        commit: the commit, without an id if the snapshot's statistics file already had all columns, and in a dry run.
+        snapshot_id: the snapshot that the statistics belong to.
+        statistics_path: its statistics file; None in a dry run that would write one.
+        ndv: numbers of distinct values by column name, of the requested columns.
+        upper_bounds: columns whose count includes deleted values.
+        data_files_read: number of data files that were read.
+        notes: statistics that could not be used, with the reasons.
+        dry_run: True if nothing was written; the columns were counted.
+    """
+
+    commit: Commit
+    snapshot_id: int
+    statistics_path: str | None
+    ndv: Mapping[str, int]
+    upper_bounds: tuple[str, ...]
+    data_files_read: int
     notes: tuple[str, ...]
     dry_run: bool = False
 

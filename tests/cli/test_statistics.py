@@ -8,7 +8,7 @@ from tests.cli.conftest import Shell
 def test_ndv_collects_and_shows(shell: Shell) -> None:
     collect = ("ndv", "ns.t", "--collect")
     dry = shell.ask(*collect, "--dry-run")["collected"]
-    assert (dry["committed"], dry["statistics_path"], dry["dry_run"]) == (False, None, True)
+    assert (dry["commit"]["id"], dry["statistics_path"], dry["dry_run"]) == (None, None, True)
     assert "nothing committed" in shell.says(*collect, "--dry-run")
     assert "--collect collects them" in shell.says("ndv", "ns.t")
     found = shell.ask(*collect)
@@ -36,7 +36,7 @@ def test_index_keys_builds_and_extends_an_index(shell: Shell) -> None:
     index = ("index-keys", "ns.t", "--join-col", "id")
     assert "nothing was written" in shell.says(*index, "--dry-run")
     found = shell.ask(*index)
-    assert (found["columns"], found["rows"], found["committed"]) == (["id"], 1000, True)
+    assert (found["columns"], found["rows"], found["commit"]["files"]) == (["id"], 1000, 1)
     assert "nothing done: the index has all data files" in shell.says(*index)
     full = shell.ask(*index, "--full")
     assert full["data_files_read"] == full["data_files"]

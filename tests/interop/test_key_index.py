@@ -169,7 +169,7 @@ def test_an_index_of_a_snapshot_that_spark_expires_is_built_again_and_that_of_th
     table.refresh()
     assert len(table.metadata.snapshots) == 1
     assert stored(table) == before
-    assert not iceberg.index_keys(table, "id").committed
+    assert iceberg.index_keys(table, "id").commit.id is None
     assert iceberg.delete_keys(table, ["name 6", "name 206", "name 5"], "s").rows_deleted == 2
     assert narrowed == [2]
     assert list(iceberg.verify(table, level="rows")) == []
@@ -187,7 +187,7 @@ def test_other_jobs_of_spark_leave_an_index_that_is_right(
     call = f"shared.system.remove_orphan_files(table => '{name}')"
     iceberg_spark.sql(f"CALL {call}").collect()
     assert stats_files(table) == {path_of(known.statistics_path) for known in table.metadata.statistics}
-    assert not iceberg.index_keys(table, "id").committed
+    assert iceberg.index_keys(table, "id").commit.id is None
 
     # data files that a rewrite replaced are found by no key; a rollback brings them back
     options = "options => map('rewrite-all', 'true')"

@@ -81,7 +81,7 @@ def test_java_writes_the_same_bytes_where_sketches_are_exact(
     iceberg_spark.sql(f"CALL shared.system.compute_table_stats(table => 'shared.{namespace}.t')").collect()
     table.refresh()
     theirs = stored(table)
-    assert not iceberg.collect_ndv(table).committed  # theirs are complete
+    assert iceberg.collect_ndv(table).commit.id is None  # theirs are complete
     iceberg.collect_ndv(table, incremental=False)
     ours = stored(table)
     assert ours.keys() == theirs.keys() == set(table.schema().column_names)
@@ -221,10 +221,10 @@ def test_two_writers_in_turn_build_on_each_other(
         ours,
         table.metadata.current_snapshot_id,
     }
-    assert not iceberg.collect_ndv(table).committed
+    assert iceberg.collect_ndv(table).commit.id is None
     assert "Iceberg" in iceberg.ndv(table)["writer"][0].as_py()
     iceberg.append(table, rows.slice(2500, 500))
-    assert iceberg.collect_ndv(table).files_read == 1  # on top of Java's
+    assert iceberg.collect_ndv(table).data_files_read == 1  # on top of Java's
     united = stored(table)
     iceberg.collect_ndv(table, incremental=False)
     assert {name: sketch for name, (sketch, _) in stored(table).items()} == {

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_fast._process.interrupt import is_from_outside
-from puffin_fast.errors import PuffinFastError
+from puffin_fast.errors import NotFoundError, PuffinFastError
+from puffin_fast.iceberg.catalogs.catalog_commit import commit_statistics
+from puffin_fast.iceberg.catalogs.working_table import WorkingTable
+from puffin_fast.iceberg.commit.protocol import retried
+from puffin_fast.iceberg.plan.statistics_files import statistics_of
 from puffin_fast.key_index import Read
 from puffin_fast.puffin import BlobMetadata, PuffinReader, PuffinWriter
+from puffin_fast.verbs.results import Commit
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -80,6 +87,43 @@ def write_statistics(
             "blob-metadata": blobs,
         }
     )
+
+
+def commit_blobs(
+    table: WorkingTable,
+    snapshot_id: int,
+    end: Callable[[StatisticsFile | None], str],
+    write: Callable[[str, StatisticsFile | None], StatisticsFile],
+    what: str,
+) -> tuple[str, Commit]:
+    """Writes a statistics file and commits it; returns its path. After a conflict, both are done again.
+
+    Args:
+        table: the table of the job.
+        snapshot_id: the snapshot.
+        end: returns the end of the file's name; given the entry of the snapshot's statistics file, as is `write`.
+        write: writes a file to a path, as `write_statistics`.
+        what: what was not committed if the snapshot expired meanwhile.
+
+    Raises:
+        NotFoundError: the snapshot expired.
+        PuffinFastError: as `retried`.
+    """
+    attempts = count(1)
+
+    def send() -> tuple[str, Commit]:
+        attempt = next(attempts)
+        table.complete()
+        if table.metadata.snapshot_by_id(snapshot_id) is None:
+            raise NotFoundError(f"snapshot {snapshot_id} expired; its {what} not committed")
+        earlier = statistics_of(table.metadata, snapshot_id)
+        path = table.location_provider().new_metadata_location(f"{snapshot_id}-{uuid.uuid4()}{end(earlier)}")
+        statistics = write(path, earlier)
+        with table.handing_over() as sent:
+            commit_statistics(table, statistics, begun=table.created.append, sent=sent)
+        return path, Commit(snapshot_id, attempt, files=1, n_bytes=statistics.file_size_in_bytes)
+
+    return retried(table, send)
 
 
 def _copied(

@@ -14,10 +14,10 @@ commit      lost to another commit         -> file removed, table loaded again, 
 from __future__ import annotations
 
 import tempfile
-import uuid
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Literal
@@ -35,11 +35,9 @@ from puffin_fast._process.interrupt import is_from_outside
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, JobInterruptedError, NotFoundError, PuffinFastError
-from puffin_fast.iceberg.catalogs.catalog_commit import commit_statistics
 from puffin_fast.iceberg.catalogs.run_table import run_table
 from puffin_fast.iceberg.catalogs.working_table import WorkingTable, with_history
-from puffin_fast.iceberg.commit.protocol import retried
-from puffin_fast.iceberg.index.blobs import parts_of, write_statistics
+from puffin_fast.iceberg.index.blobs import commit_blobs, parts_of, write_statistics
 from puffin_fast.iceberg.index.properties import KEY_INDEXES, indexed_columns, may_be_keys, named_indexes
 from puffin_fast.iceberg.index.segment_maker import Encode, SegmentMaker, covered
 from puffin_fast.iceberg.index.stored import NAME_END, indexed, is_segment, opened
@@ -59,6 +57,7 @@ from puffin_fast.rows.files.conversion import storage_type
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.verbs.maintenance import KeyIndexResult
+from puffin_fast.verbs.results import Commit
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -291,6 +290,7 @@ class _Build:
         fields: Sequence[tuple[str, NestedField]],
         held: ExitStack,
     ) -> None:
+        self._started = time.perf_counter()
         self._table, self._snapshot, self._held = table, snapshot, held
         self._names = tuple(name for name, _ in fields)
         self._fields = tuple(field for _, field in fields)
@@ -359,7 +359,7 @@ class _Build:
         """Reads the data files that no segment covers, or `only` those of these, and commits."""
         if dry_run:
             self._leave_damaged(self._unchecked)
-            return self._result(None, len(self._left(only)), committed=False, dry_run=True)
+            return self._result(None, len(self._left(only)), dry_run=True)
         read: set[str] = set()
         merged = False
         while True:
@@ -372,8 +372,9 @@ class _Build:
             if self._left(only).keys() <= read:
                 break
         if self._own and not read and not merged:
-            return self._result(self._own_path(), 0, committed=False)
-        return self._result(self._commit(), len(read), committed=True)
+            return self._result(self._own_path(), 0)
+        path, commit = self._commit()
+        return self._result(path, len(read), commit)
 
     def _left(self, only: Collection[str] | None) -> dict[str, ManifestEntry]:
         """The data files that no segment covers, by their path; or `only` those of these."""
@@ -389,22 +390,22 @@ class _Build:
         return None if known is None else known.statistics_path
 
     def _result(
-        self, path: str | None, n_read: int, *, committed: bool, dry_run: bool = False
+        self, path: str | None, n_read: int, commit: Commit | None = None, *, dry_run: bool = False
     ) -> KeyIndexResult:
         live = [file for part in self._parts for file in part.segment.files if self._is_live(file)]
         return KeyIndexResult(
-            self._snapshot.snapshot_id,
-            path,
-            self._names,
-            len(self._parts),
-            len(live),
-            sum(file.n_rows for file in live),
-            len(self._files) - len(live),
-            n_read,
-            sum(part.segment.n_bytes for part in self._parts),
-            committed,
-            tuple(self.notes),
-            dry_run,
+            commit=replace(commit or Commit(), seconds=time.perf_counter() - self._started),
+            snapshot_id=self._snapshot.snapshot_id,
+            statistics_path=path,
+            columns=self._names,
+            segments=len(self._parts),
+            data_files=len(live),
+            rows=sum(file.n_rows for file in live),
+            data_files_left=len(self._files) - len(live),
+            data_files_read=n_read,
+            n_bytes=sum(part.segment.n_bytes for part in self._parts),
+            notes=tuple(self.notes),
+            dry_run=dry_run,
         )
 
     def _add(self, write: Callable[[IO[bytes]], int]) -> None:
@@ -504,22 +505,11 @@ class _Build:
 
     # the commit ---------------------------------------------------------------------------------------------
 
-    def _commit(self) -> str:
+    def _commit(self) -> tuple[str, Commit]:
         """Writes and commits the statistics file; returns its path."""
-        working, snapshot = self._table, self._snapshot
-
-        def send() -> str:
-            working.complete()
-            if working.metadata.snapshot_by_id(snapshot.snapshot_id) is None:
-                raise NotFoundError(f"snapshot {snapshot.snapshot_id} expired; its index was not committed")
-            name = f"{snapshot.snapshot_id}-{uuid.uuid4()}{NAME_END}"
-            path = working.location_provider().new_metadata_location(name)
-            statistics = self._write(path, statistics_of(working.metadata, snapshot.snapshot_id))
-            with working.handing_over() as sent:
-                commit_statistics(working, statistics, begun=working.created.append, sent=sent)
-            return path
-
-        return retried(working, send)
+        return commit_blobs(
+            self._table, self._snapshot.snapshot_id, lambda earlier: NAME_END, self._write, "index was"
+        )
 
     def _write(self, path: str, earlier: StatisticsFile | None) -> StatisticsFile:
         return write_statistics(

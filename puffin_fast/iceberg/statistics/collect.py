@@ -14,9 +14,9 @@ The previous statistics file of the snapshot is not removed: the commit makes it
 
 from __future__ import annotations
 
-import uuid
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from puffin_fast._api.arguments import check_flags
 from puffin_fast._concurrency.workers import Threads, workers_of
-from puffin_fast._display.html import HtmlFields
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._text import shown_argument
@@ -32,13 +31,10 @@ from puffin_fast.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from puffin_fast.iceberg.catalogs.catalog_commit import commit_statistics
 from puffin_fast.iceberg.catalogs.working_table import WorkingTable
-from puffin_fast.iceberg.commit.protocol import retried
-from puffin_fast.iceberg.index.blobs import write_statistics
+from puffin_fast.iceberg.index.blobs import commit_blobs, write_statistics
 from puffin_fast.iceberg.index.stored import NAME_END, has_segments
 from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve
-from puffin_fast.iceberg.plan.statistics_files import statistics_of
 from puffin_fast.iceberg.scans.snapshot_state import SnapshotState
 from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
 from puffin_fast.iceberg.statistics.history import History
@@ -54,6 +50,8 @@ from puffin_fast.puffin import PuffinWriter
 from puffin_fast.rows.scan.scan import Scan
 from puffin_fast.rows.tasks import columns_of as columns_of_tasks
 from puffin_fast.theta import BLOB_TYPE, ThetaSketch
+from puffin_fast.verbs.maintenance import NdvResult
+from puffin_fast.verbs.results import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,31 +68,6 @@ if TYPE_CHECKING:
 
     Sketch = Callable[[Sequence[SketchedColumn], Sequence[FileTask]], Mapping[int, ThetaSketch]]
     """Sketches of columns over the live rows of data files, on this machine or on executors."""
-
-
-@dataclass(frozen=True)
-class NdvResult(HtmlFields):
-    """The result of `collect_ndv`.
-
-    Attributes:
-        snapshot_id: the snapshot that the statistics belong to.
-        statistics_path: its statistics file; None in a dry run that would write one.
-        ndv: numbers of distinct values by column name, of the requested columns.
-        upper_bounds: columns whose count includes deleted values.
-        files_read: number of data files that were read.
-        committed: False if the snapshot's statistics file already had all columns, and in a dry run.
-        notes: statistics that could not be used, with the reasons.
-        dry_run: True if nothing was written; the columns were counted.
-    """
-
-    snapshot_id: int
-    statistics_path: str | None
-    ndv: Mapping[str, int]
-    upper_bounds: tuple[str, ...]
-    files_read: int
-    committed: bool
-    notes: tuple[str, ...]
-    dry_run: bool = False
 
 
 def collect_ndv(
@@ -220,6 +193,7 @@ def collect(
     selection: Selection, sketch: Sketch, *, incremental: Literal["auto", False], dry_run: bool
 ) -> NdvResult:
     """`collect_ndv` of selected columns, with a function that sketches data files."""
+    started = time.perf_counter()
     if incremental not in ("auto", False):
         raise InvalidInputError(f"incremental: expected 'auto' or False, found {shown_argument(incremental)}")
     check_version()
@@ -255,40 +229,36 @@ def collect(
                 OWN_WRITER,
             )
     computed = {column.field_id: found[column.field_id] for group in groups.values() for column in group}
-    path = history.path if not computed else None if dry_run else _commit(selection, computed, history)
+    path, commit = (None if computed else history.path), Commit()
+    if computed and not dry_run:
+        path, commit = _commit(selection, computed, history)
     return NdvResult(
-        snapshot.snapshot_id,
-        path,
-        {column.name: int(found[column.field_id].sketch.estimate) for column in columns},
-        tuple(column.name for column in columns if found[column.field_id].upper_bound),
-        n_read,
-        bool(computed) and not dry_run,
-        tuple(history.notes),
-        dry_run,
+        commit=replace(commit, seconds=time.perf_counter() - started),
+        snapshot_id=snapshot.snapshot_id,
+        statistics_path=path,
+        ndv={column.name: int(found[column.field_id].sketch.estimate) for column in columns},
+        upper_bounds=tuple(column.name for column in columns if found[column.field_id].upper_bound),
+        data_files_read=n_read,
+        notes=tuple(history.notes),
+        dry_run=dry_run,
     )
 
 
-def _commit(selection: Selection, computed: Mapping[int, StoredSketch], history: History) -> str:
+def _commit(
+    selection: Selection, computed: Mapping[int, StoredSketch], history: History
+) -> tuple[str, Commit]:
     """Writes and commits a statistics file; returns its path."""
     working, snapshot = selection.table, selection.snapshot
 
-    def send() -> str:
-        working.complete()
-        # includes the columns of a statistics file that was committed concurrently
-        if working.metadata.snapshot_by_id(snapshot.snapshot_id) is None:
-            raise NotFoundError(f"snapshot {snapshot.snapshot_id} expired; its statistics were not committed")
-        earlier = statistics_of(working.metadata, snapshot.snapshot_id)
-        blobs = {**history.others(earlier), **computed}
-        end = NAME_END if earlier is not None and has_segments(earlier) else ".stats"
-        path = working.location_provider().new_metadata_location(
-            f"{snapshot.snapshot_id}-{uuid.uuid4()}{end}"
-        )
-        statistics = _write(working, path, snapshot, blobs, earlier, history.notes)
-        with working.handing_over() as sent:
-            commit_statistics(working, statistics, begun=working.created.append, sent=sent)
-        return path
+    def end(earlier: StatisticsFile | None) -> str:
+        return NAME_END if earlier is not None and has_segments(earlier) else ".stats"
 
-    return retried(working, send)
+    def write(path: str, earlier: StatisticsFile | None) -> StatisticsFile:
+        # includes the columns of a statistics file that was committed concurrently
+        blobs = {**history.others(earlier), **computed}
+        return _write(working, path, snapshot, blobs, earlier, history.notes)
+
+    return commit_blobs(working, snapshot.snapshot_id, end, write, "statistics were")
 
 
 def _write(

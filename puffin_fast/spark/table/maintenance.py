@@ -12,7 +12,6 @@ from puffin_fast import delta, iceberg
 from puffin_fast.delta.log.snapshot import snapshot
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.statistics.collect import NdvResult
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, MIN_INPUT_FILES
@@ -31,6 +30,7 @@ from puffin_fast.verbs.maintenance import (
     KeyIndexResult,
     MaintainResult,
     MaintenancePolicy,
+    NdvResult,
     RewriteDataFilesResult,
     RewriteResult,
 )

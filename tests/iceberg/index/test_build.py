@@ -27,9 +27,9 @@ def test_data_files_that_came_later_are_searched_and_then_indexed_alone(racing: 
     index = iceberg.index_keys(table, "n")
     assert (index.data_files_read, index.segments, index.data_files) == (1, 2, N + 1)
     assert iceberg.delete_keys(table, [4, 5004], "n").rows_deleted == 2
-    assert not iceberg.index_keys(table, "n", dry_run=True).committed
+    assert iceberg.index_keys(table, "n", dry_run=True).commit.id is None
     iceberg.index_keys(table, "n")
-    assert not iceberg.index_keys(table, "n").committed
+    assert iceberg.index_keys(table, "n").commit.id is None
     assert iceberg.index_keys(table, "n", incremental=False).data_files_read == N + 1
 
 
@@ -104,7 +104,7 @@ def test_sketches_and_segments_keep_each_other_byte_for_byte(racing: RacingCatal
     assert set(sketches) < set(blobs(table))
     assert table.metadata.statistics[0].statistics_path.endswith(NAME_END)
     assert iceberg.ndv(table)["column"].to_pylist() == ["id", "day", "s"]
-    assert not iceberg.index_keys(table, "n").committed
+    assert iceberg.index_keys(table, "n").commit.id is None
 
 
 def test_the_metadata_names_no_blob_that_pyiceberg_does_not_know(racing: RacingCatalog) -> None:
@@ -128,7 +128,7 @@ def test_a_dry_run_and_a_failed_commit_leave_nothing(racing: RacingCatalog) -> N
     table = make(racing)
     before = files_of(table)
     planned = iceberg.index_keys(table, "n", dry_run=True)
-    assert (planned.data_files_left, planned.committed, planned.dry_run) == (N, False, True)
+    assert (planned.data_files_left, planned.commit.id is not None, planned.dry_run) == (N, False, True)
     assert files_of(table) == before
 
     def fail() -> None:

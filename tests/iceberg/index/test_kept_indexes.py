@@ -37,14 +37,17 @@ def test_maintain_keeps_the_indexes_that_a_property_names(racing: RacingCatalog)
     for at in range(6):
         iceberg.append(table, rows(at * 10, at * 10 + 10))
     dry = iceberg.maintain(table, policy, dry_run=True).key_indexes
-    assert [(index.columns, index.committed) for index in dry] == [(("n",), False), (("s", "i"), False)]
+    assert [(index.columns, index.commit.id is not None) for index in dry] == [
+        (("n",), False),
+        (("s", "i"), False),
+    ]
     found = iceberg.maintain(table, policy).key_indexes
     assert [(index.columns, index.data_files, index.data_files_left) for index in found] == [
         (("n",), 1, 0),
         (("s", "i"), 1, 0),
     ]
     assert len(table.metadata.snapshots) == 1
-    assert not any(index.committed for index in iceberg.maintain(table, policy).key_indexes)
+    assert not any(index.commit.id for index in iceberg.maintain(table, policy).key_indexes)
     iceberg.append(table, rows(100, 110))
     assert [index.data_files_read for index in iceberg.maintain(table, policy).key_indexes] == [1, 1]
 
@@ -70,7 +73,7 @@ def test_a_rewrite_keeps_the_indexes_that_a_property_names(
     assert done.notes == ()
     paths = [path for path, _ in opened]
     assert set(paths[-2:]) <= {task.file.file_path for task in table.scan().plan_files()} - set(paths[:4])
-    assert not iceberg.index_keys(table, "n").committed
+    assert iceberg.index_keys(table, "n").commit.id is None
     assert iceberg.verify(table, level="rows") == []
     assert iceberg.delete_keys(table, [5, 6, 46, 79], "n").rows_deleted == 3
     iceberg.compact(table)

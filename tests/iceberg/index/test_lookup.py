@@ -61,7 +61,12 @@ def test_keys_of_each_type_and_of_several_columns_are_deleted_as_without_an_inde
 ) -> None:
     tables = pair(racing)
     index = iceberg.index_keys(tables[0], indexed)
-    assert (index.data_files, index.rows, index.data_files_left, index.committed) == (N, N * EACH, 0, True)
+    assert (index.data_files, index.rows, index.data_files_left, index.commit.id is not None) == (
+        N,
+        N * EACH,
+        0,
+        True,
+    )
     keys = rows(0, 600).flatten().select(columns).slice(3, 9 if len(columns) == 1 else 40)
     for null_safe in (False, True):
         delete = partial(iceberg.delete_keys, keys=keys, join_cols=columns, null_safe=null_safe)

@@ -149,8 +149,8 @@ def test_statistics_go_on_from_those_of_old_snapshots(whole: Table, server: Prox
     partial = server.catalog().load_table(whole.name())
     assert iceberg.ndv(partial)["ndv"].to_pylist() == [10]
     done = iceberg.collect_ndv(partial, ["id"])
-    assert (done.ndv, done.files_read) == ({"id": 20}, 1)
-    assert not iceberg.collect_ndv(partial, ["id"], snapshot_id=first.snapshot_id).committed
+    assert (done.ndv, done.data_files_read) == ({"id": 20}, 1)
+    assert iceberg.collect_ndv(partial, ["id"], snapshot_id=first.snapshot_id).commit.id is None
     whole.refresh()
     assert len(whole.metadata.statistics) == 2
 

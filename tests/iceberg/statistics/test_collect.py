@@ -88,8 +88,8 @@ def test_sketches_are_those_of_the_live_rows(racing: RacingCatalog, version: int
     assert (
         result.ndv["point.x"] == ThetaSketch.from_arrow([i % 50 for i in range(700) if i % 5], "int").estimate
     )
-    assert result.committed
-    assert result.files_read == 1
+    assert result.commit.id is not None
+    assert result.data_files_read == 1
     assert not result.notes
     again = racing.load_table("n.t")
     assert rows_of(again).num_rows == 700
@@ -155,16 +155,16 @@ def test_an_append_reads_only_its_files_and_gives_the_bytes_of_a_full_run(
         return pa.table({"n": np.arange(start, stop), "s": [f"s{n}" for n in range(start, stop)]})
 
     table = make(racing, some(0, 9_000), version=version)
-    assert iceberg.collect_ndv(table).files_read == 1
+    assert iceberg.collect_ndv(table).data_files_read == 1
     for start in (9_000, 9_500):
         table.append(some(start, start + 500)) if version < 3 else iceberg.append(
             table, some(start, start + 500)
         )
     result = iceberg.collect_ndv(table)
-    assert result.files_read == 2
+    assert result.data_files_read == 2
     assert result.upper_bounds == ()
     incremental = blobs_of(table)
-    assert iceberg.collect_ndv(table, incremental=False).files_read == 3
+    assert iceberg.collect_ndv(table, incremental=False).data_files_read == 3
     assert blobs_of(table) == incremental
     assert blob_of(table, "n") == oracle.canonical(range(10_000), "long")
 
@@ -173,13 +173,17 @@ def test_a_dry_run_writes_nothing_and_a_second_run_does_nothing(racing: RacingCa
     table = make(racing, rows(0, 40))
     with unchanged(table):
         dry = iceberg.collect_ndv(table, dry_run=True)
-    assert (dry.statistics_path, dry.committed, dry.dry_run) == (None, False, True)
+    assert (dry.statistics_path, dry.commit.id is not None, dry.dry_run) == (None, False, True)
     done = iceberg.collect_ndv(table)
-    assert (done.ndv, done.files_read, done.committed) == (dry.ndv, dry.files_read, True)
+    assert (done.ndv, done.data_files_read, done.commit.id is not None) == (
+        dry.ndv,
+        dry.data_files_read,
+        True,
+    )
     for dry_run in (True, False):
         with unchanged(table):
             again = iceberg.collect_ndv(table, dry_run=dry_run)
-        assert (again.committed, again.files_read, again.ndv) == (False, 0, done.ndv)
+        assert (again.commit.id is not None, again.data_files_read, again.ndv) == (False, 0, done.ndv)
         assert again.statistics_path == done.statistics_path
 
 
@@ -232,7 +236,7 @@ def test_blobs_of_other_columns_are_carried_over(racing: RacingCatalog) -> None:
     by_name = {row["column"]: row for row in iceberg.ndv(table).to_pylist()}
     assert by_name["id"]["snapshot_id"] == table.metadata.current_snapshot_id
     assert by_name["s"]["snapshot_id"] == first
-    assert iceberg.collect_ndv(table, ["s"]).files_read == 1  # from where it was counted
+    assert iceberg.collect_ndv(table, ["s"]).data_files_read == 1  # from where it was counted
     assert {row["snapshot_id"] for row in iceberg.ndv(table).to_pylist()} == {
         table.metadata.current_snapshot_id
     }
@@ -250,7 +254,7 @@ def test_other_snapshots_have_statistics_of_their_own(racing: RacingCatalog) -> 
     iceberg.append(table, rows(20, 50))
     done = iceberg.collect_ndv(table, ["id"], tag="v1")
     assert (done.snapshot_id, done.ndv) == (first.snapshot_id, {"id": 20})
-    assert iceberg.collect_ndv(table, ["id"], branch="main").files_read == 1
+    assert iceberg.collect_ndv(table, ["id"], branch="main").data_files_read == 1
     assert len(table.metadata.statistics) == 2
     for selected in (
         {"snapshot_id": first.snapshot_id},
@@ -259,7 +263,7 @@ def test_other_snapshots_have_statistics_of_their_own(racing: RacingCatalog) -> 
         {"as_of": first.timestamp_ms},
         {"as_of": moment.isoformat()},
     ):
-        assert not iceberg.collect_ndv(table, ["id"], **selected).committed
+        assert iceberg.collect_ndv(table, ["id"], **selected).commit.id is None
         assert iceberg.ndv(table, ["id"], **selected)["ndv"].to_pylist() == [20]
     with pytest.raises(errors.InvalidInputError, match="expected one of"):
         iceberg.ndv(table, tag="v1", branch="main")
@@ -339,7 +343,7 @@ def test_a_statistics_file_that_cannot_be_read_is_computed_anew_and_said(
         iceberg.ndv(table, ["id"])
     iceberg.append(table, rows(20, 30))
     result = iceberg.collect_ndv(table, ["id"])
-    assert (result.ndv["id"], result.files_read) == (30, 2)
+    assert (result.ndv["id"], result.data_files_read) == (30, 2)
     (note,) = result.notes
     assert ("compressed hashes" if is_large else path.name) in note
 
@@ -355,11 +359,11 @@ def test_uuids_of_a_foreign_writer_are_counted_anew(racing: RacingCatalog) -> No
             writer.add(data, type=blob.type, fields=blob.fields, snapshot_id=blob.snapshot_id,
                        sequence_number=blob.sequence_number, properties=blob.properties)  # fmt: skip
     iceberg.append(table, rows(20, 30))
-    assert iceberg.collect_ndv(table, ["id"]).files_read == 1
+    assert iceberg.collect_ndv(table, ["id"]).data_files_read == 1
     carried = {row["column"]: row["writer"] for row in iceberg.ndv(table).to_pylist()}
     assert carried["u"] == "Apache Spark 4.1"
     assert carried["id"].startswith("puffin_fast")
-    assert iceberg.collect_ndv(table, ["u"]).files_read == 2
+    assert iceberg.collect_ndv(table, ["u"]).data_files_read == 2
     assert blob_of(table, "u") == expected(list(range(30)), "u")
 
 
@@ -466,7 +470,7 @@ def test_a_rest_catalog_takes_statistics(rest_catalog: RestCatalog, rest_namespa
     assert iceberg.collect_ndv(table, ["id"]).ndv == {"id": 50}
     iceberg.append(table, rows(50, 60))
     result = iceberg.collect_ndv(table, ["id", "s"])
-    assert result.files_read == 1 + 2  # "id" reads one file, "s" both
+    assert result.data_files_read == 1 + 2  # "id" reads one file, "s" both
     fresh = rest_catalog.load_table(f"{rest_namespace}.t")
     assert sorted(iceberg.ndv(fresh)["ndv"].to_pylist()) == sorted(result.ndv.values())
     assert len(fresh.metadata.statistics) == 2

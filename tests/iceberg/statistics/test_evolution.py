@@ -61,10 +61,10 @@ def test_a_promoted_column_is_counted_anew_once_there_is_another_snapshot(racing
     table = make(racing, data)
     iceberg.collect_ndv(table)
     changed(racing, table, lambda update: update.update_column("n", LongType()))
-    assert not iceberg.collect_ndv(table).committed
+    assert iceberg.collect_ndv(table).commit.id is None
     assert blob_of(table, "n") == oracle.canonical(range(100), "int")
     iceberg.append(table, pa.table({"n": range(90, 110), "other": pa.array(range(20), pa.int32())}))
-    assert iceberg.collect_ndv(table).files_read == 1 + 2  # "other" reads one file, "n" both
+    assert iceberg.collect_ndv(table).data_files_read == 1 + 2  # "other" reads one file, "n" both
     assert blob_of(table, "n") == oracle.canonical(range(110), "long")
     assert blob_of(table, "other") == oracle.canonical(range(100), "int")
 

@@ -103,17 +103,17 @@ KILLED = """
 import os, sys
 from pyiceberg.catalog.sql import SqlCatalog
 from puffin_fast import iceberg
-from puffin_fast.iceberg.statistics import collect
+from puffin_fast.iceberg.index import blobs
 
 catalog = SqlCatalog("racing", uri=sys.argv[1], warehouse=sys.argv[2])
-commit = collect.commit_statistics
+commit = blobs.commit_statistics
 
 def killed(*arguments, **options):
     if sys.argv[3] == "after":
         commit(*arguments, **options)
     os.kill(os.getpid(), 9)
 
-collect.commit_statistics = killed
+blobs.commit_statistics = killed
 iceberg.collect_ndv(catalog.load_table("n.t"), incremental=False)
 """
 
@@ -133,4 +133,4 @@ def test_a_process_that_is_killed_leaves_the_old_or_the_new_statistics(
     assert (statistics.statistics_path == old) == (when == "before")
     assert iceberg.ndv(table)["ndv"].to_pylist() == [50]
     assert len([path for path in files_of(table) if path.suffix == ".stats"]) == 2  # one of them is an orphan
-    assert iceberg.collect_ndv(table, incremental=False).committed
+    assert iceberg.collect_ndv(table, incremental=False).commit.id is not None

@@ -61,7 +61,7 @@ def test_executors_make_the_bytes_of_one_machine(
     monkeypatch.setattr("puffin_fast.spark.session.workers.TASK_BYTES", 1)  # a task for each file
     iceberg.delete(table, "id < 1000")
     result = ps.collect_ndv(spark, table)
-    assert (result.files_read, result.committed) == (3, True)
+    assert (result.data_files_read, result.commit.id is not None) == (3, True)
     theirs = blobs_of(table, result.statistics_path)
     here = iceberg.collect_ndv(table, incremental=False)
     assert blobs_of(table, here.statistics_path) == theirs
@@ -71,8 +71,8 @@ def test_executors_make_the_bytes_of_one_machine(
 def test_an_append_reads_only_its_files(spark: SparkSession, table: Table) -> None:
     iceberg.collect_ndv(table)
     iceberg.append(table, ROWS.slice(0, 10))
-    assert ps.collect_ndv(spark, table).files_read == 1
-    assert ps.collect_ndv(spark, table).files_read == 0
+    assert ps.collect_ndv(spark, table).data_files_read == 1
+    assert ps.collect_ndv(spark, table).data_files_read == 0
     with pytest.raises(errors.NotFoundError, match="no column nope"):
         ps.collect_ndv(spark, table, ["nope"])
 

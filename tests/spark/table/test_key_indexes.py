@@ -292,7 +292,7 @@ def test_executors_build_the_index_of_the_single_machine(
     monkeypatch.setattr(build, "WORKER_MEMORY", EACH * build.ROW_BYTES)
     assert ps.index_keys(spark, table, columns, dry_run=True).data_files_read == 1
     assert ps.index_keys(spark, table, columns).segments == 2
-    assert ps.index_keys(spark, table, columns).committed is False
+    assert ps.index_keys(spark, table, columns).commit.id is None
     apart = ps.index_keys(spark, table, columns, incremental=False)
     assert (apart.segments, apart.data_files, apart.data_files_left) == (N + 1, N + 1, 0)
     assert iceberg.verify(table, level="rows") == []
