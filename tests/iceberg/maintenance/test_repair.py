@@ -170,7 +170,7 @@ def test_a_vector_without_frame_is_written_to_a_puffin_file(
     table = with_vectors(racing)
     without_frame(table, {vector.file_path for vector in vectors_of(table)[:n]}, name)
     assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == LIVE
-    assert verb(table).snapshot_id is not None
+    assert verb(table).commit.id is not None
     for vector in vectors_of(table):
         with PuffinReader(vector.file_path, filesystem=table.io) as reader:
             assert vector.content_offset in {blob.offset for blob in reader.blobs}

@@ -98,7 +98,7 @@ def test_results_show_their_parts_as_tables(table: Table) -> None:
     assert shown.count("<table>") >= 2  # steps that do nothing and zeros are left out
     orphans = iceberg.remove_orphan_files(table, older_than=timedelta(0))
     assert orphans.files.num_rows == 0
-    path_of(table.location()) / "orphan".write_text("x")
+    (path_of(table.location()) / "orphan").write_text("x")
     orphans = iceberg.remove_orphan_files(table, older_than=timedelta(0))
     assert "/orphan</td>" in checked(orphans._repr_html_())
     added = iceberg.append(table, pa.table({"id": [5000], NAME: ["y"]}))

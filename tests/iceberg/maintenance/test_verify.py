@@ -29,7 +29,7 @@ def test_an_empty_table_has_no_deletes_and_nothing_wrong(racing: RacingCatalog) 
     assert iceberg.verify(table) == []
     convert = (iceberg.convert_position_deletes, iceberg.convert_equality_deletes)
     for job in (iceberg.compact, iceberg.repair, *convert):
-        assert job(table).snapshot_id is None
+        assert job(table).commit.id is None
 
 
 def rewrite_without_first_row(path: str) -> None:

@@ -273,7 +273,7 @@ def test_merges(twins: Twins) -> None:
         assert (found.rows_updated, found.rows_inserted) == expected
     own = spark.table(twins.ours).where("id > 1")
     unchanged: Any = ps.upsert(own, twins.ours, "id", skip_unchanged=True)
-    assert (unchanged.rows_updated, unchanged.rows_inserted, unchanged.snapshot_id) == (0, 0, None)
+    assert (unchanged.rows_updated, unchanged.rows_inserted, unchanged.commit.id) == (0, 0, None)
 
 
 def test_what_iceberg_refuses_is_refused(twins: Twins) -> None:
