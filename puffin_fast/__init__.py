@@ -35,16 +35,19 @@ if TYPE_CHECKING:
     from puffin_fast.rows.scan.scan import Scan
     from puffin_fast.tables.create import create_table
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+    from puffin_fast.tables.deletes import deletes
     from puffin_fast.tables.maintain import maintain
     from puffin_fast.tables.opening import open_table
     from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+    from puffin_fast.tables.report import report
     from puffin_fast.tables.rewrite_data_files import rewrite_data_files
     from puffin_fast.tables.scan import scan
     from puffin_fast.tables.table import Table
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
+    from puffin_fast.tables.verify import verify
     from puffin_fast.theta import ThetaSketch
     from puffin_fast.verbs.maintenance import MaintainResult, MaintenancePolicy, RewriteDataFilesResult
     from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
@@ -108,6 +111,7 @@ __all__ = [
     "delete",
     "delete_keys",
     "delete_positions",
+    "deletes",
     "dynamic_partition_overwrite",
     "create_table",
     "maintain",
@@ -115,11 +119,13 @@ __all__ = [
     "orphan_files",
     "overwrite",
     "remove_orphan_files",
+    "report",
     "rewrite_data_files",
     "scan",
     "transaction",
     "update",
     "upsert",
+    "verify",
 ]
 
 _MODULES = frozenset({"arrow", "delta", "dv", "iceberg", "lance", "paimon", "puffin", "spark"})
@@ -152,6 +158,7 @@ _NAMES = {
     "delete": "puffin_fast.tables.delete",
     "delete_keys": "puffin_fast.tables.delete",
     "delete_positions": "puffin_fast.tables.delete",
+    "deletes": "puffin_fast.tables.deletes",
     "dynamic_partition_overwrite": "puffin_fast.tables.overwrite",
     "create_table": "puffin_fast.tables.create",
     "maintain": "puffin_fast.tables.maintain",
@@ -159,16 +166,18 @@ _NAMES = {
     "orphan_files": "puffin_fast.tables.orphan_files",
     "overwrite": "puffin_fast.tables.overwrite",
     "remove_orphan_files": "puffin_fast.tables.orphan_files",
+    "report": "puffin_fast.tables.report",
     "rewrite_data_files": "puffin_fast.tables.rewrite_data_files",
     "scan": "puffin_fast.tables.scan",
     "transaction": "puffin_fast.tables.transaction",
     "update": "puffin_fast.tables.update",
     "upsert": "puffin_fast.tables.upsert",
+    "verify": "puffin_fast.tables.verify",
 }
 
 
 _VERBS = [f"{module}.{verb}" for module in ("iceberg", "delta") for verb in (
-    "changes", "create_table", "report", "verify",
+    "changes", "create_table",
 )]  # fmt: skip
 """Functions that both modules have, which errors name where they are looked up here."""
 

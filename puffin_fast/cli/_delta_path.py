@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from puffin_fast.cli._catalog import open_catalog
-from puffin_fast.cli._path_table import PathTable, deletes_table
+from puffin_fast.cli._path_table import PathTable
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class DeltaPath(PathTable):
 
     def files(self, **snapshot: Any) -> list[dict[str, Any]]:
         """The live data files; only the log is read."""
-        found = delta().scan(delta().snapshot(self.path, **self._version(snapshot))).files()
+        self._refuse(snapshot, "branch", "tag")
+        found = delta().scan(self.path, **snapshot).files()
         names = {"file_path": "file_path", "n_rows": "rows", "size": "bytes", "cardinality": "deleted"}
         rows: list[dict[str, Any]] = found.select(list(names)).rename_columns([*names.values()]).to_pylist()
         return rows
@@ -157,21 +158,20 @@ class DeltaPath(PathTable):
         )
 
     def deletes(self, **snapshot: Any) -> pa.Table:
-        """The columns of `puffin_fast.iceberg.deletes`; only the log is read."""
-        files = delta().scan(delta().snapshot(self.path, **self._version(snapshot))).files()
-        files = files.filter(files["vector_path"].is_valid())
-        names = "file_path", "n_rows", "vector_path", "offset", "length", "cardinality"
-        return deletes_table(zip(*(files[name].to_pylist() for name in names), strict=True))
+        """`puffin_fast.deletes`."""
+        self._refuse(snapshot, "branch", "tag")
+        return delta().deletes(self.path, **snapshot)
 
     def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
-        """`puffin_fast.delta.verify`."""
-        options = self._version(snapshot)
-        found: Findings = delta().verify(self.path, level=level or "files", threads=threads, **options)
+        """`puffin_fast.verify`."""
+        self._refuse(snapshot, "branch", "tag")
+        found: Findings = delta().verify(self.path, level=level or "files", threads=threads, **snapshot)
         return found
 
     def report(self, *, share: float, **snapshot: Any) -> Any:
-        """`puffin_fast.delta.report`."""
-        return delta().report(self.path, share=share, **self._version(snapshot))
+        """`puffin_fast.report`."""
+        self._refuse(snapshot, "branch", "tag")
+        return delta().report(self.path, share=share, **snapshot)
 
     def upgrade(self, *, dry_run: bool) -> bool:
         """`puffin_fast.delta.enable`; returns whether deletion vectors were enabled before."""
@@ -235,10 +235,6 @@ class DeltaPath(PathTable):
         """`puffin_fast.delta.orphan_files`."""
         self._refuse({"heads_only": keep is not None, "threads": threads}, "heads_only", "threads")
         return delta().orphan_files(self.path, older_than=older_than)
-
-    def _version(self, snapshot: Mapping[str, Any]) -> dict[str, Any]:
-        self._refuse(snapshot, "branch", "tag")
-        return {"version": snapshot["snapshot_id"], "as_of": snapshot["as_of"]}
 
     def _commit(self, commit: Mapping[str, Any]) -> dict[str, Any]:
         self._refuse(commit, "branch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from puffin_fast.cli._path_table import PathTable, deletes_table
+from puffin_fast.cli._path_table import PathTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,21 +64,15 @@ class LancePath(PathTable):
         ]
 
     def deletes(self, **snapshot: Any) -> pa.Table:
-        """The columns of `puffin_fast.iceberg.deletes`; a data file is a fragment."""
-        return deletes_table(
-            (str(row["fragment"]), row["n_rows"], row["deletion_file"], None, None, row["cardinality"])
-            for row in self._vectors(snapshot).to_pylist()
-        )
+        """`puffin_fast.deletes`; a data file is a fragment."""
+        from puffin_fast.tables.deletes import deletes
+
+        self._refuse(snapshot, "snapshot_id", "branch", "tag", "as_of", "threads")
+        return deletes(self.path)
 
     def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
-        """`puffin_fast.lance.verify`."""
+        """`puffin_fast.verify`."""
         from puffin_fast import lance
 
         self._refuse(snapshot, "branch", "tag", "as_of", "snapshot_id")
         return lance.verify(self.path, level=level or "files", threads=threads)
-
-    def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
-        from puffin_fast import lance
-
-        self._refuse(snapshot, "snapshot_id", "branch", "tag", "as_of", "threads")
-        return lance.vectors(self.path)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from puffin_fast.cli._path_table import PathTable, deletes_table
+from puffin_fast.cli._path_table import PathTable
 from puffin_fast.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -136,15 +136,14 @@ class PaimonPath(PathTable):
         return {"table": self.path, "to": target, **asdict(done)}
 
     def deletes(self, **snapshot: Any) -> pa.Table:
-        """The columns of `puffin_fast.iceberg.deletes`; ``rows`` is not in the metadata of vectors."""
-        found = self._vectors(snapshot)
-        return deletes_table(
-            (row["file_name"], None, row["index_file"], None, len(row["blob"]), row["cardinality"])
-            for row in found.to_pylist()
-        )
+        """`puffin_fast.deletes`; ``rows`` is not in the metadata of vectors."""
+        from puffin_fast.tables.deletes import deletes
+
+        self._refuse(snapshot, "branch", "tag", "as_of", "threads")
+        return deletes(self.path, snapshot_id=snapshot["snapshot_id"])
 
     def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
-        """`puffin_fast.paimon.verify`."""
+        """`puffin_fast.verify`."""
         from puffin_fast import paimon
 
         self._refuse(snapshot, "branch", "tag", "as_of")

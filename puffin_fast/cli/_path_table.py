@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from puffin_fast.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.schema import Schema
 
 
@@ -65,22 +64,6 @@ class PathTable:
             if options.get(name) not in (None, False, "main"):
                 option = name.replace("_", "-")
                 raise UnsupportedError(f"{self.path}: tables of {self.format} have no --{option}")
-
-
-def deletes_table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
-    """Converts rows (data file, its rows, path, offset, n_bytes, deleted) to the columns of
-    `puffin_fast.iceberg.deletes`."""
-    import pyarrow as pa
-
-    from puffin_fast.iceberg.maintenance.list_deletes import APPLIES, SCHEMA, VECTOR
-
-    full = [
-        (data_file, n_rows, VECTOR, APPLIES, *where, deleted, deleted / n_rows if n_rows else None, None)
-        for data_file, n_rows, *where, deleted in rows
-    ]
-    columns = list(zip(*full, strict=True)) or [()] * len(SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.table(arrays, schema=SCHEMA)
 
 
 def columns_of(schema: Schema) -> list[dict[str, object]]:

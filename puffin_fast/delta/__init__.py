@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
     from puffin_fast.delta.maintenance.disable import DisableResult, disable
     from puffin_fast.delta.maintenance.enable import enable
-    from puffin_fast.delta.maintenance.report import report
-    from puffin_fast.delta.maintenance.verify import verify
-    from puffin_fast.delta.scans.vectors import deletes, vectors
+    from puffin_fast.delta.scans.vectors import vectors
     from puffin_fast.rows.scan.scan import Scan
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+    from puffin_fast.tables.deletes import deletes
     from puffin_fast.tables.maintain import maintain
     from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+    from puffin_fast.tables.report import report
     from puffin_fast.tables.rewrite_data_files import purge, rewrite_data_files
     from puffin_fast.tables.scan import scan
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
+    from puffin_fast.tables.verify import verify
     from puffin_fast.verbs.maintenance import MaintainResult, MaintenancePolicy, RewriteDataFilesResult
     from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
     from puffin_fast.verbs.results import (
@@ -109,7 +110,7 @@ _HOMES = {
     "delete": "tables.delete",
     "delete_keys": "tables.delete",
     "delete_positions": "tables.delete",
-    "deletes": "delta.scans.vectors",
+    "deletes": "tables.deletes",
     "disable": "delta.maintenance.disable",
     "dynamic_partition_overwrite": "tables.overwrite",
     "enable": "delta.maintenance.enable",
@@ -119,7 +120,7 @@ _HOMES = {
     "overwrite": "tables.overwrite",
     "purge": "tables.rewrite_data_files",
     "remove_orphan_files": "tables.orphan_files",
-    "report": "delta.maintenance.report",
+    "report": "tables.report",
     "rewrite_data_files": "tables.rewrite_data_files",
     "scan": "tables.scan",
     "snapshot": "delta.log.snapshot",
@@ -128,7 +129,7 @@ _HOMES = {
     "update": "tables.update",
     "upsert": "tables.upsert",
     "vectors": "delta.scans.vectors",
-    "verify": "delta.maintenance.verify",
+    "verify": "tables.verify",
 }
 """The module of each public name; tests compare it with the imports above."""
 

@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.compact import compact
     from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.iceberg.maintenance.expire_snapshots import expire_snapshots
-    from puffin_fast.iceberg.maintenance.list_deletes import deletes
     from puffin_fast.iceberg.maintenance.repair import repair
-    from puffin_fast.iceberg.maintenance.report import report
     from puffin_fast.iceberg.maintenance.rewrite_manifests import rewrite_manifests
-    from puffin_fast.iceberg.maintenance.verify import verify
     from puffin_fast.iceberg.patches.accelerate import accelerate
     from puffin_fast.iceberg.plan.delete_index import FileTask
     from puffin_fast.iceberg.plan.files import Plan, plan_files
@@ -36,14 +33,17 @@ if TYPE_CHECKING:
     from puffin_fast.rows.scan.explain import Explanation
     from puffin_fast.rows.scan.scan import Scan
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+    from puffin_fast.tables.deletes import deletes
     from puffin_fast.tables.maintain import maintain
     from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
     from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+    from puffin_fast.tables.report import report
     from puffin_fast.tables.rewrite_data_files import rewrite_data_files
     from puffin_fast.tables.scan import scan
     from puffin_fast.tables.transaction import transaction
     from puffin_fast.tables.update import update
     from puffin_fast.tables.upsert import upsert
+    from puffin_fast.tables.verify import verify
     from puffin_fast.verbs.maintenance import (
         ExpireSnapshotsResult,
         KeyIndexResult,
@@ -173,7 +173,7 @@ _HOMES = {
     "delete": "tables.delete",
     "delete_keys": "tables.delete",
     "delete_positions": "tables.delete",
-    "deletes": "iceberg.maintenance.list_deletes",
+    "deletes": "tables.deletes",
     "dynamic_partition_overwrite": "tables.overwrite",
     "expire_snapshots": "iceberg.maintenance.expire_snapshots",
     "index_keys": "iceberg.index.build",
@@ -186,7 +186,7 @@ _HOMES = {
     "plan_files": "iceberg.plan.files",
     "remove_orphan_files": "tables.orphan_files",
     "repair": "iceberg.maintenance.repair",
-    "report": "iceberg.maintenance.report",
+    "report": "tables.report",
     "rewrite_manifests": "iceberg.maintenance.rewrite_manifests",
     "rewrite_data_files": "tables.rewrite_data_files",
     "scan": "tables.scan",
@@ -195,7 +195,7 @@ _HOMES = {
     "upgrade": "iceberg.dml.tables",
     "upsert": "tables.upsert",
     "v3_metadata": "iceberg.compat.table_metadata",
-    "verify": "iceberg.maintenance.verify",
+    "verify": "tables.verify",
 }
 """The module of each public name; tests compare it with the imports above."""
 

@@ -5,11 +5,13 @@ Needs the extra ``lance``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from puffin_fast._api.keywords import no_attribute
-from puffin_fast.lance.checks import verify
+from puffin_fast._api.lazy_names import lazy_names
 from puffin_fast.lance.deletions import delete_positions, vectors
+
+if TYPE_CHECKING:
+    from puffin_fast.tables.verify import verify
 
 __all__ = ["delete_positions", "vectors", "verify"]
 
@@ -19,6 +21,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # type checkers see the names only
-
-    def __getattr__(name: str) -> Any:
-        raise no_attribute(__name__, name, __all__)
+    __getattr__ = lazy_names(__name__, {"verify": "tables.verify"}, extra="lance")

@@ -5,41 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from puffin_fast._concurrency.threads import check_threads, on_threads
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io import open_source
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.lance.dataset import LanceFile, data_files
 from puffin_fast.lance.deletions import errors_of_pylance, fragments_of, opened, vector_of
 from puffin_fast.puffin.finding import MISMATCH, Finding, kind_of
-from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
+from puffin_fast.rows.findings import Findings, Level, unchecked_at
 
 
-def verify(dataset: Any, *, level: Level = "files", threads: int | None = None) -> Findings:
-    """Reads and checks all deletion files of a dataset, and its data files.
-
-    The checks: each deletion file exists, is valid, and has the number of rows of the manifest and offsets below the
-    row count of its fragment; each data file exists and has the size that the manifest states.
-
-    Args:
-        dataset: a dataset of pylance, or its URI.
-        level: "files" also opens the data files, "metadata" does not, "rows" also decodes all live rows through
-            pylance.
-        threads: number of files opened at a time; the number of processors by default.
-
-    Returns:
-        The findings, those of deletion files first; a list that is empty if there are none. Its ``unchecked`` says what
-        was not checked.
-
-    Raises:
-        NotFoundError, CorruptDataError, UnsupportedError: the manifest cannot be read.
-        InvalidInputError: `level` has another value.
-
-    Examples:
-        >>> list(pf.lance.verify(dataset))  # no finding
-        []
-    """
-    check_level(level)
-    check_threads(threads)
+def findings_of(dataset: Any, level: Level, threads: int | None) -> Findings:
+    """`verify` with checked arguments."""
     dataset = opened(dataset)
     uri = str(dataset.uri)
     findings: list[Finding] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from puffin_fast._concurrency.threads import check_threads, on_threads
+from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._io import Source, open_source
 from puffin_fast._io.folder import files_below
 from puffin_fast.dv import paimon as codec
@@ -17,47 +17,15 @@ from puffin_fast.paimon.stored_vectors import vectors_files
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.puffin.finding import DANGLING, MISMATCH, Finding, kind_of
 from puffin_fast.rows.files.files import reading
-from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
+from puffin_fast.rows.findings import Findings, Level, unchecked_at
 
 _PARQUET = ".parquet"
 
 
-def verify(
-    table: Any,
-    *,
-    snapshot_id: int | None = None,
-    level: Level = "files",
-    threads: int | None = None,
-    filesystem: Any = None,
+def findings_of(
+    table: Any, snapshot_id: int | None, level: Level, threads: int | None, filesystem: Any
 ) -> Findings:
-    """Reads and checks all deletion vectors of a snapshot and its data files.
-
-    The checks: the entries of the manifests and of the index manifest; the range, magic, checksum, containers and
-    cardinality of each vector; that it belongs to a live data file and that its positions are below the row count; that
-    each data file exists and has the size and, in Parquet, the row count of the manifest.
-
-    Args:
-        table, snapshot_id, filesystem: as `vectors`.
-        level: "files" also lists the data files and reads the footers of those in Parquet, "metadata" opens no data
-            file, "rows" also decodes all rows of Parquet files.
-        threads: number of data files read at a time; the number of processors by default.
-
-    Returns:
-        The findings, those of vectors first; a list that is empty if there are none. Its ``unchecked`` says what was
-        not checked: the row counts of ORC and Avro files, among others.
-
-    Raises:
-        NotFoundError: the table, the snapshot or a manifest does not exist.
-        CorruptDataError: the snapshot or a manifest is damaged.
-        UnsupportedError: the version of the index manifest is unknown, or `filesystem` cannot list folders.
-        InvalidInputError: as `vectors`; `level` has another value.
-
-    Examples:
-        >>> list(pf.paimon.verify(table))  # no finding
-        []
-    """
-    check_level(level)
-    check_threads(threads)
+    """`verify` with checked arguments."""
     files = TableFiles.of(table, filesystem)
     snapshot, path = files.snapshot(snapshot_id)
     live = live_data_files(files, snapshot, path)

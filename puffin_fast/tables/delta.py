@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -15,14 +15,24 @@ from puffin_fast.delta.log.commit import check_properties
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot_of
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.delta.maintenance.orphan_files import orphans, remove_orphans
+from puffin_fast.delta.maintenance.report import costs
 from puffin_fast.delta.maintenance.rewrite_data_files import rewrite_files
+from puffin_fast.delta.maintenance.verify import findings_of
+from puffin_fast.delta.scans.vectors import listed_deletes
 from puffin_fast.delta.scans.version_state import VersionState
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.tables.table import Table
 from puffin_fast.verbs.maintenance import RewriteDataFilesResult
 from puffin_fast.verbs.options import Options
 from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
+from puffin_fast.verbs.table_report import Report
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from pyspark.sql import SparkSession
 
 
 class DeltaTable(Table):
@@ -40,6 +50,7 @@ class DeltaTable(Table):
         "expire_snapshots": "VACUUM of Spark, or vacuum of deltalake, removes files of old versions",
         "index_keys": "statistics of data files are in the log only",
         "keep": "VACUUM of Spark, or vacuum of deltalake, removes files of old versions",
+        "file_paths": "the log lists all data files",
         "tag": "as_of= or snapshot_id= selects a version",
     }
 
@@ -80,6 +91,22 @@ class DeltaTable(Table):
 
     def state(self, **selected: Any) -> VersionState:
         return VersionState(self.version(selected["snapshot_id"], selected["as_of"]))
+
+    def listed_deletes(self, only: set[str] | None, **selected: Any) -> pa.Table:
+        return listed_deletes(self.version(selected["snapshot_id"], selected["as_of"]))
+
+    def findings(
+        self,
+        level: Level,
+        threads: int | None,
+        workers: Executor | SparkSession | None,
+        **selected: Any,
+    ) -> Findings:
+        base = self.version(selected["snapshot_id"], selected["as_of"])
+        return findings_of(base, level, threads, workers)
+
+    def costs(self, share: float, **selected: Any) -> Report:
+        return costs(self.version(selected["snapshot_id"], selected["as_of"]), share)
 
     def check(self, options: Options) -> None:
         super().check(options)

@@ -20,16 +20,21 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.index.build import encode_by
+from puffin_fast.iceberg.maintenance.list_deletes import listed_deletes
 from puffin_fast.iceberg.maintenance.maintain import maintained
 from puffin_fast.iceberg.maintenance.orphan_files import orphans, remove_orphans
+from puffin_fast.iceberg.maintenance.report import costs
 from puffin_fast.iceberg.maintenance.rewrite_data_files import rewritten
+from puffin_fast.iceberg.maintenance.verify import findings_of
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.iceberg.scans.snapshot_state import SnapshotState
+from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.tables.table import Table
 from puffin_fast.verbs.maintenance import MaintenancePolicy, RewriteDataFilesResult
 from puffin_fast.verbs.options import Options
 from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
+from puffin_fast.verbs.table_report import Report
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -83,6 +88,21 @@ class IcebergTable(Table):
 
     def state(self, **selected: Any) -> SnapshotState:
         return SnapshotState(self.table, **selected)
+
+    def listed_deletes(self, only: set[str] | None, **selected: Any) -> pa.Table:
+        return listed_deletes(self.table, only, **selected)
+
+    def findings(
+        self,
+        level: Level,
+        threads: int | None,
+        workers: Executor | SparkSession | None,
+        **selected: Any,
+    ) -> Findings:
+        return findings_of(self.table, level, threads, workers, **selected)
+
+    def costs(self, share: float, **selected: Any) -> Report:
+        return costs(self.table, share, **selected)
 
     def check(self, options: Options) -> None:
         super().check(options)

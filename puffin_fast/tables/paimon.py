@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import pyarrow as pa
 
 from puffin_fast import paimon
 from puffin_fast.errors import UnsupportedError
+from puffin_fast.paimon.checks import findings_of
+from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.tables.table import Table
 from puffin_fast.verbs.attempt import Action
 from puffin_fast.verbs.delete import Delete, DeletePositions
+from puffin_fast.verbs.listed_deletes import vectors_table
 from puffin_fast.verbs.options import Options
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
 
@@ -27,7 +37,11 @@ class PaimonTable(Table):
     format = "Paimon"
     lacks: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("append", "dynamic_partition_overwrite", "overwrite", "update", "upsert"), _WRITERS),
+        "as_of": "snapshot_id= selects a snapshot",
         "branch": "open the branch by pypaimon",
+        "file_paths": "the index manifest lists all vectors",
+        "report": "manifests do not say what deletes cost",
+        "tag": "snapshot_id= selects a snapshot",
         "delete_keys": "delete takes a filter",
         "job_id": "snapshots do not record it",
         "on_conflict": "a conflict is an error",
@@ -41,17 +55,33 @@ class PaimonTable(Table):
         "workers": "pypaimon reads the data files",
     }
 
-    def __init__(self, table: Any) -> None:
-        self.table = table
+    def __init__(self, table: Any, filesystem: Any = None) -> None:
+        self.table, self._filesystem = table, filesystem
         self.name = str(getattr(table, "table_path", table))
 
     @classmethod
     def of(cls, table: Any, name: str | tuple[str, ...] | None, filesystem: Any) -> Self:
-        return cls(table)
+        return cls(table, filesystem)
 
     @classmethod
     def at(cls, path: str, filesystem: Any) -> Self:
-        return cls(path)
+        return cls(path, filesystem)
+
+    def listed_deletes(self, only: set[str] | None, **selected: Any) -> pa.Table:
+        found = paimon.vectors(self.table, snapshot_id=selected["snapshot_id"], filesystem=self._filesystem)
+        return vectors_table(
+            (row["file_name"], None, row["index_file"], None, len(row["blob"]), row["cardinality"])
+            for row in found.to_pylist()
+        )
+
+    def findings(
+        self,
+        level: Level,
+        threads: int | None,
+        workers: Executor | SparkSession | None,
+        **selected: Any,
+    ) -> Findings:
+        return findings_of(self.table, selected["snapshot_id"], level, threads, self._filesystem)
 
     def run(self, action: Action, options: Options, kind: type[Result]) -> Result:
         self.check(options)

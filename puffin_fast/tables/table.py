@@ -10,21 +10,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from puffin_fast._concurrency.workers import Workers, workers_of
 from puffin_fast.errors import UnsupportedError
+from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.rows.scan.scan import State
 from puffin_fast.tables.delete import delete, delete_keys, delete_positions
+from puffin_fast.tables.deletes import deletes
 from puffin_fast.tables.maintain import maintain
 from puffin_fast.tables.orphan_files import orphan_files, remove_orphan_files
 from puffin_fast.tables.overwrite import append, dynamic_partition_overwrite, overwrite
+from puffin_fast.tables.report import report
 from puffin_fast.tables.rewrite_data_files import rewrite_data_files
 from puffin_fast.tables.scan import scan
 from puffin_fast.tables.transaction import transaction
 from puffin_fast.tables.update import update
 from puffin_fast.tables.upsert import upsert
+from puffin_fast.tables.verify import verify
 from puffin_fast.verbs.attempt import Action, Attempt
 from puffin_fast.verbs.maintenance import MaintenancePolicy, RewriteDataFilesResult
 from puffin_fast.verbs.options import Options
 from puffin_fast.verbs.remove_orphan_files import RemoveOrphanFilesResult
+from puffin_fast.verbs.table_report import Report
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -135,6 +140,24 @@ class Table(ABC):
         """Returns the state that functions read; arguments as those of `scan`, and it raises as this does."""
         raise self.refusal("scan")
 
+    def listed_deletes(self, only: set[str] | None, **selected: Any) -> pa.Table:
+        """`deletes` with checked arguments: of the data files of some paths, or of all."""
+        raise self.refusal("deletes")
+
+    def findings(
+        self,
+        level: Level,
+        threads: int | None,
+        workers: Executor | SparkSession | None,
+        **selected: Any,
+    ) -> Findings:
+        """`verify` with checked arguments."""
+        raise self.refusal("verify")
+
+    def costs(self, share: float, **selected: Any) -> Report:
+        """`report` with checked arguments."""
+        raise self.refusal("report")
+
     # what all formats share --------------------------------------------------------------------------------
 
     def check(self, options: Options) -> None:
@@ -170,16 +193,19 @@ class Table(ABC):
     delete = delete
     delete_keys = delete_keys
     delete_positions = delete_positions
+    deletes = deletes
     dynamic_partition_overwrite = dynamic_partition_overwrite
     maintain = maintain
     orphan_files = orphan_files
     overwrite = overwrite
     remove_orphan_files = remove_orphan_files
+    report = report
     rewrite_data_files = rewrite_data_files
     scan = scan
     transaction = transaction
     update = update
     upsert = upsert
+    verify = verify
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"

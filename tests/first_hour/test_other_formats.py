@@ -31,11 +31,8 @@ def folders(catalog: Any, tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("package", "name", "rest"),
     [
-        ("iceberg", "verify", ()),
         ("paimon", "vectors", ()),
-        ("paimon", "verify", ()),
         ("lance", "vectors", ()),
-        ("lance", "verify", ()),
     ],
 )
 def test_a_table_of_another_format_is_named(

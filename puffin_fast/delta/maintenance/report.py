@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._api.arguments import check_share
-from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._text import counted
-from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import INLINE
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.verbs.table_report import FILES, Report
 
 
-def report(
-    table: Any,
-    *,
-    version: int | None = None,
-    as_of: int | str | datetime | None = None,
-    share: float = 0.1,
-    filesystem: Any = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> Report:
-    """Reports what deletes cost the data files of a version.
-
-    Args:
-        table, version, as_of, filesystem, storage_options: as `scan`.
-        share: deleted share of a data file's rows at which a rewrite is advised, as `min_deleted` of `purge`.
-
-    Returns:
-        The report, with the columns of an Iceberg table's. Its ``advice`` is ``rewrite`` or empty; Delta has no
-        position-delete files, no equality deletes and no NDV statistics.
-
-    Raises:
-        InvalidInputError: the share is not between 0 and 1.
-        NotFoundError, UnsupportedError, CorruptDataError: as `scan`.
-
-    Examples:
-        >>> result = pf.delta.delete(path, "id < 50")
-        >>> for advice in pf.delta.report(path).advice:
-        ...     print(advice.partition(":")[0])
-        purge
-    """
-    filesystem = filesystem_of(table, filesystem, storage_options)
-    check_share("share", share)
-    base = (
-        table
-        if isinstance(table, Snapshot)
-        else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
-    )
+def costs(base: Snapshot, share: float) -> Report:
+    """`report` of a version, with a checked share."""
     data = plan_files(DeltaTable.of(base)).to_arrow()
     found = data.filter(pc.is_valid(data["vector_path"]))
     rows = [_row(row, share) for row in found.to_pylist()]

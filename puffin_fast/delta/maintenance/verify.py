@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puffin_fast._concurrency.workers import Workers, workers_of
 from puffin_fast._io import open_source
-from puffin_fast._io.storage_options import filesystem_of
-from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.scans.descriptors import locate
 from puffin_fast.delta.scans.plan import DeltaTable, partition_values
@@ -24,7 +21,7 @@ from puffin_fast.errors import PuffinFastError
 from puffin_fast.puffin.finding import DUPLICATE, MISMATCH, Finding, Kind, kind_of
 from puffin_fast.puffin.vectors import read_vector
 from puffin_fast.rows.files.parquet import ParquetReader
-from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
+from puffin_fast.rows.findings import Findings, Level, unchecked_at
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.located_rows import with_text
 from puffin_fast.rows.scan.scan import Scan
@@ -38,51 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def verify(
-    table: Any,
-    *,
-    version: int | None = None,
-    as_of: int | str | datetime | None = None,
-    level: Level = "files",
-    threads: int | None = None,
-    workers: Executor | SparkSession | None = None,
-    filesystem: Any = None,
-    storage_options: Mapping[str, str] | None = None,
+def findings_of(
+    base: Snapshot, level: Level, threads: int | None, workers: Executor | SparkSession | None
 ) -> Findings:
-    """Reads and checks all deletion vectors of a version and their data files.
-
-    The checks: each descriptor; the range, magic, checksum, containers and cardinality of each vector; that its
-    positions are below the row count of the data file; that the data file exists, is Parquet, and has the row count and
-    size of the log; that the statistics of files with vectors have ``numRecords``; that no data file has two vectors;
-    that scans can read the partition values.
-
-    Args:
-        table, version, as_of, filesystem, storage_options: as `scan`.
-        level: "files" reads the footers of all data files and compares them with the log, "metadata" opens no data
-            file, "rows" also decodes all rows.
-        threads: number of files read at a time; the number of processors by default.
-        workers: an executor of ``concurrent.futures`` or a SparkSession, which reads vectors and data files
-            instead of threads.
-
-    Returns:
-        The findings, those of partition values first, then in the order of the log; a list that is empty if there are
-        none. Its ``unchecked`` says what was not checked.
-
-    Raises:
-        NotFoundError, UnsupportedError, CorruptDataError: the log cannot be read.
-
-    Examples:
-        >>> list(pf.delta.verify(path))  # no finding
-        []
-    """
-    filesystem = filesystem_of(table, filesystem, storage_options)
+    """`verify` of a version, with checked arguments."""
     who = workers_of(workers, threads)
-    check_level(level)
-    base = (
-        table
-        if isinstance(table, Snapshot)
-        else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
-    )
     opened = DeltaTable.of(base)
     storage, files = base.storage, base.files
     of_partitions = _partition_findings(opened)

@@ -17,6 +17,7 @@ from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.puffin.vectors import read_ranges
 from puffin_fast.rows.deletes.loader import within
+from puffin_fast.verbs.listed_deletes import APPLIES, SCHEMA, VECTOR
 
 VECTORS = pa.schema(
     [
@@ -28,62 +29,25 @@ VECTORS = pa.schema(
 )
 """The schema of the result of `vectors`."""
 
-DELETES = pa.schema(
-    [
-        ("data_file", pa.string()),
-        ("rows", pa.int64()),
-        ("kind", pa.string()),
-        ("path", pa.string()),
-        ("offset", pa.int64()),
-        ("n_bytes", pa.int64()),
-        ("deleted", pa.int64()),
-        ("share", pa.float64()),
-    ]
-)
-"""The schema of the result of `deletes`."""
 
-
-def deletes(
-    table: Any,
-    *,
-    version: int | None = None,
-    as_of: int | str | datetime | None = None,
-    filesystem: Any = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> pa.Table:
-    """Lists the deletion vectors of a version, from the log.
-
-    Args:
-        table, version, as_of, filesystem, storage_options: as `scan`.
-
-    Returns:
-        A row for each data file with a vector, with names as `puffin_fast.iceberg.deletes` has them: ``data_file``
-        string, ``rows`` int64 (deleted ones included), ``kind`` string (``vector``), ``path`` string (null if the
-        vector is in the log itself), ``offset`` and ``n_bytes`` int64 (of the vector), ``deleted`` int64, and
-        ``share`` double (``deleted`` as a share of ``rows``).
-
-    Raises:
-        PuffinFastError: in the cases of `scan`.
-
-    Examples:
-        >>> result = pf.delta.delete(path, "id < 10")
-        >>> pf.delta.deletes(path).select(["kind", "deleted", "rows"]).to_pylist()
-        [{'kind': 'vector', 'deleted': 10, 'rows': 100}]
-    """
-    files = plan_files(_version(table, version, as_of, filesystem, storage_options)).to_arrow()
+def listed_deletes(base: Snapshot) -> pa.Table:
+    """`deletes` of a version."""
+    files = plan_files(DeltaTable.of(base)).to_arrow()
     files = files.filter(files["vector_path"].is_valid())
     inline = pc.starts_with(files["vector_path"], INLINE)
-    columns = [
-        files["file_path"],
-        files["n_rows"],
-        pa.repeat(pa.scalar("vector"), files.num_rows),
-        pc.if_else(inline, pa.scalar(None, pa.string()), files["vector_path"]),
-        pc.if_else(inline, pa.scalar(None, pa.int64()), files["offset"]),
-        files["length"],
-        files["cardinality"],
-        pc.divide(files["cardinality"].cast(pa.float64()), files["n_rows"].cast(pa.float64())),
-    ]
-    return pa.table(columns, schema=DELETES)
+    columns = {
+        "data_file": files["file_path"],
+        "rows": files["n_rows"],
+        "kind": pa.repeat(pa.scalar(VECTOR), files.num_rows),
+        "state": pa.repeat(pa.scalar(APPLIES), files.num_rows),
+        "path": pc.if_else(inline, pa.scalar(None, pa.string()), files["vector_path"]),
+        "offset": pc.if_else(inline, pa.scalar(None, pa.int64()), files["offset"]),
+        "n_bytes": files["length"],
+        "deleted": files["cardinality"],
+        "share": pc.divide(files["cardinality"].cast(pa.float64()), files["n_rows"].cast(pa.float64())),
+        "sequence_number": pa.nulls(files.num_rows, pa.int64()),
+    }
+    return pa.table(columns, schema=SCHEMA)
 
 
 def vectors(

@@ -5,19 +5,15 @@ More than 400 lines: one file for all forms of one report.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast._api.arguments import check_share
 from puffin_fast._text import counted
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.iceberg.catalogs.path_table import as_table
 from puffin_fast.iceberg.catalogs.working_table import with_history
 from puffin_fast.iceberg.compat.table_properties import target_file_size
 from puffin_fast.iceberg.maintenance.report_tables import (
@@ -29,7 +25,7 @@ from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
 from puffin_fast.iceberg.statistics.read import ndv
-from puffin_fast.rows.rewrite.file_groups import MIN_DELETED, GroupLimits, known_deleted
+from puffin_fast.rows.rewrite.file_groups import GroupLimits, known_deleted
 from puffin_fast.rows.shared_deletes import distinct
 from puffin_fast.verbs.table_report import FILES, KEY_INDEXES, NDV, Report
 
@@ -37,36 +33,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def report(
-    table: Table | str | os.PathLike[str],
-    *,
-    snapshot_id: int | None = None,
-    branch: str | None = None,
-    tag: str | None = None,
-    as_of: int | str | datetime | None = None,
-    share: float = MIN_DELETED,
-) -> Report:
-    """Reports what deletes cost the data files of a table, from the manifests; its NDV statistics and key indexes.
-
-    Args:
-        table: a PyIceberg table of format version 1 to 3, or a path as in `scan`.
-        snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
-        share: deleted share of a data file's rows at which a rewrite is advised, as `min_deleted` of
-            `rewrite_data_files`.
-
-    Raises:
-        InvalidInputError: the share is not between 0 and 1.
-        NotFoundError, UnsupportedError, CorruptDataError: as `deletes`.
-
-    Examples:
-        >>> result = pf.iceberg.delete(table, "customer < 5")
-        >>> for advice in pf.iceberg.report(table).advice:
-        ...     print(advice.partition(":")[0])
-        rewrite_data_files
-    """
-    check_share("share", share)
-    selected: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
-    table = as_table(table)
+def costs(table: Table, share: float, **selected: Any) -> Report:
+    """`report` with checked arguments."""
     snapshot, _ = resolve(table, **selected)
     found = take_inventory(table, snapshot)
     rewritten = _rewritten(table, found, share)

@@ -3,18 +3,15 @@ each live data file against its manifest entry."""
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from puffin_fast._concurrency.threads import on_threads
 from puffin_fast._concurrency.workers import workers_of
 from puffin_fast.errors import CorruptDataError, PuffinFastError
-from puffin_fast.iceberg.catalogs.path_table import as_table
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, check_rows, has_checked_footer
 from puffin_fast.iceberg.maintenance.index_checks import check_key_indexes
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
@@ -42,7 +39,7 @@ from puffin_fast.puffin.finding import (
 )
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.rows.deletes.position_files import read_position_deletes
-from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
+from puffin_fast.rows.findings import Findings, Level, unchecked_at
 from puffin_fast.rows.scan.scan import Scan
 from puffin_fast.rows.shared_deletes import distinct, single_data_file
 
@@ -57,63 +54,16 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 
-def verify(
-    table: Table | str | os.PathLike[str],
-    *,
-    snapshot_id: int | None = None,
-    branch: str | None = None,
-    tag: str | None = None,
-    as_of: int | str | datetime | None = None,
-    level: Level = "files",
-    threads: int | None = None,
-    workers: Executor | SparkSession | None = None,
+def findings_of(
+    table: Table,
+    level: Level,
+    threads: int | None,
+    workers: Executor | SparkSession | None,
+    **selected: Any,
 ) -> Findings:
-    """Checks a snapshot: its metadata, all deletes, and the data files that are live; changes nothing.
-
-    Checked are:
-
-    - each vector's range, magic, CRC, containers and cardinality against its manifest entry;
-    - the footer of its Puffin file, which must name the same range, data file and cardinality (a file that is
-      not a Puffin file has no footer: only the range is checked);
-    - its positions against the row count of its data file;
-    - from level "files" on, that each live data file exists and has the size and row count of its manifest entry, and
-      that its columns have the bounds and counts of that entry, as far as its footer states them; that bounds of
-      geometry and geography columns may be points;
-    - at level "rows", that all rows of each live data file can be decoded, and how many they are;
-    - that no data file has two vectors, and that no two vectors share bytes;
-    - that a Puffin file with live vectors has no superseded ones: Java's ``Table.expireSnapshots()`` may delete it;
-    - that a vector contains all positions of the position-delete files that it supersedes;
-    - that a delete file of one data file has the partition spec and the partition of that data file, as the
-      specification demands (scans apply it all the same: its rows are named by their path);
-    - that each delete file applies to a live data file, which is not younger than the deletes (a position-delete
-      file that names no live data file is no error: `convert_position_deletes` removes it);
-    - that the segments of key indexes are sound, and at level "rows" have the keys of the data files that they cover;
-    - the counts of snapshot summary, manifest list and manifests.
-
-    Args:
-        table: a PyIceberg table of format version 1 to 3, or a path as in `scan`.
-        snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
-        level: "files" reads the end of each data file, "metadata" opens none of them, "rows" decodes all of them.
-        threads: number of files read at a time; the number of processors by default.
-        workers: an executor of ``concurrent.futures`` or a SparkSession, which reads the data files instead
-            of threads.
-
-    Returns:
-        The findings, a list that is empty if there is none; data files are in the table's order. `unchecked` says what
-        was not checked.
-
-    Raises:
-        NotFoundError, InvalidInputError, UnsupportedError: as `scan`, for the snapshot.
-        CorruptDataError: the metadata cannot be read.
-
-    Examples:
-        >>> list(pf.iceberg.verify(table))  # no finding
-        []
-    """
+    """`verify` with checked arguments."""
     who = workers_of(workers, threads)
-    table = as_table(table)
-    check_level(level)
-    snapshot, _ = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    snapshot, _ = resolve(table, **selected)
     found = take_inventory(table, snapshot)
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
     for vector in found.vectors():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast import delta, iceberg
+from puffin_fast import iceberg
 from puffin_fast.delta.log.snapshot import snapshot
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.errors import UnsupportedError
@@ -21,10 +21,12 @@ from puffin_fast.spark.table.caches import refreshing
 from puffin_fast.spark.table.conditions import filter_only
 from puffin_fast.spark.table.job import MAIN, checked_id
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.table.scan import is_delta, refuse
+from puffin_fast.spark.table.scan import is_delta
 from puffin_fast.tables.maintain import maintain as maintain_here
 from puffin_fast.tables.orphan_files import remove_orphan_files as remove_here
+from puffin_fast.tables.report import report as report_here
 from puffin_fast.tables.rewrite_data_files import rewrite_data_files as rewrite_here
+from puffin_fast.tables.verify import verify as verify_here
 from puffin_fast.verbs.maintenance import (
     ExpireSnapshotsResult,
     KeyIndexResult,
@@ -36,6 +38,7 @@ from puffin_fast.verbs.maintenance import (
 )
 from puffin_fast.verbs.options import OnConflict
 from puffin_fast.verbs.remove_orphan_files import IN_FLIGHT, RemoveOrphanFilesResult
+from puffin_fast.verbs.table_report import Report
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -361,10 +364,9 @@ def verify(
     branch: str | None = None,
     tag: str | None = None,
     as_of: int | str | datetime | None = None,
-    version: int | None = None,
     level: Level = "files",
 ) -> Findings:
-    """`puffin_fast.iceberg.verify` or `puffin_fast.delta.verify`; executors read the data files.
+    """`puffin_fast.verify`; executors read the data files.
 
     The driver checks the metadata, and the deletes of Iceberg tables. It reads the footers of up to 256 data files, and
     with level "rows" up to 32 MiB of them; tasks read more, about 128 MiB or 256 footers each.
@@ -374,29 +376,28 @@ def verify(
         table: a PyIceberg table whose files the executors reach with the table's own FileIO, or its name in the
             session's catalogs; or a Delta table: its name, a path,
             a URI, or deltalake's `DeltaTable`.
-        snapshot_id, branch, tag, as_of, level: as in `puffin_fast.iceberg.verify`; a Delta table has no snapshot ids,
-            branches and tags.
-        version: a version of a Delta table, instead of the newest.
+        snapshot_id, branch, tag, as_of, level: as in `puffin_fast.verify`.
 
     Returns:
         The same findings.
 
     Raises:
         MissingExtraError: a package is missing on an executor; the message names it, the host and its Python.
-        PuffinFastError: in the cases of `puffin_fast.iceberg.verify` and `puffin_fast.delta.verify`.
+        PuffinFastError: in the cases of `puffin_fast.verify`.
 
     Examples:
         >>> list(pf.spark.verify(spark, table, level="rows"))  # no finding
         []
     """
     session = session_of(spark)
-    table = table_in(session, table)
-    if is_delta(table):
-        refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
-        return delta.verify(table, version=version, as_of=as_of, level=level, workers=session)
-    refuse(table, "Iceberg", version=version)
-    return iceberg.verify(
-        table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of, level=level, workers=session
+    return verify_here(
+        table_in(session, table),
+        snapshot_id=snapshot_id,
+        branch=branch,
+        tag=tag,
+        as_of=as_of,
+        level=level,
+        workers=session,
     )
 
 
@@ -444,34 +445,35 @@ def report(
     branch: str | None = None,
     tag: str | None = None,
     as_of: int | str | datetime | None = None,
-    version: int | None = None,
     share: float = MIN_DELETED,
-) -> Any:
-    """`puffin_fast.iceberg.report` or `puffin_fast.delta.report` of a table in the session's catalogs.
+) -> Report:
+    """`puffin_fast.report` of a table in the session's catalogs.
 
     The driver reads the metadata; no Spark job runs.
 
     Args:
         spark: the session, or a DataFrame of it.
-        table, snapshot_id, branch, tag, as_of, version: as in `verify`.
-        share: as in `puffin_fast.iceberg.report`.
+        table, snapshot_id, branch, tag, as_of: as in `verify`.
+        share: as in `puffin_fast.report`.
 
     Returns:
         The same report.
 
     Raises:
-        PuffinFastError: in the cases of `puffin_fast.iceberg.report` and `puffin_fast.delta.report`.
+        PuffinFastError: in the cases of `puffin_fast.report`.
 
     Examples:
         >>> pf.spark.report(spark, table).totals["data_files"]
         1
     """
-    table = table_in(session_of(spark), table)
-    if is_delta(table):
-        refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
-        return delta.report(table, version=version, as_of=as_of, share=share)
-    refuse(table, "Iceberg", version=version)
-    return iceberg.report(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of, share=share)
+    return report_here(
+        table_in(session_of(spark), table),
+        snapshot_id=snapshot_id,
+        branch=branch,
+        tag=tag,
+        as_of=as_of,
+        share=share,
+    )
 
 
 @of_session

@@ -130,7 +130,7 @@ def test_a_table_on_another_filesystem_is_read_deleted_from_and_verified(memory:
     assert delta.vectors(table, filesystem=memory).num_rows == 3
     assert delta.delete(open_table(table, filesystem=memory), "id < 30").rows_deleted == 26
     assert delta.scan(open_table(table, filesystem=memory)).to_arrow().num_rows == 231
-    assert delta.verify(table, filesystem=memory) == []
+    assert delta.verify(open_table(table, filesystem=memory)) == []
 
 
 def test_a_thousand_files_with_vectors_are_planned_by_columns_and_read(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_files_of_this_machine_may_be_named_by_host(host: str, through: str, tmp
     location = f"file://{host}{table}"
     assert delta.scan(open_table(location, filesystem=filesystem)).count() == 900
     assert delta.delete(open_table(location, filesystem=filesystem), "id < 15").rows_deleted > 0
-    assert delta.verify(location, filesystem=filesystem) == []
+    assert delta.verify(open_table(location, filesystem=filesystem)) == []
     with pytest.raises(errors.UnsupportedError, match="file of this machine, found authority other"):
         delta.scan(open_table(f"file://other{table}", filesystem=filesystem))
 

@@ -79,7 +79,7 @@ def test_a_table_on_s3_is_read_and_written_by_every_verb(name: str, s3: Any, tmp
     assert ids(table, s3) == [i for i in before if i >= 30 and i != 31] + [5000]
     rows = delta.scan(open_table(table, filesystem=s3), "id = 41 or id = 43", ("v",)).to_arrow()
     assert sorted(rows["v"].to_pylist()) == ["a", "new"]
-    assert delta.verify(table, filesystem=s3) == []
+    assert delta.verify(open_table(table, filesystem=s3)) == []
     assert delta.orphan_files(open_table(table, filesystem=s3)).num_rows == 0
 
 
@@ -117,7 +117,7 @@ def test_of_many_writers_on_s3_none_loses_a_delete(s3: Any, table: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(100, 104)))
     assert not set(ids(table, s3)) & set(range(100, 130))
-    assert delta.verify(table, filesystem=s3) == []
+    assert delta.verify(open_table(table, filesystem=s3)) == []
 
 
 def test_a_commit_without_conditional_writes_is_refused(store: Store, s3: Any, table: str) -> None:
@@ -171,7 +171,7 @@ def test_a_commit_whose_answer_is_lost_has_happened(write: str, store: Store, s3
         assert 5000 in found
     elif write != "purge":
         assert min(found) >= 60
-    assert delta.verify(table, filesystem=fresh) == []
+    assert delta.verify(open_table(table, filesystem=fresh)) == []
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_a_commit_that_the_store_may_have_written_keeps_its_files(
     after = delta.snapshot(table, filesystem=fresh)
     assert after.version == before.version + (happens or "late" in faults)
     assert len(ids(table, fresh)) == 257 + after.version - before.version
-    assert delta.verify(table, filesystem=fresh) == []
+    assert delta.verify(open_table(table, filesystem=fresh)) == []
 
 
 @each("scheme", ["s3", "s3a", "s3n", "S3"])
@@ -242,7 +242,7 @@ def test_characters_of_a_folder_are_no_patterns(name: str, s3: Any, tmp_path: Pa
     )
     assert ids(table, s3) == [i for i in before if i >= 60]
     assert delta.orphan_files(open_table(table, filesystem=s3)).num_rows == 0
-    assert delta.verify(table, filesystem=s3) == []
+    assert delta.verify(open_table(table, filesystem=s3)) == []
 
 
 def test_the_uri_of_a_table_object_is_percent_encoded(s3: Any) -> None:

@@ -26,7 +26,7 @@ NOW = timedelta(days=-1)
 
 def test_right_tables_have_no_problem(table: Path) -> None:
     assert delta.verify(table) == []
-    assert delta.verify(table, level="metadata", version=0) == []
+    assert delta.verify(table, level="metadata", snapshot_id=0) == []
     delta.delete(table, "id < 30")
     assert delta.verify(table) == []
 
