@@ -41,16 +41,12 @@ class RunFolder:
     """The folder of a run. It can be pickled.
 
     Attributes:
-        parent: the folder in which it is.
-        run: its name, and the first part of the name of each file.
+        location: the folder. It has the name of the run, unless files of others are there, too.
+        run: the name of the run, and the first part of the name of each file.
     """
 
-    parent: str
+    location: str
     run: str
-
-    @property
-    def location(self) -> str:
-        return f"{self.parent}/{self.run}"
 
     def names(self) -> Callable[[str], str]:
         """Returns a function that makes the location of a new file from its suffix; no other call returns the same."""
@@ -87,10 +83,12 @@ class RunFolder:
     def clear(self, kept: Collection[str], filesystem: Any) -> None:
         """Removes other files, and a local folder that is empty then. Errors are logged, so that they replace none."""
         try:
-            known = FileSet(kept)
-            for name in names_in(self.location, "", filesystem=filesystem):
-                if (path := f"{self.location}/{name}") not in known:
-                    remove(path, filesystem=filesystem)
-            remove_empty(self.location, filesystem=filesystem)
+            known, is_own = FileSet(kept), self.location.rpartition("/")[2] == self.run
+            for start in ("",) if is_own else (f"{self.run}-", f".{self.run}-"):
+                for name in names_in(self.location, start, filesystem=filesystem):
+                    if (path := f"{self.location}/{name}") not in known:
+                        remove(path, filesystem=filesystem)
+            if is_own:
+                remove_empty(self.location, filesystem=filesystem)
         except (OSError, PuffinFastError) as trouble:
             _LOG.warning("run %s: unused files may be left in %s: %s", self.run, self.location, trouble)

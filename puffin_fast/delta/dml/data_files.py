@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from puffin_fast._concurrency.progress import count_rows
 from puffin_fast._io import open_sink
+from puffin_fast._io.run_folder import RunFolder
 from puffin_fast._process.cached import cached_property
 from puffin_fast._text import without_values
 from puffin_fast.columns.arrow_rows import renamed
@@ -79,6 +80,23 @@ class DataFile:
     def cdc(self) -> dict[str, Any]:
         """Returns the action that adds the file to the change data feed."""
         return {"cdc": {**self._action(), "dataChange": False}}
+
+
+class NamesIn:
+    """Makes the paths of new files in the folder of a run, below the table. It can be pickled."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NamesIn, (self._folder,)
+
+    @cached_property
+    def _name(self) -> Callable[[str], str]:
+        return self._folder.names()
+
+    def __call__(self) -> str:
+        return self._name(".parquet").removeprefix(self._folder.location.removesuffix(self._folder.run))
 
 
 @dataclass

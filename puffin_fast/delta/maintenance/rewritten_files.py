@@ -13,7 +13,7 @@ from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers
 from puffin_fast._io.run_folder import RunFolder
 from puffin_fast._process.cached import cached_property
 from puffin_fast.delta.dml.changes import remove_action
-from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
+from puffin_fast.delta.dml.data_files import DataFileWriter, NamesIn, row_tracking_columns
 from puffin_fast.delta.log.storage import canonical_path
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.delta.scans.schema import ROW_TRACKING
@@ -84,8 +84,8 @@ class FileRewriter:
     def _write_on(self, workers: Workers, groups: Sequence[Sequence[DeltaTask]], run: str) -> None:
         """Has groups written by workers. Their files are in a folder that no other run uses."""
         storage = self.table.snapshot.storage
-        folder = RunFolder(storage.root, run)
-        there = replace(self, table=self.table.without_files(), name=_NamesIn(folder))
+        folder = RunFolder(f"{storage.root}/{run}", run)
+        there = replace(self, table=self.table.without_files(), name=NamesIn(folder))
         lean = [[*columns_of(tasks)] for tasks in groups]
         with folder.keeping(storage.filesystem) as kept:
             for adds in workers.each(there._written_group, lean, _live_bytes, _WRITING, run=run):
@@ -120,23 +120,6 @@ class FileRewriter:
             rows = batch.remove_column(len(schema.fields))
             names = names or [*(field.name for field in schema.fields), *_free_names(schema.column_names)]
             yield rows.rename_columns(names)
-
-
-class _NamesIn:
-    """Makes the paths of new files in a folder, below the table. It can be pickled."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _NamesIn, (self._folder,)
-
-    @cached_property
-    def _name(self) -> Callable[[str], str]:
-        return self._folder.names()
-
-    def __call__(self) -> str:
-        return self._name(".parquet").removeprefix(f"{self._folder.parent}/")
 
 
 def _live_bytes(group: Sequence[DeltaTask]) -> int:

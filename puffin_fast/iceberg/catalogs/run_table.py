@@ -16,7 +16,9 @@ from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.table_properties import data_folder
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.table.metadata import TableMetadata
 
     from puffin_fast.iceberg.catalogs.working_table import WorkingTable
 
@@ -28,8 +30,8 @@ class RunTable(Table):
         folder: the folder of the run, in which its new files are.
     """
 
-    def __init__(self, table: Table, folder: RunFolder) -> None:
-        super().__init__(table.name(), without_history(table.metadata), "", table.io, NoopCatalog("worker"))
+    def __init__(self, io: FileIO, metadata: TableMetadata, folder: RunFolder) -> None:
+        super().__init__((folder.run,), metadata, "", io, NoopCatalog("worker"))
         self.folder = folder
 
     def location_provider(self) -> LocationProvider:
@@ -53,7 +55,7 @@ def run_table(table: WorkingTable, run: str) -> Iterator[tuple[RunTable, list[st
         table: the table of the job, which removes the kept files if the job fails.
         run: the name of the run.
     """
-    folder = RunFolder(data_folder(table), run)
+    folder = RunFolder(f"{data_folder(table)}/{run}", run)
     with folder.keeping(filesystem(table.io, folder.location)[0]) as kept:
-        yield RunTable(table, folder), kept
+        yield RunTable(table.io, without_history(table.metadata), folder), kept
     table.created += kept

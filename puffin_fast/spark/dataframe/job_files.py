@@ -173,15 +173,3 @@ def _needed(where: Any, filesystem: Any) -> set[str]:
     from puffin_fast.delta.maintenance.orphan_files import needed_files as needed_by_log
 
     return needed_by_log(storage)
-
-
-def remove_run_files(folder: str, run: str, *, keep: Collection[str], filesystem: Any) -> None:
-    """Removes the files of one run, except those in ``keep``. All files in the folder of the run belong to it."""
-    known = FileSet(keep)
-    if folder.rpartition("/")[2] == run:
-        found = [f"{folder}/{name}" for name in names_in(folder, "", filesystem=filesystem)]
-    else:
-        found = _files(folder, re.escape(run) + _ATTEMPT, f"{run}-", filesystem)
-    for path in found:
-        if path not in known:
-            remove(path, filesystem=filesystem)

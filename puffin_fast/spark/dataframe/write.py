@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Collection
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +10,9 @@ import pyarrow as pa
 
 from puffin_fast._api.arguments import check_integer
 from puffin_fast._io import split_location
-from puffin_fast._process.outcome import note_outcome
-from puffin_fast.errors import ConflictError, InvalidInputError, JobInterruptedError, PuffinFastError
-from puffin_fast.spark.dataframe.job_files import job_files, remove_run_files, run_name
+from puffin_fast._io.run_folder import RunFolder
+from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
+from puffin_fast.spark.dataframe.job_files import job_files, run_name
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, partial_vectors
 from puffin_fast.spark.session.executor_calls import received, sent_by
 
@@ -38,8 +36,6 @@ WRITTEN = pa.schema(
 )
 """The columns of the result of `write_deletion_vectors`."""
 
-_LOG = logging.getLogger(__name__)
-
 
 def _check_place(location: str | os.PathLike[str], target_file_size: int) -> str:
     path = os.fspath(location)
@@ -50,52 +46,26 @@ def _check_place(location: str | os.PathLike[str], target_file_size: int) -> str
     return path.rstrip("/") or "/" if scheme else os.path.abspath(path)
 
 
-def collect_report(sent: DataFrame, location: str, run: str, filesystem: Any) -> Report:
+def collect_report(sent: DataFrame, folder: RunFolder, filesystem: Any) -> Report:
     """Runs the Spark job of a run once, and removes the files of the run that its reports do not name.
 
     Args:
         sent: the reports, as `sent_by` sends them.
-        location: the folder of the files.
-        run: the name of the run.
+        folder: the folder of the run.
         filesystem: lists and removes files.
 
     Raises:
         PuffinFastError: an executor raised an error; the files of finished tasks are removed.
     """
-    named: set[str] = set()
-    try:
-        report = _received(sent, location, run)
-        changed = report.changed()
-        if len({*changed}) != len(changed):
-            raise PuffinFastError(f"job {run}: two deletion vectors for one data file; none was used")
-        named = report.files()
-    finally:
-        remove_unnamed(location, run, named, filesystem)
-    return report
-
-
-def _received(sent: DataFrame, location: str, run: str) -> Report:
     from puffin_fast.spark.worker.reports import Report
 
-    try:
-        return Report.sum(received(sent))
-    except BaseException as error:
-        removed = (
-            f"the files of run {run} in {location} are removed, and tasks that still run may leave others there, which "
-            "remove_job_files removes"
-        )
-        if isinstance(error, JobInterruptedError):
-            raise JobInterruptedError(f"{error}; {removed}") from error
-        note_outcome(error, f"nothing was committed; {removed}")
-        raise
-
-
-def remove_unnamed(location: str, run: str, named: Collection[str], filesystem: Any) -> None:
-    """Removes the other files of a run. Errors are logged, so that they do not replace the error of the job."""
-    try:
-        remove_run_files(location, run, keep=named, filesystem=filesystem)
-    except (OSError, PuffinFastError) as trouble:
-        _LOG.warning("job %s: unused files may be left in %s: %s", run, location, trouble)
+    with folder.keeping(filesystem) as kept:
+        report = Report.sum(received(sent))
+        changed = report.changed()
+        if len({*changed}) != len(changed):
+            raise PuffinFastError(f"job {folder.run}: two deletion vectors for one data file; none was used")
+        kept += report.files()
+    return report
 
 
 def write_deletion_vectors(
@@ -149,13 +119,14 @@ def write_deletion_vectors(
     partials = partial_vectors(deletes_df, file_path, pos, task_memory)
     if job_id is not None and (found := job_files(place, job_id, filesystem=filesystem)):
         raise ConflictError(f"job_id {job_id!r}: already used, {found[0]} exists")
-    to = Place(place, run, target_file_size)
+    folder = RunFolder(place, run)
+    to = Place(folder, target_file_size)
     sent = sent_by(partials, pack, memory=task_memory, place=to, filesystem=filesystem)
-    report = collect_report(sent, place, run, filesystem)
+    report = collect_report(sent, folder, filesystem)
     # of two runs at the same time, the one that ends later sees the files of the other: at most one succeeds
     left = () if job_id is None else job_files(place, job_id, filesystem=filesystem)
     if others := [path for path in left if path.endswith(".puffin") and f"/{run}-" not in path]:
-        remove_run_files(place, run, keep=(), filesystem=filesystem)
+        folder.clear((), filesystem)
         raise ConflictError(f"job_id {job_id!r}: another run of it wrote {others[0]} at the same time")
     vectors = [asdict(one.vector) for one in report.deleted if one.vector is not None]
     return pa.Table.from_pylist(vectors, WRITTEN).sort_by([("path", "ascending"), ("offset", "ascending")])

@@ -102,11 +102,17 @@ def over_batches(
 
     def body(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         called = find()
+        from pyspark import TaskContext
+
         from puffin_fast._alignment import aligned_batch
+        from puffin_fast._concurrency.workers import as_attempt
         from puffin_fast.spark.session.executor_calls import forget_archives
 
+        context = TaskContext.get()
+        name = "driver" if context is None else f"{context.partitionId():05d}-{context.taskAttemptId()}"
         try:
-            yield from called(map(aligned_batch, batches))
+            with as_attempt(name):
+                yield from called(map(aligned_batch, batches))
         finally:
             forget_archives()
 

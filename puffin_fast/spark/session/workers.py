@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from puffin_fast._concurrency.groups import bins_of
-from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers, as_attempt
+from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers
 from puffin_fast._io.run_folder import run_name
 from puffin_fast._text import counted
 from puffin_fast.spark.session.batches import collected, rows_per_batch
@@ -107,16 +107,10 @@ def spark_workers(spark: SparkSession | DataFrame) -> Workers:
 
 def _called(batches: Batches, *, call: Callable[[Any], Any]) -> Iterator[tuple[int, list[Any]]]:
     """On executors: calls a function for each item of the bins of a task; yields their numbers and results."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
     for batch in batches:
         for packed in batch.column(0):
             number, items = unpack(packed.as_py())
-            with as_attempt(f"{context.partitionId():05d}-{context.taskAttemptId()}"):
-                results = [*map(call, items)]
-            yield number, results
+            yield number, [*map(call, items)]
 
 
 def _parts(batches: Batches, *, call: Callable[[Sequence[Any]], Mapping[int, Any]]) -> Batches:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._io.run_folder import RunFolder
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.dml.attempt import changed, commit_of, fitting
@@ -167,7 +168,7 @@ class DeltaPart(Part):
         self._verb, self._purpose = verb, purpose or Purpose("DELETE")
         self.name = run_name(verb.request.job_id, kind)
         self.place = Place(
-            f"{verb.storage.root}/{self.name}", self.name, TARGET_FILE_SIZE, dry_run, records=True
+            RunFolder(f"{verb.storage.root}/{self.name}", self.name), TARGET_FILE_SIZE, dry_run, records=True
         )
         self.report = Report()
 

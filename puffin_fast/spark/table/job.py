@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 import pyarrow as pa
 
 from puffin_fast._concurrency.workers import OPEN_BYTES
+from puffin_fast._io.run_folder import RunFolder
 from puffin_fast._process.gc_pause import paused_gc
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast._text import counted
@@ -20,7 +21,7 @@ from puffin_fast.rows.scan.bins import slices_of, with_deletes
 from puffin_fast.rows.scan.splits import data_bytes, row_groups_of
 from puffin_fast.rows.tasks import AnyTask, Task, columns_of, named, total
 from puffin_fast.spark.dataframe.job_files import check_job, run_name
-from puffin_fast.spark.dataframe.write import collect_report, remove_unnamed
+from puffin_fast.spark.dataframe.write import collect_report
 from puffin_fast.spark.session import workers
 from puffin_fast.spark.session.executor_calls import Batches, Options, sent_by
 from puffin_fast.spark.session.sessions import tagged
@@ -76,8 +77,8 @@ class Job:
         self.name = run_name(job_id, kind)
         properties = table.properties
         limit = delete_file_size(properties) if target_file_size is None else target_file_size
-        folder, most = f"{data_folder(table)}/{self.name}", vectors_per_file(properties)
-        self.place = Place(folder, self.name, limit, dry_run, most=most)
+        folder = RunFolder(f"{data_folder(table)}/{self.name}", self.name)
+        self.place = Place(folder, limit, dry_run, most=vectors_per_file(properties))
         self.report = Report()
 
     def executor_view(self) -> Target:
@@ -86,7 +87,7 @@ class Job:
 
     def listing(self) -> Any:
         """The filesystem that lists the folder of the run."""
-        return filesystem(self.table.io, self.place.location)[0]
+        return filesystem(self.table.io, self.place.folder.location)[0]
 
     def reports(
         self,
@@ -109,7 +110,7 @@ class Job:
         """
         listing = self.listing()
         with tagged(reports.sparkSession, self.name, what or of_files(tasks)):
-            found = collect_report(reports, self.place.location, self.name, listing)
+            found = collect_report(reports, self.place.folder, listing)
         return self._outcomes(found, tasks)
 
     def run_here(self, body: Callable[[Target], Iterable[Report]], tasks: Sequence[Task]) -> list[Outcome]:
@@ -134,7 +135,7 @@ class Job:
 
     def remove_files(self) -> None:
         """Removes all files of a run that commits none of them."""
-        remove_unnamed(self.place.location, self.name, (), self.listing())
+        self.place.folder.clear((), self.listing())
 
 
 def shares_of(tasks: Sequence[Task]) -> Objects[Share]:

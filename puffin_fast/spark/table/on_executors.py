@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from puffin_fast._io.run_folder import RunFolder
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.dml.attempt import DeltaAttempt
@@ -91,12 +92,12 @@ class _OnExecutors(Attempt):
 
 class _IcebergOnExecutors(_OnExecutors, IcebergAttempt):
     def view(self) -> Target:
-        return Target(self.io, without_history(self.metadata), Place("", self.run_name, 0))
+        return Target(self.io, without_history(self.metadata), Place(RunFolder("", self.run_name), 0))
 
 
 class _DeltaOnExecutors(_OnExecutors, DeltaAttempt):
     def view(self) -> Target:
-        return target_of(self.table, Place("", self.run_name, 0))
+        return target_of(self.table, Place(RunFolder("", self.run_name), 0))
 
 
 def attempt_on(session: SparkSession, table: Any, options: Options, run: str, started: float) -> Attempt:

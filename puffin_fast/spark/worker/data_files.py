@@ -2,51 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.table import Table
-from pyiceberg.table.locations import LocationProvider
 
+from puffin_fast.iceberg.catalogs.run_table import RunTable
 from puffin_fast.iceberg.dml.attempt import write_new_rows
 from puffin_fast.spark.worker.reports import FileWritten
 from puffin_fast.spark.worker.tasks import Target
 
 if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionKey
-
     from puffin_fast.delta.scans.plan import DeltaTable
-
-FIRST = 1_000_000
-"""The number of a task's first data file; the delete files of the task have lower numbers."""
-
-
-class TaskTable(Table):
-    """A table whose data files are named by the job and by this attempt of the task.
-
-    Args:
-        target: the parts of the table that an executor has.
-    """
-
-    def __init__(self, target: Target) -> None:
-        super().__init__((target.place.job,), target.metadata, "", target.io, NoopCatalog("task"))
-        self._locations = _Locations(self, target)
-
-    def location_provider(self) -> LocationProvider:
-        """Returns the location provider of the task. There is only one, so that no name is repeated."""
-        return self._locations
-
-
-class _Locations(LocationProvider):
-    def __init__(self, table: Table, target: Target) -> None:
-        super().__init__(table.location(), table.properties)
-        self._path_of, self._numbers = target.place.paths(".parquet"), itertools.count(FIRST)
-
-    def new_data_location(self, data_file_name: str, partition_key: PartitionKey | None = None) -> str:
-        return self._path_of(next(self._numbers))
 
 
 class NewRows(Protocol):
@@ -72,7 +38,7 @@ def new_rows(target: Target) -> NewRows:
 
 class _IcebergRows:
     def __init__(self, target: Target) -> None:
-        self._table = TaskTable(target)
+        self._table = RunTable(target.io, target.metadata, target.place.folder)
 
     def write(
         self,
@@ -85,10 +51,10 @@ class _IcebergRows:
 
 class _DeltaRows:
     def __init__(self, target: Target, table: DeltaTable) -> None:
-        from puffin_fast.delta.dml.data_files import DataFileWriter
+        from puffin_fast.delta.dml.data_files import DataFileWriter, NamesIn
 
         self._snapshot = table.snapshot
-        self._writer = DataFileWriter(table, name=_delta_names(target, table))
+        self._writer = DataFileWriter(table, name=NamesIn(target.place.folder))
 
     def write(
         self,
@@ -101,14 +67,7 @@ class _DeltaRows:
         extra = None if row_ids is None else row_tracking_columns(self._snapshot, row_ids)
         n_earlier = len(self._writer.written)
         adds = self._writer.write(rows, extra)
-        return _files(self._snapshot.root, self._writer.written[n_earlier:], adds)
-
-
-def _files(root: str, paths: Sequence[str], adds: Sequence[Any]) -> list[FileWritten]:
-    return [FileWritten(f"{root}/{path}", add) for path, add in zip(paths, adds, strict=True)]
-
-
-def _delta_names(target: Target, table: DeltaTable) -> Callable[[], str]:
-    """Returns a function that makes the paths of a task's data files, below the table."""
-    path_of, numbers = target.place.paths(".parquet"), itertools.count(FIRST)
-    return lambda: path_of(next(numbers)).removeprefix(f"{table.snapshot.root}/")
+        paths = self._writer.written[n_earlier:]
+        return [
+            FileWritten(f"{self._snapshot.root}/{path}", add) for path, add in zip(paths, adds, strict=True)
+        ]

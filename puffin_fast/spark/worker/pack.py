@@ -1,12 +1,7 @@
-"""On executors: the deletion vectors of a task are written to files of a target size.
+"""On executors: the deletion vectors of a task are written to files of a target size, which `RunFolder` names.
 
-A file is ``{job}-{partition:05d}-{taskAttemptId}-{8 hex digits}-{n:04d}.puffin``, or ``.parquet`` where it holds
-position deletes of a table of format version 2. A retried or speculative task has another attempt id and writes other
-files. The hex digits are random: Spark may run the two sides of a union in one task, and both write. Only the files
-that are named in rows that the driver received are committed. Files of the driver are ``{job}-driver-…``.
-
-A Delta table names its files by UUIDs, ``deletion_vector_{uuid}.bin``; they lie in a folder of the run alone, so that
-the driver finds those that it did not receive.
+Spark may run the two sides of a union in one task, and both write. Only the files that are named in rows that the
+driver received are committed. A Delta table names its files by UUIDs, ``deletion_vector_{uuid}.bin``.
 """
 
 from __future__ import annotations
@@ -21,6 +16,7 @@ import pyarrow as pa
 
 from puffin_fast._concurrency.groups import split_by_size
 from puffin_fast._io import open_sink
+from puffin_fast._io.run_folder import RunFolder
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import delta
 from puffin_fast.iceberg.delete_files.deletion_vectors import size_of
@@ -32,32 +28,21 @@ from puffin_fast.spark.worker.reports import Report
 
 @dataclass(frozen=True)
 class Place:
-    """The folder that the tasks of a job write to, and the names of their files.
+    """Where and how the tasks of a job write vectors.
 
     Attributes:
-        location: a folder.
-        job: the first part of each file name.
+        folder: the folder of the run.
         target_file_size: bytes of blobs above which a task begins another file.
         dry_run: write each file to memory and discard it.
         records: write files of records, as Delta has them, in place of Puffin files.
         most: the largest number of vectors of a file; by default there is none.
     """
 
-    location: str
-    job: str
+    folder: RunFolder
     target_file_size: int
     dry_run: bool = False
     records: bool = False
     most: int | None = None
-
-    def paths(self, suffix: str) -> Callable[[int], str]:
-        """Returns a function that makes the path of a file from its number; the paths of other calls are different."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        by = "driver" if context is None else f"{context.partitionId():05d}-{context.taskAttemptId()}"
-        stem = f"{self.location}/{self.job}-{by}-{uuid.uuid4().hex[:8]}"
-        return lambda number: f"{stem}-{number:04d}{suffix}"
 
 
 def write_files(
@@ -79,7 +64,7 @@ def write_files(
     Yields:
         the locations in one file, when the file is complete.
     """
-    path_of = _record_file(place) if place.records else place.paths(".puffin")
+    name = place.folder.names()
     write = _write_records if place.records else write_vectors
     groups = split_by_size(
         vectors,
@@ -88,17 +73,17 @@ def write_files(
         kind=lambda item: kind(item[0]),
         most=place.most,
     )
-    for number, group in enumerate(groups):
+    for group in groups:
         run = group if place.records else sorted(group, key=lambda item: size_of(item[1]))
-        path = path_of(number)
+        path = (
+            f"{place.folder.location}/deletion_vector_{uuid.uuid4()}.bin"
+            if place.records
+            else name(".puffin")
+        )
         if place.dry_run:
             yield [replace(vector, path=path) for vector in write(io.BytesIO(), run)]
         else:
             yield write(path, run, filesystem=filesystem)
-
-
-def _record_file(place: Place) -> Callable[[int], str]:
-    return lambda number: f"{place.location}/deletion_vector_{uuid.uuid4()}.bin"
 
 
 def _write_records(

@@ -1,6 +1,6 @@
 """On executors: rows of a DataFrame are written to files of the run, and read again.
 
-A file is a compressed stream of Arrow IPC, named as `Place.paths` does. Few rows are sent to the driver instead.
+A file is a compressed stream of Arrow IPC, named as `RunFolder` does. Few rows are sent to the driver instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SENT_BYTES = 64 << 10
 
 def save(batches: Batches, target: Target) -> Iterator[Report]:
     """Writes the rows of one task, or sends them if they are few."""
-    path_of = target.place.paths(".arrow")
+    name = target.place.folder.names()
     some = (batch for batch in batches if batch.num_rows)
     for number, group in enumerate(split_by_size(some, FILE_BYTES, lambda batch: batch.nbytes)):
         rows = list(group)
@@ -36,7 +36,7 @@ def save(batches: Batches, target: Target) -> Iterator[Report]:
         if number == 0 and data.size <= SENT_BYTES:
             saved = saved._replace(data=data.to_pybytes())
         elif not target.place.dry_run:
-            path = path_of(number)
+            path = name(".arrow")
             open_sink(path, filesystem=_filesystem(target)).write_file(data)
             saved = saved._replace(path=path)
         yield Report(saved=[saved])

@@ -142,8 +142,10 @@ def deleted(deletes: Iterable[NewDeletes], table: Target) -> Iterator[Report]:
         yield from written(deletes, table)
         return
     limit, dry_run = table.place.target_file_size, table.place.dry_run
-    path_of = table.place.paths(".parquet")
-    files = PositionFiles(table.io, table.metadata.properties, limit, path_of, dry_run=dry_run)
+    name = table.place.folder.names()
+    files = PositionFiles(
+        table.io, table.metadata.properties, limit, lambda number: name(".parquet"), dry_run=dry_run
+    )
     found = [
         FileDeleted(outcome.task.data.file_path, outcome.n_new, by_files=outcome.by_files)
         for outcome in files.write(deletes)

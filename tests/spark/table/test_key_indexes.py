@@ -346,7 +346,7 @@ def test_equality_deletes_are_converted_by_an_index(
 def test_segments_of_a_killed_job_are_found(racing: RacingCatalog) -> None:
     table = make(racing)
     job = Job(table, None, "index")
-    path = Path(path_of(f"{job.place.location}/{job.name}-00000-7-0123abcd-0000.segment"))
+    path = Path(path_of(f"{job.place.folder.location}/{job.name}-00000-7-0123abcd-0000.segment"))
     path.parent.mkdir()
     path.write_bytes(b"PFKI")
     assert iceberg.orphan_files(table).num_rows == 0  # the job may still run

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from puffin_fast import spark as puffin_spark
+from puffin_fast._io.run_folder import RunFolder
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.rows.scan.bins import bins_of_tasks
 from puffin_fast.spark.dataframe.write import collect_report
@@ -72,11 +73,11 @@ def test_vectors_of_one_data_file_from_two_writers_are_refused_and_removed(
 ) -> None:
     deletes = spark.createDataFrame([("a", 1), ("b", 2)], "file_path string, pos long")
     vectors = puffin_spark.encode_deletes(deletes).select("file_path", "blob").coalesce(1)
-    place, run = Place(str(tmp_path), "twice-0123456789ab", 1 << 20), "twice-0123456789ab"
-    once = sent_by(vectors, pack, memory=1 << 20, place=place, filesystem=None)
-    report = collect_report(once, str(tmp_path), run, None)
+    folder = RunFolder(str(tmp_path), "twice-0123456789ab")
+    once = sent_by(vectors, pack, memory=1 << 20, place=Place(folder, 1 << 20), filesystem=None)
+    report = collect_report(once, folder, None)
     assert sorted(report.changed()) == ["a", "b"]
     assert {Path(path).name for path in report.files()} == {path.name for path in tmp_path.iterdir()}
     with pytest.raises(PuffinFastError, match="two deletion vectors for one data file; none was used"):
-        collect_report(once.unionAll(once), str(tmp_path), run, None)
+        collect_report(once.unionAll(once), folder, None)
     assert not [*tmp_path.iterdir()]
