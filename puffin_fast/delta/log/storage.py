@@ -240,14 +240,15 @@ def storage_of(table: Any, filesystem: Any = None) -> TableStorage:
     """Returns the storage of a table.
 
     Args:
-        table: a path, a URI, or deltalake's `DeltaTable`.
+        table: a path, a URI, deltalake's `DeltaTable`, or an object that has its storage.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
 
     Raises:
         InvalidInputError: the table is another object, or the path is empty.
     """
-    if isinstance(table, TableStorage):
-        return table
+    own = getattr(table, "storage", table)
+    if isinstance(own, TableStorage):
+        return own
     uri = getattr(table, "table_uri", None)  # percent-encoded
     if not isinstance(table, (str, os.PathLike)) and not isinstance(uri, str):
         raise InvalidInputError(

@@ -97,8 +97,6 @@ def disable(
     snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
-    filesystem: Any = None,
-    storage_options: Mapping[str, str] | None = None,
 ) -> DisableResult:
     """Disables deletion vectors, in several commits: all readers can read the table again.
 
@@ -111,9 +109,9 @@ def disable(
     ``DROP FEATURE checkpointProtection TRUNCATE HISTORY`` removes this feature after a day, with the earlier versions.
 
     Args:
-        table: a path, a URI, or deltalake's `DeltaTable`.
+        table: a Delta table, as `delete` takes it.
         on_conflict: as `delete`, for the commit of the new data files.
-        job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
+        job_id, snapshot_properties, threads: as `delete`.
         dry_run: count rows and data files, write nothing.
 
     Returns:
@@ -129,12 +127,11 @@ def disable(
         >>> result.rows_purged, "deletionVectors" in pf.delta.snapshot(path).protocol.writer_features
         (50, False)
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
     check_threads(threads)
     check_flags(dry_run=dry_run)
     check_properties(snapshot_properties)
     started, job = time.perf_counter(), JobId("disable", job_id)
-    storage = storage_of(table, filesystem)
+    storage = storage_of(table, filesystem_of(table, None, None))
     base = newest(storage)
     if job.is_done(base.transactions, base.root):
         return DisableResult(Commit(repeated=True), dry_run=dry_run)

@@ -24,8 +24,6 @@ def enable(
     *,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-    filesystem: Any = None,
-    storage_options: Mapping[str, str] | None = None,
 ) -> int | None:
     """Enables deletion vectors: reader version 3, writer version 7, ``delta.enableDeletionVectors``.
 
@@ -33,10 +31,9 @@ def enable(
     can no longer read the table; `disable` makes them able to.
 
     Args:
-        table: a path, a URI, or deltalake's `DeltaTable`.
+        table: a Delta table, as `delete` takes it.
         snapshot_properties: additional entries of the commit's ``commitInfo``.
         dry_run: check the table, write nothing.
-        filesystem, storage_options: as `delete`.
 
     Returns:
         The new version, in a dry run the version after the newest one; None if deletion vectors were enabled already.
@@ -53,7 +50,6 @@ def enable(
         >>> pf.delta.enable(path) is None  # deletion vectors were enabled already
         True
     """
-    filesystem = filesystem_of(table, filesystem, storage_options)
 
     def plan(base: Snapshot) -> OnlyChanges:
         actions = []
@@ -70,7 +66,7 @@ def enable(
 
     check_flags(dry_run=dry_run)
     check_properties(snapshot_properties)
-    storage = storage_of(table, filesystem)
+    storage = storage_of(table, filesystem_of(table, None, None))
     base = newest(storage)
     if plan(base).changes is None:
         return None
