@@ -25,7 +25,7 @@ from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.deletes.outcome import NewDeletes
 
-TARGET_FILE_SIZE = 64 << 20
+VECTOR_FILE_SIZE = 64 << 20
 """Target size of a file of vectors in bytes."""
 
 
@@ -93,7 +93,7 @@ def write_vectors(storage: TableStorage, deletes: Iterable[NewDeletes], *, dry_r
             written.changes.append((new, descriptor_of(name, len(buffer), record, len(new.positions))))
             written.merged += new.task.vector is not None
             buffer += record
-            if len(buffer) >= TARGET_FILE_SIZE:
+            if len(buffer) >= VECTOR_FILE_SIZE:
                 _write_file(storage, name, buffer, written, dry_run=dry_run)
                 name, buffer = uuid.uuid4(), bytearray([codec.FILE_VERSION])
         _write_file(storage, name, buffer, written, dry_run=dry_run)

@@ -44,7 +44,7 @@ from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.parquet.logical_types import annotated_end
 
 TARGET_FILE_SIZE = 128 << 20
-"""Size of the rows in memory at which another file begins."""
+"""Size in bytes of the rows in memory at which another data file begins, and target size of a rewritten one."""
 CHANGES_FOLDER = "_change_data"
 
 

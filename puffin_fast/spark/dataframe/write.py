@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.spark.worker.reports import Report
 
-TARGET_FILE_SIZE = 64 << 20
+PUFFIN_FILE_SIZE = 64 << 20
 """Bytes of blobs above which a task begins another Puffin file."""
 
 WRITTEN = pa.schema(
@@ -74,7 +74,7 @@ def write_deletion_vectors(
     *,
     file_path: str = "file_path",
     pos: str = "pos",
-    target_file_size: int = TARGET_FILE_SIZE,
+    target_file_size: int = PUFFIN_FILE_SIZE,
     job_id: str | None = None,
     task_memory: int = TASK_MEMORY,
     filesystem: Any = None,

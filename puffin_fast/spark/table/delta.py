@@ -18,7 +18,7 @@ from puffin_fast._io.run_folder import RunFolder
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._pyiceberg.metadata import without_history
 from puffin_fast.delta.dml.attempt import changed, commit_of, fitting
-from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written
+from puffin_fast.delta.dml.changes import VECTOR_FILE_SIZE, Written
 from puffin_fast.delta.dml.data_files import row_tracking_columns
 from puffin_fast.delta.log.commit import Committed, JobId, commit
 from puffin_fast.delta.log.protocol import check_deletable, check_rows_writable
@@ -168,7 +168,7 @@ class DeltaPart(Part):
         self._verb, self._purpose = verb, purpose or Purpose("DELETE")
         self.name = run_name(verb.request.job_id, kind)
         self.place = Place(
-            RunFolder(f"{verb.storage.root}/{self.name}", self.name), TARGET_FILE_SIZE, dry_run, records=True
+            RunFolder(f"{verb.storage.root}/{self.name}", self.name), VECTOR_FILE_SIZE, dry_run, records=True
         )
         self.report = Report()
 

@@ -96,7 +96,7 @@ def test_positions_go_by_file_and_position(partitioned: Path) -> None:
 def test_vectors_above_the_target_size_are_in_several_files(
     golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("puffin_fast.delta.dml.changes.TARGET_FILE_SIZE", 1)
+    monkeypatch.setattr("puffin_fast.delta.dml.changes.VECTOR_FILE_SIZE", 1)
     table = golden("spark_partitioned")
     before, files = ids(table), vector_files(table)
     done = delta.delete(table, "id < 30")
