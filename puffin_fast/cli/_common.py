@@ -14,6 +14,7 @@ import errno
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import warnings
@@ -50,6 +51,7 @@ COMMANDS = {
     "to_snapshot_id_inclusive": "--to-snapshot-id",
     "from_timestamp_exclusive": "--from-timestamp",
     "to_timestamp_inclusive": "--to-timestamp",
+    "join_cols:": "--join-col:",
     "net=True": "--net",
 }
 """What the messages of the package advise to call or to pass, and the commands and options for it."""
@@ -112,11 +114,17 @@ class ErrorReportingGroup(click.Group):
         return ctx.exit(1)
 
 
+_LACKING = re.compile(
+    r"(tables of \w+ have no )(branch|tag|job_id|on_conflict|snapshot_properties|threads)\b"
+)
+"""An option that a format does not have."""
+
+
 def _as_command(message: str) -> str:
     """A message of the package with commands and options in place of functions and arguments."""
     for function, command in COMMANDS.items():
         message = message.replace(function, command)
-    return message
+    return _LACKING.sub(lambda found: f"{found[1]}--{found[2].replace('_', '-')}", message)
 
 
 def _configuration(error: Exception) -> str | None:

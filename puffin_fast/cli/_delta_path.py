@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -87,44 +86,6 @@ class DeltaPath(PathTable):
         rows: list[dict[str, Any]] = found.select(list(names)).rename_columns([*names.values()]).to_pylist()
         return rows
 
-    def delete(self, row_filter: Any, **commit: Any) -> Any:
-        """`puffin_fast.delta.delete`."""
-        return delta().delete(self.path, row_filter, **self._commit(commit))
-
-    def delete_keys(self, keys: Any, join_cols: Any, **commit: Any) -> Any:
-        """`puffin_fast.delta.delete_keys`."""
-        if join_cols is None:
-            raise InvalidInputError(
-                f"{self.path}: tables of Delta have no identifier fields: expected --join-col"
-            )
-        return delta().delete_keys(self.path, keys, join_cols, **self._commit(commit))
-
-    def delete_positions(self, deletes: Any, **commit: Any) -> Any:
-        """`puffin_fast.delta.delete_positions`."""
-        return delta().delete_positions(self.path, deletes, **self._commit(commit))
-
-    def scan(
-        self,
-        row_filter: Any,
-        selected_fields: Any,
-        *,
-        case_sensitive: bool,
-        limit: int | None,
-        threads: int | None,
-        **snapshot: Any,
-    ) -> Any:
-        """`puffin_fast.scan`."""
-        self._refuse(snapshot, "branch", "tag")
-        return delta().scan(
-            self.path,
-            row_filter,
-            selected_fields,
-            case_sensitive=case_sensitive,
-            limit=limit,
-            threads=threads,
-            **snapshot,
-        )
-
     def changes(
         self,
         before: int | None,
@@ -181,30 +142,6 @@ class DeltaPath(PathTable):
         """`puffin_fast.delta.disable`."""
         return delta().disable(self.path, **self._commit(options))
 
-    def update(self, row_filter: Any, values: Mapping[str, Any], **commit: Any) -> Any:
-        """`puffin_fast.delta.update`."""
-        return delta().update(self.path, row_filter, values, **self._commit(commit))
-
-    def upsert(self, data: Any, join_cols: Any, **options: Any) -> Any:
-        """`puffin_fast.delta.upsert`."""
-        if join_cols is None:
-            raise InvalidInputError(
-                f"{self.path}: tables of Delta have no identifier fields: expected --join-col"
-            )
-        return delta().upsert(self.path, data, join_cols, **self._commit(options))
-
-    def append(self, data: Any, **commit: Any) -> Any:
-        """`puffin_fast.delta.append`."""
-        return delta().append(self.path, data, **self._commit(commit))
-
-    def overwrite(self, data: Any, row_filter: Any, **commit: Any) -> Any:
-        """`puffin_fast.delta.overwrite`."""
-        return delta().overwrite(self.path, data, row_filter, **self._commit(commit))
-
-    def dynamic_partition_overwrite(self, data: Any, **commit: Any) -> Any:
-        """`puffin_fast.delta.dynamic_partition_overwrite`."""
-        return delta().dynamic_partition_overwrite(self.path, data, **self._commit(commit))
-
     def convert(self, target: str, name: str | None) -> dict[str, object]:
         """`puffin_fast.delta.to_iceberg`."""
         if target != "iceberg":
@@ -215,26 +152,6 @@ class DeltaPath(PathTable):
             raise InvalidInputError("--to iceberg: expected the --name of the new table: namespace.name")
         made = delta().to_iceberg(self.path, open_catalog(self.catalog), name)
         return {"table": self.path, "to": target, "name": name, "metadata": made.metadata_location}
-
-    def rewrite_data_files(self, **options: Any) -> Any:
-        """`puffin_fast.delta.rewrite_data_files`."""
-        return delta().rewrite_data_files(self.path, **self._commit(options))
-
-    rewrite = rewrite_data_files
-
-    def maintain(self, policy: Any, *, branch: str, **options: Any) -> Any:
-        """`puffin_fast.delta.maintain`."""
-        self._refuse({"branch": branch}, "branch")
-        return delta().maintain(self.path, policy, **options)
-
-    def remove_orphan_files(self, **options: Any) -> Any:
-        """`puffin_fast.delta.remove_orphan_files`."""
-        return delta().remove_orphan_files(self.path, **options)
-
-    def orphan_files(self, *, older_than: timedelta, keep: object, threads: int | None) -> pa.Table:
-        """`puffin_fast.delta.orphan_files`."""
-        self._refuse({"heads_only": keep is not None, "threads": threads}, "heads_only", "threads")
-        return delta().orphan_files(self.path, older_than=older_than)
 
     def _commit(self, commit: Mapping[str, Any]) -> dict[str, Any]:
         self._refuse(commit, "branch")

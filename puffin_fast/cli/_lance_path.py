@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from puffin_fast.cli._path_table import PathTable
 
@@ -17,11 +16,6 @@ class LancePath(PathTable):
     """A Lance dataset."""
 
     format, folder = "Lance", "_versions"
-    instead: ClassVar[Mapping[str, str]] = {
-        "scan": "pylance reads its rows: lance.dataset(path).to_table()",
-        "delete": "pylance deletes rows by a filter: lance.dataset(path).delete(filter)",
-        "rewrite": "pylance rewrites data files: lance.dataset(path).optimize.compact_files()",
-    }
 
     def describe(self) -> dict[str, Any]:
         """Describes the newest version."""

@@ -23,7 +23,6 @@ class PaimonPath(PathTable):
 
     format, folder = "Paimon", "snapshot"
     instead: ClassVar[Mapping[str, str]] = {
-        "scan": "pypaimon, DuckDB or Spark read its rows; pf.paimon.accelerate() makes pypaimon's scans faster",
         "upgrade": "`convert --to paimon-v2` writes its vectors in the newer version",
     }
 
@@ -111,17 +110,6 @@ class PaimonPath(PathTable):
         from puffin_fast.paimon.data_files import live_data_files
 
         return live_data_files(files, snapshot, path)
-
-    def delete(self, row_filter: str, *, dry_run: bool, **commit: Any) -> Any:
-        """`puffin_fast.paimon.delete`; the filter is pypaimon's SQL."""
-        from puffin_fast import paimon
-
-        if commit["on_conflict"] != "refuse" or not commit["case_sensitive"]:
-            raise UnsupportedError(
-                f"{self.path}: tables of Paimon have no --on-conflict merge and no --case-insensitive"
-            )
-        self._refuse(commit, "branch", "job_id", "snapshot_properties", "threads")
-        return paimon.delete(self.path, row_filter, dry_run=dry_run)
 
     def convert(self, target: str, name: str | None) -> dict[str, object]:
         """`puffin_fast.paimon.convert_vectors`."""

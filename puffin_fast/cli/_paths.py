@@ -43,26 +43,29 @@ def name_of(table: Table | PathTable) -> str:
 
 
 def verb(table: Table | PathTable, name: str) -> Callable[..., Any]:
-    """Returns the function of a command for a table, with the arguments of Iceberg's function after the table.
+    """Returns the function of a command for a table, with the arguments of the function after the table.
 
     Raises:
         UnsupportedError: the format of the table has no such function.
     """
-    if isinstance(table, PathTable):
-        found: Callable[..., Any] | None = getattr(table, name, None)
-        if found is None:
-            instead = f": {table.instead[name]}" if name in table.instead else ""
-            raise UnsupportedError(
-                f"{table.path}: {name.replace('_', '-')} is not supported for tables of {table.format}{instead}"
-            )
-        return tracked(found)
-    from puffin_fast import iceberg
+    if not isinstance(table, PathTable):
+        from puffin_fast import iceberg
 
-    return tracked(partial(getattr(iceberg, name), table))
+        return tracked(partial(getattr(iceberg, name), table))
+    if (found := getattr(table, name, None)) is not None:
+        return tracked(found)
+    import puffin_fast as pf
+
+    if hasattr(pf.Table, name):
+        return tracked(partial(getattr(pf, name), pf.open_table(table.path, format=table.format)))
+    instead = f": {table.instead[name]}" if name in table.instead else ""
+    raise UnsupportedError(
+        f"{table.path}: {name.replace('_', '-')} is not supported for tables of {table.format}{instead}"
+    )
 
 
 def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> Table | PathTable:
-    """Returns the table in a folder. One of Iceberg is opened by its newest metadata file, and can be read only.
+    """Returns the table in a folder. One of Iceberg that no hadoop catalog has can be read only.
 
     Args:
         path: the path of the folder, or of a metadata file of Iceberg.
@@ -89,10 +92,13 @@ def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> Tab
 
 
 def _iceberg(path: str) -> Table:
-    """The table of Iceberg at a path; a note says which metadata file was read."""
-    from puffin_fast.iceberg.catalogs.path_table import as_table
+    """The table of Iceberg at a path; if it can be read only, a note says which metadata file was read."""
+    from puffin_fast.iceberg.catalogs.path_table import why_read_only
+    from puffin_fast.tables.iceberg import IcebergTable
 
-    table = as_table(path if "/" in path else f"./{path}")
+    table = IcebergTable.at(path, None).table
+    if why_read_only(table) is None:
+        return table
     name = table.metadata_location.rpartition("/")[2]
     click.echo(f"puffin-fast: note: {printable(path)}: read only, as of {printable(name)}", err=True)
     return table

@@ -45,13 +45,15 @@ class PaimonTable(Table):
         "delete_keys": "delete takes a filter",
         "job_id": "snapshots do not record it",
         "on_conflict": "a conflict is an error",
-        "scan": "pypaimon's read builder reads rows, with all deletes applied",
+        "scan": "pypaimon, DuckDB or Spark read its rows; pf.paimon.accelerate() makes pypaimon's scans faster",
         "snapshot_properties": "snapshots do not have them",
         "maintain": "Paimon maintains its tables",
         "orphan_files": "remove_orphan_files of Paimon's procedures does",
         "remove_orphan_files": "remove_orphan_files of Paimon's procedures does",
         "rewrite_data_files": "Paimon's own compaction rewrites data files",
         "transaction": "each delete is a commit",
+        "case_sensitive": "pypaimon compares names with case",
+        "threads": "pypaimon reads the data files",
         "workers": "pypaimon reads the data files",
     }
 
@@ -87,6 +89,8 @@ class PaimonTable(Table):
         self.check(options)
         found: Any
         if isinstance(action, Delete):
+            if not action.case_sensitive:
+                self.need("case_sensitive")
             found = paimon.delete(self.table, action.row_filter, dry_run=options.dry_run)
         elif isinstance(action, DeletePositions):
             found = paimon.delete_positions(self.table, action.wanted, dry_run=options.dry_run)

@@ -238,7 +238,7 @@ def test_a_table_is_readable_for_all_after_disable(written: Path, shell: Shell) 
     PLAIN.says("delete", written, "--row-filter", "id < 20")
     before = state(written)
     dry = PLAIN.ask("disable", written, "--dry-run")
-    assert (dry["version"], dry["rows_purged"]) == (None, 20)
+    assert (dry["commit"]["id"], dry["rows_purged"]) == (None, 20)
     assert "dry run: nothing was written" in PLAIN.says("disable", written, "--dry-run")
     assert state(written) == before
     done = PLAIN.ask("disable", written, "--job-id", "j")

@@ -20,11 +20,8 @@ SLOW = (
     "pyspark",
     "puffin_fast.delta",
     "puffin_fast.iceberg.changelog",
-    "puffin_fast.iceberg.dml",
-    "puffin_fast.iceberg.maintenance",
     "puffin_fast.iceberg.patches",
     "puffin_fast.spark",
-    "puffin_fast.verbs",
 )
 """Modules that take long to import, and that a scan of a table in a SQLite catalog does not need."""
 
