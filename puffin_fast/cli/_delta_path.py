@@ -11,7 +11,6 @@ from puffin_fast.cli._path_table import PathTable
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.schema import Schema
 
     from puffin_fast.rows.findings import Findings, Level
@@ -118,21 +117,11 @@ class DeltaPath(PathTable):
             **{name: value for name, value in options.items() if name not in ("branch", "tag")},
         )
 
-    def deletes(self, **snapshot: Any) -> pa.Table:
-        """`puffin_fast.deletes`."""
-        self._refuse(snapshot, "branch", "tag")
-        return delta().deletes(self.path, **snapshot)
-
     def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
         """`puffin_fast.verify`."""
         self._refuse(snapshot, "branch", "tag")
         found: Findings = delta().verify(self.path, level=level or "files", threads=threads, **snapshot)
         return found
-
-    def report(self, *, share: float, **snapshot: Any) -> Any:
-        """`puffin_fast.report`."""
-        self._refuse(snapshot, "branch", "tag")
-        return delta().report(self.path, share=share, **snapshot)
 
     def upgrade(self, *, dry_run: bool) -> bool:
         """`puffin_fast.delta.enable`; returns whether deletion vectors were enabled before."""

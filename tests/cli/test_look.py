@@ -160,7 +160,7 @@ def test_a_lance_dataset_has_them_too(tmp_path: Path) -> None:
     [
         ("scan", "pypaimon, DuckDB or Spark read its rows"),
         ("upgrade", "convert --to paimon-v2"),
-        ("report", "report is not supported for tables of Paimon"),
+        ("report", "tables of Paimon have no report"),
     ],
 )
 def test_a_command_that_a_format_has_not_says_what_to_use(command: str, advice: str) -> None:
