@@ -54,10 +54,10 @@ def verb(table: Table | PathTable, name: str) -> Callable[..., Any]:
         return tracked(partial(getattr(iceberg, name), table))
     if (found := getattr(table, name, None)) is not None:
         return tracked(found)
-    import puffin_fast as pf
+    from puffin_fast.tables.opening import open_table
 
-    if hasattr(pf.Table, name):
-        return tracked(partial(getattr(pf, name), pf.open_table(table.path, format=table.format)))
+    if (found := getattr(open_table(table.path, format=table.format), name, None)) is not None:
+        return tracked(found)
     instead = f": {table.instead[name]}" if name in table.instead else ""
     raise UnsupportedError(
         f"{table.path}: {name.replace('_', '-')} is not supported for tables of {table.format}{instead}"
