@@ -246,7 +246,7 @@ def delta_job(folder: Path, n_rows: int, n_files: int) -> Contenders:
 
     table, twin = (delta_table(folder, n_rows, n_files, feed=feed) for feed in (False, True))
     start = n_files + 1
-    expected = delta.changes(table, start).count()
+    expected = delta.changes(table, start - 1).count()
 
     def states() -> tuple[pa.Table, pa.Table]:
         return delta.scan(table, snapshot_id=n_files).to_arrow(), delta.scan(table).to_arrow()
@@ -255,8 +255,8 @@ def delta_job(folder: Path, n_rows: int, n_files: int) -> Contenders:
         return pa.table(deltalake.DeltaTable(twin).load_cdf(starting_version=start)).num_rows
 
     return {
-        OURS: checked(lambda: delta.changes(table, start).to_arrow().num_rows, expected),
-        POSITIONS: checked(at_positions(delta.changes(table, start)), expected),
+        OURS: checked(lambda: delta.changes(table, start - 1).to_arrow().num_rows, expected),
+        POSITIONS: checked(at_positions(delta.changes(table, start - 1)), expected),
         DUCKDB: checked(lambda: compared(states), expected),
         DELTALAKE: checked(feed, expected),
     }

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
     from puffin_fast.puffin.vectors import DeletionVectorLocation, read_vector, read_vectors, write_vectors
+    from puffin_fast.rows.changes.change_scan import Changes
     from puffin_fast.rows.scan.scan import Scan
+    from puffin_fast.tables.changes import changes
     from puffin_fast.tables.create import create_table
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
     from puffin_fast.tables.deletes import deletes
@@ -97,6 +99,7 @@ __all__ = [
     "Table",
     "Transaction",
     "AppendResult",
+    "Changes",
     "Commit",
     "DeleteResult",
     "OverwriteResult",
@@ -108,6 +111,7 @@ __all__ = [
     "UpdateResult",
     "UpsertResult",
     "append",
+    "changes",
     "delete",
     "delete_keys",
     "delete_positions",
@@ -144,6 +148,7 @@ _NAMES = {
     "Table": "puffin_fast.tables.table",
     "Transaction": "puffin_fast.verbs.transaction",
     "AppendResult": "puffin_fast.verbs.results",
+    "Changes": "puffin_fast.rows.changes.change_scan",
     "Commit": "puffin_fast.verbs.results",
     "DeleteResult": "puffin_fast.verbs.results",
     "OverwriteResult": "puffin_fast.verbs.results",
@@ -155,6 +160,7 @@ _NAMES = {
     "UpdateResult": "puffin_fast.verbs.results",
     "UpsertResult": "puffin_fast.verbs.results",
     "append": "puffin_fast.tables.overwrite",
+    "changes": "puffin_fast.tables.changes",
     "delete": "puffin_fast.tables.delete",
     "delete_keys": "puffin_fast.tables.delete",
     "delete_positions": "puffin_fast.tables.delete",

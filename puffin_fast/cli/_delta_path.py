@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from puffin_fast.cli._catalog import open_catalog
 from puffin_fast.cli._path_table import PathTable
-from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -84,38 +84,6 @@ class DeltaPath(PathTable):
         names = {"file_path": "file_path", "n_rows": "rows", "size": "bytes", "cardinality": "deleted"}
         rows: list[dict[str, Any]] = found.select(list(names)).rename_columns([*names.values()]).to_pylist()
         return rows
-
-    def changes(
-        self,
-        before: int | None,
-        after: int | None,
-        *,
-        from_timestamp_exclusive: int | str | None,
-        to_timestamp_inclusive: int | str | None,
-        **options: Any,
-    ) -> Any:
-        """`puffin_fast.delta.changes`, whose first version is the one after the state before."""
-        from puffin_fast._api.times import milliseconds_of
-
-        if before is not None and before < 0:
-            raise InvalidInputError(f"{self.path}: expected a version of 0 or more, found {before}")
-        if before is not None and after is not None and before > after and not options.get("net"):
-            raise InvalidInputError(
-                f"--from-snapshot-id={before}: expected at most {after}, the state after; with --net any two versions "
-                "are compared"
-            )
-        self._refuse(options, "branch", "tag")
-        if before is not None and before > (newest := delta().snapshot(self.path).version):
-            raise NotFoundError(f"{self.path}: no version {before}, the newest is {newest}")
-        time = from_timestamp_exclusive
-        return delta().changes(
-            self.path,
-            None if before is None else before + 1,
-            after,
-            starting_timestamp=None if time is None else milliseconds_of(time, "--from-timestamp") + 1,
-            ending_timestamp=to_timestamp_inclusive,
-            **{name: value for name, value in options.items() if name not in ("branch", "tag")},
-        )
 
     def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
         """`puffin_fast.verify`."""

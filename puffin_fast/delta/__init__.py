@@ -13,13 +13,14 @@ from puffin_fast._api.lazy_names import lazy_names, need_table_packages
 if TYPE_CHECKING:
     from puffin_fast.bridges.delta_to_iceberg import to_iceberg
     from puffin_fast.bridges.iceberg_to_delta import from_iceberg
-    from puffin_fast.delta.changelog.changes import DeltaChanges, changes
     from puffin_fast.delta.dml.tables import create_table
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
     from puffin_fast.delta.maintenance.disable import DisableResult, disable
     from puffin_fast.delta.maintenance.enable import enable
     from puffin_fast.delta.scans.vectors import vectors
+    from puffin_fast.rows.changes.change_scan import Changes
     from puffin_fast.rows.scan.scan import Scan
+    from puffin_fast.tables.changes import changes
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
     from puffin_fast.tables.deletes import deletes
     from puffin_fast.tables.maintain import maintain
@@ -48,7 +49,7 @@ __all__ = [
     "Commit",
     "AppendResult",
     "DeleteResult",
-    "DeltaChanges",
+    "Changes",
     "DisableResult",
     "MaintainResult",
     "MaintenancePolicy",
@@ -92,7 +93,7 @@ _HOMES = {
     "Commit": "verbs.results",
     "AppendResult": "verbs.results",
     "DeleteResult": "verbs.results",
-    "DeltaChanges": "delta.changelog.changes",
+    "Changes": "rows.changes.change_scan",
     "DisableResult": "delta.maintenance.disable",
     "MaintainResult": "verbs.maintenance",
     "MaintenancePolicy": "verbs.maintenance",
@@ -105,7 +106,7 @@ _HOMES = {
     "UpdateResult": "verbs.results",
     "UpsertResult": "verbs.results",
     "append": "tables.overwrite",
-    "changes": "delta.changelog.changes",
+    "changes": "tables.changes",
     "create_table": "delta.dml.tables",
     "delete": "tables.delete",
     "delete_keys": "tables.delete",

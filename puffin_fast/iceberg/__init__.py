@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from puffin_fast.acceleration import Acceleration
     from puffin_fast.iceberg.catalogs.hadoop import HadoopCatalog
     from puffin_fast.iceberg.catalogs.working_table import load_table
-    from puffin_fast.iceberg.changelog.changes import Changes, changes
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.dml.tables import create_table, upgrade
     from puffin_fast.iceberg.index.build import index_keys
@@ -29,9 +28,11 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.statistics.collect import collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
     from puffin_fast.puffin.finding import Finding
+    from puffin_fast.rows.changes.change_scan import Changes
     from puffin_fast.rows.findings import Findings
     from puffin_fast.rows.scan.explain import Explanation
     from puffin_fast.rows.scan.scan import Scan
+    from puffin_fast.tables.changes import changes
     from puffin_fast.tables.delete import delete, delete_keys, delete_positions
     from puffin_fast.tables.deletes import deletes
     from puffin_fast.tables.maintain import maintain
@@ -138,7 +139,7 @@ _HOMES = {
     "Commit": "verbs.results",
     "AppendResult": "verbs.results",
     "Acceleration": "acceleration",
-    "Changes": "iceberg.changelog.changes",
+    "Changes": "rows.changes.change_scan",
     "DeleteResult": "verbs.results",
     "ExpireSnapshotsResult": "verbs.maintenance",
     "Explanation": "rows.scan.explain",
@@ -164,7 +165,7 @@ _HOMES = {
     "UpsertResult": "verbs.results",
     "accelerate": "iceberg.patches.accelerate",
     "append": "tables.overwrite",
-    "changes": "iceberg.changelog.changes",
+    "changes": "tables.changes",
     "collect_ndv": "iceberg.statistics.collect",
     "compact": "iceberg.maintenance.compact",
     "convert_equality_deletes": "iceberg.maintenance.convert",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pyarrow as pa
 
 from puffin_fast._concurrency.workers import Workers
+from puffin_fast.delta.changelog.changes import VersionChanges
 from puffin_fast.delta.dml.attempt import DeltaAttempt
 from puffin_fast.delta.dml.tables import create_table
 from puffin_fast.delta.log.commit import check_properties
@@ -21,6 +22,7 @@ from puffin_fast.delta.maintenance.verify import findings_of
 from puffin_fast.delta.scans.vectors import listed_deletes
 from puffin_fast.delta.scans.version_state import VersionState
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.rows.changes.ends import Ends
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.tables.table import Table
@@ -91,6 +93,10 @@ class DeltaTable(Table):
 
     def state(self, **selected: Any) -> VersionState:
         return VersionState(self.version(selected["snapshot_id"], selected["as_of"]))
+
+    def changed_rows(self, ends: Ends, **options: Any) -> VersionChanges:
+        newest = None if self._version is None else self._version.version
+        return VersionChanges(self.storage, ends, newest, **options)
 
     def listed_deletes(self, only: set[str] | None, **selected: Any) -> pa.Table:
         return listed_deletes(self.version(selected["snapshot_id"], selected["as_of"]))

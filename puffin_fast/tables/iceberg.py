@@ -16,6 +16,7 @@ from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.catalogs.hadoop import HINT, HadoopCatalog
 from puffin_fast.iceberg.catalogs.path_table import as_table
 from puffin_fast.iceberg.catalogs.working_table import load_table
+from puffin_fast.iceberg.changelog.changes import SnapshotChanges
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.iceberg.dml.tables import create_table
@@ -28,6 +29,7 @@ from puffin_fast.iceberg.maintenance.rewrite_data_files import rewritten
 from puffin_fast.iceberg.maintenance.verify import findings_of
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.iceberg.scans.snapshot_state import SnapshotState
+from puffin_fast.rows.changes.ends import Ends
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.tables.table import Table
@@ -88,6 +90,9 @@ class IcebergTable(Table):
 
     def state(self, **selected: Any) -> SnapshotState:
         return SnapshotState(self.table, **selected)
+
+    def changed_rows(self, ends: Ends, **options: Any) -> SnapshotChanges:
+        return SnapshotChanges(self.table, ends, **options)
 
     def listed_deletes(self, only: set[str] | None, **selected: Any) -> pa.Table:
         return listed_deletes(self.table, only, **selected)

@@ -32,6 +32,7 @@ class LanceTable(Table):
         "append": "lance.write_dataset(rows, uri, mode='append') of pylance appends rows",
         "as_of": "lance.dataset(uri, version=…) opens a version",
         "branch": "a dataset has one line of versions",
+        "changes": "compare two versions by pylance",
         "delete": _PYLANCE.format("delete(filter)"),
         "delete_keys": _PYLANCE.format("merge_insert(keys)"),
         "delete_positions": "pf.lance.delete_positions takes positions by fragment",

@@ -42,6 +42,7 @@ class PaimonTable(Table):
         "file_paths": "the index manifest lists all vectors",
         "report": "manifests do not say what deletes cost",
         "tag": "snapshot_id= selects a snapshot",
+        "changes": "Paimon's changelog or incremental read has them",
         "delete_keys": "delete takes a filter",
         "job_id": "snapshots do not record it",
         "on_conflict": "a conflict is an error",

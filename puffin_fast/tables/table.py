@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from puffin_fast._concurrency.workers import Workers, workers_of
 from puffin_fast.errors import UnsupportedError
+from puffin_fast.rows.changes.change_scan import Changes
+from puffin_fast.rows.changes.ends import Ends
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
 from puffin_fast.rows.scan.scan import State
+from puffin_fast.tables.changes import changes
 from puffin_fast.tables.delete import delete, delete_keys, delete_positions
 from puffin_fast.tables.deletes import deletes
 from puffin_fast.tables.maintain import maintain
@@ -140,6 +143,10 @@ class Table(ABC):
         """Returns the state that functions read; arguments as those of `scan`, and it raises as this does."""
         raise self.refusal("scan")
 
+    def changed_rows(self, ends: Ends, **options: Any) -> Changes:
+        """`changes` of a range; `options` are its other arguments."""
+        raise self.refusal("changes")
+
     def listed_deletes(self, only: set[str] | None, **selected: Any) -> pa.Table:
         """`deletes` with checked arguments: of the data files of some paths, or of all."""
         raise self.refusal("deletes")
@@ -190,6 +197,7 @@ class Table(ABC):
         return self.attempt(options).run(action, kind)
 
     append = append
+    changes = changes
     delete = delete
     delete_keys = delete_keys
     delete_positions = delete_positions

@@ -47,9 +47,6 @@ class Source:
 
     def changes(self, start: int | None, end: int | None) -> Any:
         options = {"net": self.chance.random() < 0.3, "updates": self.chance.random() < 0.7}
-        if self.verbs is delta:
-            assert start is not None
-            return delta.changes(self.table, start + 1, end, **options)
         return iceberg.changes(self.table, start, end, **options)
 
     def rows(self, ids: list[int]) -> pa.Table:

@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast._api.keywords import named_methods
 from puffin_fast._concurrency.threads import on_threads
-from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._process.cached import cached_property
 from puffin_fast.delta.changelog.plan import ChangePlanner
-from puffin_fast.delta.changelog.versions import Ends, Versions
+from puffin_fast.delta.changelog.versions import Versions
 from puffin_fast.delta.log.actions import read_file_changes
 from puffin_fast.delta.log.segment import LOG_READERS, LogListing, commit_path, read_commit
-from puffin_fast.delta.log.snapshot import Snapshot, load_head, load_snapshot
-from puffin_fast.delta.log.storage import TableStorage, storage_of
+from puffin_fast.delta.log.snapshot import load_head, load_snapshot
+from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.times import CommitTimes
 from puffin_fast.delta.scans.plan import DeltaTable
 from puffin_fast.delta.scans.schema import TableSchema
 from puffin_fast.delta.scans.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.rows.changes.change_scan import ChangeScan
+from puffin_fast.rows.changes.change_scan import Changes
+from puffin_fast.rows.changes.ends import Ends
 from puffin_fast.rows.changes.lines import FEED_COLUMN
 from puffin_fast.rows.changes.states import Commit, CommitChanges
 from puffin_fast.rows.files.conversion import ProjectionError, arrow_type
 from puffin_fast.rows.scan.file_reader import FileReader
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
-    from pyiceberg.expressions import BooleanExpression
+    pass
 
 
-@named_methods("count", "to_arrow")
-class DeltaChanges(ChangeScan):
-    """The changes between two versions, created by `changes`. Commits are read when they are requested."""
+class VersionChanges(Changes):
+    """The changes between two versions."""
 
     def __init__(self, storage: TableStorage, ends: Ends, newest: int | None, **options: Any) -> None:
         self._storage, self._listing = storage, LogListing.of(storage)
@@ -59,10 +54,8 @@ class DeltaChanges(ChangeScan):
         if not self._net:
             self._versions.between(self._listing)  # raises if the range is invalid
 
-    def _source(self) -> str:
-        return (
-            f"{self._storage.root!r}, from={self._versions.first}, to={self._versions.last}, net={self._net}"
-        )
+    def _range(self) -> tuple[int | None, int | None]:
+        return self._versions.first - 1 if self._versions.first else None, self._versions.last
 
     @property
     def _uses_feed(self) -> bool:
@@ -140,82 +133,3 @@ class DeltaChanges(ChangeScan):
     @cached_property
     def _times(self) -> CommitTimes:
         return CommitTimes(self._storage, self._listing, self._head.metadata)
-
-
-def changes(
-    table: Any,
-    starting_version: int | None = None,
-    ending_version: int | None = None,
-    *,
-    starting_timestamp: int | str | datetime | None = None,
-    ending_timestamp: int | str | datetime | None = None,
-    net: bool = False,
-    updates: bool = True,
-    join_cols: str | Sequence[str] | None = None,
-    row_filter: str | BooleanExpression | pc.Expression = AlwaysTrue(),  # noqa: B008
-    selected_fields: Sequence[str] = ("*",),
-    case_sensitive: bool = True,
-    threads: int | None = None,
-    filesystem: Any = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> DeltaChanges:
-    """Returns the rows that were inserted, deleted and updated by a range of versions (docs/changes.md).
-
-    The change data feed need not be enabled. Without `net`, there are the lines of each version, the oldest first.
-    Rows that a commit only copied are not returned, nor those of actions without ``dataChange``.
-
-    Args:
-        table: a path, a URI, deltalake's `DeltaTable`, or a `Snapshot`, which is then the last version by default.
-        starting_version: the first version whose changes are returned; by default 0. The version after the newest one
-            has no changes.
-        ending_version: the last version whose changes are returned; by default the newest.
-        starting_timestamp: instead, the first version that is not older than this time: milliseconds since 1970, or a
-            datetime or ISO 8601 text with a time zone.
-        ending_timestamp: instead, the last version that is not newer than this time.
-        net: compare the state before the first version with that of the last version, with at most one line for a row,
-            or two for an update. The last version may be the older one. All lines have its number and time.
-        updates: whether images of an update are ``update_preimage`` and ``update_postimage``; else they are ``delete``
-            and ``insert``.
-        join_cols: key columns by which updates are found among rows without a common row id.
-        row_filter: as for `scan`; chooses lines by their own values, so an update that leaves the filter is a delete.
-        selected_fields: as for `scan`. Metadata columns are ``_row_id``, ``_file`` and ``_pos``.
-        case_sensitive: whether column names are compared with case.
-        threads: number of reading threads.
-        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
-        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. By
-            default, those of a given `DeltaTable`.
-
-    Returns:
-        The changes, with the methods of `scan`: `to_arrow`, `to_batches`, `to_reader`, `count` and others. The columns
-        are those of the last version's schema, ``_change_type`` (string), ``_commit_version`` (int64),
-        ``_commit_timestamp`` (UTC, microseconds), and the requested metadata columns.
-
-    Raises:
-        NotFoundError: the table, a version or a column does not exist, or the log no longer has a commit.
-        InvalidInputError: without `net`, the first version is after the last; an end is named twice; or the table has a
-            column with the name of a column of changes.
-        CorruptDataError: the log is damaged.
-        UnsupportedError: a reader feature is unknown, a data file has other partition columns than the last version, or
-            a column had a type that does not become that of the last version.
-
-    Examples:
-        >>> deleted = pf.delete(path, "id = 7").commit.id
-        >>> pf.delta.changes(path, deleted).to_arrow().select(["id", "_change_type"]).to_pylist()
-        [{'id': 7, '_change_type': 'delete'}]
-    """
-    filesystem = filesystem_of(table, filesystem, storage_options)
-    ends = Ends(starting_version, ending_version, starting_timestamp, ending_timestamp)
-    newest = table.version if isinstance(table, Snapshot) else None
-    storage = table.storage if isinstance(table, Snapshot) else storage_of(table, filesystem)
-    return DeltaChanges(
-        storage,
-        ends,
-        newest,
-        net=net,
-        updates=updates,
-        join_cols=join_cols,
-        row_filter=row_filter,
-        selected_fields=selected_fields,
-        case_sensitive=case_sensitive,
-        threads=threads,
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from puffin_fast._api.arguments import check_integer
 from puffin_fast._api.times import milliseconds_of
@@ -11,29 +10,7 @@ from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.times import CommitTimes
 from puffin_fast.errors import InvalidInputError, NotFoundError
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The ends of a range of versions, as a caller gives them. Each is named by at most one argument.
-
-    Attributes:
-        starting_version, ending_version: the first and the last version.
-        starting_timestamp: the first version that is not older.
-        ending_timestamp: the last version that is not newer.
-    """
-
-    starting_version: int | None = None
-    ending_version: int | None = None
-    starting_timestamp: int | str | datetime | None = None
-    ending_timestamp: int | str | datetime | None = None
-
-    def __post_init__(self) -> None:
-        for end in ("starting", "ending"):
-            version, time = f"{end}_version", f"{end}_timestamp"
-            check_integer(version, getattr(self, version), least=0)
-            if getattr(self, version) is not None and getattr(self, time) is not None:
-                raise InvalidInputError(f"{version} and {time}: expected at most one of them, found both")
+from puffin_fast.rows.changes.ends import Ends
 
 
 @dataclass(frozen=True)
@@ -59,21 +36,23 @@ class Versions:
             NotFoundError: there is no such version, or the log does not reach back to a time.
             InvalidInputError: a time has no time zone.
         """
-        first, last = ends.starting_version or 0, newest
+        before, last, time = ends.from_snapshot_id_exclusive, newest, ends.from_timestamp_exclusive
+        check_integer("from_snapshot_id_exclusive", before, least=0)
+        check_integer("to_snapshot_id_inclusive", ends.to_snapshot_id_inclusive, least=0)
         times = CommitTimes(storage, listing)
-        if ends.ending_timestamp is not None:
-            time = milliseconds_of(ends.ending_timestamp, "ending_timestamp")
-            found = times.newest_at(time)
+        if ends.to_timestamp_inclusive is not None:
+            until = milliseconds_of(ends.to_timestamp_inclusive, "to_timestamp_inclusive")
+            found = times.newest_at(until)
             if found is None:
-                raise NotFoundError(f"{storage.root}: no version at or before {time} ms")
+                raise NotFoundError(f"{storage.root}: no version at or before {until} ms")
             last = found
-        elif ends.ending_version is not None:
-            last = ends.ending_version
-        if ends.starting_timestamp is not None:
-            time = milliseconds_of(ends.starting_timestamp, "starting_timestamp")
-            first = _not_older(times, listing, time)
+        elif ends.to_snapshot_id_inclusive is not None:
+            last = ends.to_snapshot_id_inclusive
+        first = 0 if before is None else before + 1
+        if time is not None:
+            first = _newer(times, listing, milliseconds_of(time, "from_timestamp_exclusive"))
         if last > listing.latest or first > listing.latest + 1:
-            wrong = last if last > listing.latest else first
+            wrong = last if last > listing.latest else first - 1
             raise NotFoundError(f"{storage.root}: no version {wrong}, the newest is {listing.latest}")
         return cls(first, last)
 
@@ -86,8 +65,8 @@ class Versions:
         """
         if self.first > self.last + 1:
             raise InvalidInputError(
-                f"starting_version={self.first}: expected at most {self.last}, the ending version; with net=True any "
-                "two versions are compared"
+                f"from_snapshot_id_exclusive={self.first - 1}: expected at most {self.last}, the state after; with "
+                "net=True any two versions are compared"
             )
         wanted = range(self.first, self.last + 1)
         if missing := sorted(set(wanted).difference(listing.commits)):
@@ -109,14 +88,14 @@ def earliest(listing: LogListing) -> int:
     return first
 
 
-def _not_older(times: CommitTimes, listing: LogListing, time: int) -> int:
-    """The first version that is not older than a time; the one after the newest if all are older."""
+def _newer(times: CommitTimes, listing: LogListing, time: int) -> int:
+    """The first version that is newer than a time; the one after the newest if none is."""
     found = times.newest_at(time)
     if found is not None:
-        return found if times.time(found) == time else found + 1
+        return found + 1
     if listing.commits[:1] == (0,):
         return 0
     first = next(iter(listing.commits), None)
     raise NotFoundError(
-        f"{listing.root}: starting_timestamp={time}: the log begins at version {first}, which is not older"
+        f"{listing.root}: from_timestamp_exclusive={time}: the log begins at version {first}, which is newer"
     )

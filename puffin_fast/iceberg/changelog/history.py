@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.snapshots import Operation
 
-from puffin_fast._api.arguments import check_integer
 from puffin_fast._api.times import milliseconds_of
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.manifest import manifests_of
 from puffin_fast.iceberg.plan.files import resolve
+from puffin_fast.rows.changes.ends import Ends
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -23,24 +23,6 @@ if TYPE_CHECKING:
 
 _CHANGE_NOTHING = {Operation.REPLACE}
 """Operations of snapshots with the same rows as their parents."""
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The ends of a range of snapshots, as a caller gives them. Each is named by at most one argument.
-
-    Attributes:
-        from_snapshot_id_exclusive, to_snapshot_id_inclusive: snapshot ids.
-        from_timestamp_exclusive, to_timestamp_inclusive: the newest snapshot of the history that is not newer.
-        branch, tag: the history that ends with the head of a branch, or with the snapshot of a tag.
-    """
-
-    from_snapshot_id_exclusive: int | None = None
-    to_snapshot_id_inclusive: int | None = None
-    from_timestamp_exclusive: int | str | datetime | None = None
-    to_timestamp_inclusive: int | str | datetime | None = None
-    branch: str | None = None
-    tag: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,19 +48,9 @@ class History:
 
         Raises:
             NotFoundError: there is no such snapshot, branch or tag, or the snapshots of a time have expired.
-            InvalidInputError: two arguments name one end, or a time has no time zone.
+            InvalidInputError: a time has no time zone.
         """
         first, last = ends.from_snapshot_id_exclusive, ends.to_snapshot_id_inclusive
-        check_integer("from_snapshot_id_exclusive", first)
-        check_integer("to_snapshot_id_inclusive", last)
-        if first is not None and ends.from_timestamp_exclusive is not None:
-            raise InvalidInputError(
-                "from_snapshot_id_exclusive and from_timestamp_exclusive: expected at most one of them, found both"
-            )
-        if last is not None and ends.to_timestamp_inclusive is not None:
-            raise InvalidInputError(
-                "to_snapshot_id_inclusive and to_timestamp_inclusive: expected at most one of them, found both"
-            )
         if last is not None:
             _known(metadata, last)
             after = resolve(table, snapshot_id=last, branch=ends.branch, tag=ends.tag)[0]

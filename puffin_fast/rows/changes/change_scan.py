@@ -11,6 +11,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 
 from puffin_fast._api.arguments import check_flags
+from puffin_fast._api.keywords import named_methods
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.changes.copies import LINEAGE
@@ -20,14 +21,12 @@ from puffin_fast.rows.changes.shared_rows import SharedRows
 from puffin_fast.rows.changes.states import CommitChanges, FileStates
 from puffin_fast.rows.files.conversion import arrow_type
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
-from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.scan.row_scan import RowScan, first_rows
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
@@ -37,14 +36,17 @@ _COLUMNS = {name: METADATA_COLUMNS[name] for name in ("_row_id", "_file", "_pos"
 _ROW_ID = METADATA_COLUMNS["_row_id"]
 
 
-class ChangeScan(RowScan):
-    """The changes of a table. Subclasses plan them.
+@named_methods("count", "to_arrow")
+class Changes(RowScan):
+    """The changes of a table between two states, created by `changes`. Metadata is read when they are requested.
 
     Attributes:
         schema: the Arrow schema of the result.
         table_schema: the table's columns.
         metadata: the metadata of the table, complete.
     """
+
+    _kind = "Changes"
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class ChangeScan(RowScan):
         net: bool,
         updates: bool,
         join_cols: str | Sequence[str] | None,
-        row_filter: str | BooleanExpression | pc.Expression,
+        row_filter: Filter,
         selected_fields: Sequence[str],
         case_sensitive: bool,
         threads: int | None,
@@ -90,6 +92,15 @@ class ChangeScan(RowScan):
                     f"column {field.name}: expected another name, because changes have such a column"
                 )
         self.schema = pa.schema([*shown, *own, *[*self.schema][len(shown) :]])
+
+    def _source(self) -> str:
+        ends = zip(("from", "to"), self._range(), strict=True)
+        shown = [f"{name}={end}" for name, end in ends if end is not None]
+        return ", ".join([*shown, f"net={self._net}"])
+
+    def _range(self) -> tuple[int | None, int | None]:
+        """The numbers of the states before and after; None for the empty table."""
+        raise NotImplementedError
 
     @property
     def plan(self) -> Sequence[CommitChanges]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 
@@ -51,6 +51,9 @@ class RowScan:
     Libraries that read the Arrow C stream interface accept a scan directly:
     ``duckdb.from_arrow(scan.to_reader())``, ``polars.DataFrame(scan)``, ``pyarrow.table(scan)``.
     """
+
+    _kind: ClassVar[str]
+    """The name of the public class."""
 
     def __init__(
         self,
@@ -116,7 +119,7 @@ class RowScan:
     def __repr__(self) -> str:
         limit = "" if self._limit is None else f", limit={self._limit}"
         columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
-        return f"{type(self).__name__}({self._text}{limit}, columns: {columns})"
+        return f"{self._kind}({self._text}{limit}, columns: {columns})"
 
     @property
     def _text(self) -> str:
@@ -133,7 +136,7 @@ class RowScan:
         settings = {"row_filter": given, "limit": self._limit, "threads": self._threads}
         fields = {name: value for name, value in settings.items() if value is not None}
         columns = [f"{field.name}: {field.type}" for field in self.schema]
-        return html_fields(type(self).__name__, fields | {"columns": columns})
+        return html_fields(self._kind, fields | {"columns": columns})
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the result in batches; no batch is empty. Closing the iterator stops reading.

@@ -164,6 +164,8 @@ _NAMES = {
 class Scan(RowScan):
     """The live rows of one state of a table, created by `scan`."""
 
+    _kind = "Scan"
+
     def __init__(
         self,
         state: State,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from puffin_fast.rows.changes.change_scan import ChangeScan
+    from puffin_fast.rows.changes.change_scan import Changes
 
 Offset: TypeAlias = "dict[str, Any]"
 
@@ -188,7 +188,7 @@ class ChangesReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         reader = pack(reader_of(found))
         return [_ChangesPartition(pack(items), reader) for items in bins]
 
-    def _check_schema(self, found: ChangeScan) -> None:
+    def _check_schema(self, found: Changes) -> None:
         now, then = (one.toNullable() for one in (spark_schema(found.schema), self._schema))
         if now != then:
             raise UnsupportedError(

@@ -9,25 +9,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from puffin_fast._io.storage_options import filesystem_of
 from puffin_fast._process.cached import cached_property
-from puffin_fast.delta.changelog.changes import changes as delta_changes
-from puffin_fast.delta.changelog.versions import Ends as Versions
-from puffin_fast.delta.changelog.versions import Versions as Range
-from puffin_fast.delta.changelog.versions import earliest
+from puffin_fast.delta.changelog.versions import Versions, earliest
 from puffin_fast.delta.log.segment import LogListing
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.catalogs.configured_catalog import configured_catalog
 from puffin_fast.iceberg.catalogs.working_table import complete_metadata, load_table
-from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
-from puffin_fast.iceberg.changelog.history import Ends, History
+from puffin_fast.iceberg.changelog.history import History
 from puffin_fast.iceberg.plan.files import resolve
+from puffin_fast.rows.changes.ends import Ends
 from puffin_fast.spark.sources.stream_options import EARLIEST, LATEST, StreamOptions
+from puffin_fast.tables.changes import changes as changes_of
+from puffin_fast.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from puffin_fast.rows.changes.change_scan import ChangeScan
+    from puffin_fast.rows.changes.change_scan import Changes
 
 _AGAIN = "begin a query with a new checkpoint"
 
@@ -69,7 +68,7 @@ class Commits(Protocol):
             NotFoundError: the position is no longer in the history; the message says what to do.
         """
 
-    def changes(self, before: int | None, after: int | None, **options: Any) -> ChangeScan:
+    def changes(self, before: int | None, after: int | None, **options: Any) -> Changes:
         """Returns the changes between two positions; `options` are arguments of `changes`."""
 
 
@@ -142,9 +141,9 @@ class IcebergCommits:
             ) from error
         return found[: most or len(found)][-1].snapshot_id
 
-    def changes(self, before: int | None, after: int | None, **options: Any) -> ChangeScan:
+    def changes(self, before: int | None, after: int | None, **options: Any) -> Changes:
         own: dict[str, Any] = {} if after is not None else {"branch": self._options.branch}
-        return iceberg_changes(self._table, before, after, **own, **options)
+        return changes_of(self._table, before, after, **own, **options)
 
 
 class DeltaCommits:
@@ -156,7 +155,6 @@ class DeltaCommits:
         self._options = options
         filesystem = filesystem_of(options.path, None, options.properties)
         self._storage = storage_of(options.path, filesystem)
-        self._filesystem = filesystem
         self._listing = LogListing.of(self._storage)
 
     def refresh(self) -> None:
@@ -178,8 +176,8 @@ class DeltaCommits:
             return self.head
         if self._options.start == EARLIEST:
             return earliest(self._listing) - 1 if earliest(self._listing) else None
-        ends = Versions(**self._options.beginning)  # type: ignore[arg-type]
-        found = Range.of(self._storage, self._listing, ends, self._listing.latest)
+        ends = Ends(**self._options.beginning)  # type: ignore[arg-type]
+        found = Versions.of(self._storage, self._listing, ends, self._listing.latest)
         return found.first - 1 if found.first else None
 
     def after(self, position: int | None, most: int | None) -> int | None:
@@ -197,6 +195,5 @@ class DeltaCommits:
         end = latest if most is None else min(read + most, latest)
         return None if end < 0 else end
 
-    def changes(self, before: int | None, after: int | None, **options: Any) -> ChangeScan:
-        first = 0 if before is None else before + 1
-        return delta_changes(self._storage.root, first, after, filesystem=self._filesystem, **options)
+    def changes(self, before: int | None, after: int | None, **options: Any) -> Changes:
+        return changes_of(DeltaTable(self._storage), before, after, **options)

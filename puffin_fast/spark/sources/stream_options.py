@@ -10,8 +10,8 @@ option                         meaning
 ``branch``                     the branch of an Iceberg table that is followed, by default main
 ``start``                      ``table``, by default: the first batch has all rows as inserts. ``latest``: changes from
                                now on. ``earliest``: all changes that the table still has
-``from_snapshot_id_exclusive``, ``from_timestamp_exclusive``, ``starting_version``, ``starting_timestamp``
-                               instead of ``start``, as in the functions `changes`
+``from_snapshot_id_exclusive``, ``from_timestamp_exclusive``
+                               instead of ``start``, as in the function `changes`
 ``maxSnapshotsPerTrigger``     the largest number of snapshots or versions of a batch; no limit by default
 ``poll_interval_s``            the table's metadata is requested at most once in this time, 1 second by default
 ``net``, ``updates``, ``join_cols``, ``row_filter``, ``selected_fields``, ``case_sensitive``
@@ -32,14 +32,8 @@ TABLE, LATEST, EARLIEST = "table", "latest", "earliest"
 
 FORMAT = "puffin_changes"
 
-_BEGINNINGS = (
-    "from_snapshot_id_exclusive",
-    "from_timestamp_exclusive",
-    "starting_version",
-    "starting_timestamp",
-)
-_OF_ICEBERG = ("catalog", "branch", "from_snapshot_id_exclusive", "from_timestamp_exclusive")
-_OF_DELTA = ("starting_version", "starting_timestamp")
+_BEGINNINGS = ("from_snapshot_id_exclusive", "from_timestamp_exclusive")
+_OF_ICEBERG = ("catalog", "branch")
 _OTHERS = (
     "path",
     "table",
@@ -53,7 +47,7 @@ _OTHERS = (
     "selected_fields",
     "case_sensitive",
 )
-NAMES = {name.lower(): name for name in (*_OTHERS, *_OF_ICEBERG, *_OF_DELTA)}
+NAMES = {name.lower(): name for name in (*_OTHERS, *_BEGINNINGS, *_OF_ICEBERG)}
 """The options by their names in lower case, as Spark passes them."""
 
 _PREFIXES = ("catalog.", "storage.")
@@ -150,8 +144,7 @@ def _check_table(given: Mapping[str, str], properties: Mapping[str, Mapping[str,
             f"table, found {found}"
         )
     is_delta = "path" in given
-    other = _OF_ICEBERG if is_delta else _OF_DELTA
-    wrong = [name for name in other if name in given]
+    wrong = [name for name in _OF_ICEBERG if is_delta and name in given]
     prefix = "catalog." if is_delta else "storage."
     wrong += [f"{prefix}{name}" for name in properties[prefix]]
     if wrong:
@@ -190,6 +183,6 @@ def _seconds(value: str) -> float:
 def _number_or_text(name: str, value: str) -> int | str:
     """Returns a snapshot id or version, or a time as milliseconds or text."""
     text = str(value).strip()
-    if name in ("from_snapshot_id_exclusive", "starting_version") or text.isdecimal():
+    if name == "from_snapshot_id_exclusive" or text.isdecimal():
         return _whole(name, text)
     return text

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._pyiceberg.metadata import without_history
-from puffin_fast.delta.changelog.changes import changes as delta_changes
-from puffin_fast.iceberg.changelog.changes import changes as iceberg_changes
 from puffin_fast.rows.changes.states import CommitChanges, FileChange
 from puffin_fast.rows.scan.bins import bins_of_tasks
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
@@ -20,15 +18,15 @@ from puffin_fast.spark.session.with_session import of_session
 from puffin_fast.spark.session.workers import TASK_BYTES, spread
 from puffin_fast.spark.table.conditions import check_meaning
 from puffin_fast.spark.table.names import table_in
-from puffin_fast.spark.table.scan import is_delta, refuse
 from puffin_fast.spark.worker.changes import lines
 from puffin_fast.spark.worker.column_types import spark_schema
+from puffin_fast.tables.changes import changes as changes_here
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.rows.changes.change_scan import ChangeScan
+    from puffin_fast.rows.changes.change_scan import Changes
     from puffin_fast.rows.changes.lines import ChangeReader
     from puffin_fast.rows.filters.filters import Filter
     from puffin_fast.rows.tasks import Task
@@ -49,10 +47,6 @@ def changes(
     to_timestamp_inclusive: int | str | datetime | None = None,
     branch: str | None = None,
     tag: str | None = None,
-    starting_version: int | None = None,
-    ending_version: int | None = None,
-    starting_timestamp: int | str | datetime | None = None,
-    ending_timestamp: int | str | datetime | None = None,
     net: bool = False,
     updates: bool = True,
     join_cols: str | Sequence[str] | None = None,
@@ -60,7 +54,7 @@ def changes(
     selected_fields: Sequence[str] = ("*",),
     case_sensitive: bool = True,
 ) -> DataFrame:
-    """`puffin_fast.iceberg.changes` or `puffin_fast.delta.changes` as a DataFrame.
+    """`puffin_fast.changes` as a DataFrame.
 
     The changes are planned when this is called, so the range is fixed; rows are read each time Spark computes the
     DataFrame. Each task reads commits, or parts of a commit that only inserts or only deletes, whose data files have
@@ -73,18 +67,16 @@ def changes(
             session's catalogs; or a Delta table: its name, a path,
             a URI, deltalake's `DeltaTable`, or a `Snapshot` of `puffin_fast.delta`.
         from_snapshot_id_exclusive, to_snapshot_id_inclusive, from_timestamp_exclusive, to_timestamp_inclusive, branch,
-            tag: as in `puffin_fast.iceberg.changes`, for an Iceberg table.
-        starting_version, ending_version, starting_timestamp, ending_timestamp: as in `puffin_fast.delta.changes`, for
-            a Delta table.
-        net, updates, join_cols, selected_fields, case_sensitive: as in `puffin_fast.iceberg.changes`.
-        row_filter: as in `puffin_fast.iceberg.changes`. Text that may have another meaning in Spark's SQL is refused.
+            tag: as in `puffin_fast.changes`.
+        net, updates, join_cols, selected_fields, case_sensitive: as in `puffin_fast.changes`.
+        row_filter: as in `puffin_fast.changes`. Text that may have another meaning in Spark's SQL is refused.
 
     Returns:
         The lines in no particular order; every column is nullable. Their types are those of `puffin_fast.spark.scan`.
 
     Raises:
-        NotFoundError, InvalidInputError, UnsupportedError, CorruptDataError: as in `puffin_fast.iceberg.changes` and
-            `puffin_fast.delta.changes`; errors of data files and deletes when the DataFrame is computed.
+        NotFoundError, InvalidInputError, UnsupportedError, CorruptDataError: as in `puffin_fast.changes`;
+            errors of data files and deletes when the DataFrame is computed.
         MissingExtraError: when the DataFrame is computed, a package is missing on an executor.
 
     Examples:
@@ -95,36 +87,21 @@ def changes(
         [Row(id=7, _change_type='delete')]
     """
     session = session_of(spark)
-    table = table_in(session, table)
-    of_iceberg: dict[str, Any] = {
-        "from_snapshot_id_exclusive": from_snapshot_id_exclusive,
-        "to_snapshot_id_inclusive": to_snapshot_id_inclusive,
-        "from_timestamp_exclusive": from_timestamp_exclusive,
-        "to_timestamp_inclusive": to_timestamp_inclusive,
-        "branch": branch,
-        "tag": tag,
-    }
-    of_delta: dict[str, Any] = {
-        "starting_version": starting_version,
-        "ending_version": ending_version,
-        "starting_timestamp": starting_timestamp,
-        "ending_timestamp": ending_timestamp,
-    }
-    shared: dict[str, Any] = {
-        "net": net,
-        "updates": updates,
-        "join_cols": join_cols,
-        "row_filter": row_filter,
-        "selected_fields": selected_fields,
-        "case_sensitive": case_sensitive,
-    }
-    found: ChangeScan
-    if is_delta(table):
-        refuse(table, "Delta", **of_iceberg)
-        found = delta_changes(table, **of_delta, **shared)
-    else:
-        refuse(table, "Iceberg", **of_delta)
-        found = iceberg_changes(table, **of_iceberg, **shared)
+    found = changes_here(
+        table_in(session, table),
+        from_snapshot_id_exclusive,
+        to_snapshot_id_inclusive,
+        from_timestamp_exclusive=from_timestamp_exclusive,
+        to_timestamp_inclusive=to_timestamp_inclusive,
+        branch=branch,
+        tag=tag,
+        net=net,
+        updates=updates,
+        join_cols=join_cols,
+        row_filter=row_filter,
+        selected_fields=selected_fields,
+        case_sensitive=case_sensitive,
+    )
     check_meaning(row_filter, found.table_schema)
     schema, bins = spark_schema(found.schema), change_bins(found)
     if not bins:
@@ -133,14 +110,14 @@ def changes(
     return mapped(spread(session, bins), body, schema)
 
 
-def reader_of(found: ChangeScan) -> ChangeReader:
+def reader_of(found: Changes) -> ChangeReader:
     """Returns the reader of changes for executors."""
     reader = found.change_reader(without_history(found.metadata))
     pairing = replace(reader.pairing, limit=min(reader.pairing.limit, PAIRED_BYTES))
     return replace(reader, pairing=pairing, threads=1)
 
 
-def change_bins(found: ChangeScan) -> list[list[CommitChanges]]:
+def change_bins(found: Changes) -> list[list[CommitChanges]]:
     """Groups the changes of commits, or parts of them, so that each group is a task of `TASK_BYTES` or one item."""
     parts = [part for changes in found.plan for part in _parts_of(changes, found)]
     return bins_of_tasks(parts, _tasks_of, TASK_BYTES)
@@ -150,7 +127,7 @@ def _tasks_of(changes: CommitChanges) -> list[Task]:
     return [*changes.feed, *(side for change in changes.files for side in _sides(change))]
 
 
-def _parts_of(changes: CommitChanges, found: ChangeScan) -> Iterator[CommitChanges]:
+def _parts_of(changes: CommitChanges, found: Changes) -> Iterator[CommitChanges]:
     """Splits a large commit into its data files if none of its rows can be paired; otherwise yields the commit."""
     n_bytes = sum(task.data.file_size_in_bytes for task in _tasks_of(changes))
     if n_bytes > TASK_BYTES and not changes.feed and _has_one_side(changes.files, found):
@@ -159,7 +136,7 @@ def _parts_of(changes: CommitChanges, found: ChangeScan) -> Iterator[CommitChang
         yield changes
 
 
-def _has_one_side(files: Sequence[FileChange], found: ChangeScan) -> bool:
+def _has_one_side(files: Sequence[FileChange], found: Changes) -> bool:
     """Whether rows are only inserted or only deleted. Reads deletion vectors, but no data files."""
     deletes = any(change.after is None for change in files)
     inserts = any(change.before is None for change in files)

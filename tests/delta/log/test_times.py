@@ -35,7 +35,7 @@ LOGS = {
 def test_a_time_selects_the_version_that_was_the_newest(name: str, tmp_path: Path) -> None:
     log, table = LOGS[name], tmp_path / "t"
     log.write(table)
-    last, known = len(log.modified) - 1, log.times(log.first)
+    last, before = len(log.modified) - 1, log.first - 1 if log.first else None
     bounds = {time + step for time in (*log.modified, *log.stamps.values()) for step in (-1, 0, 1)}
     for time in sorted(bounds):
         expected = log.newest_at(time, log.loadable)
@@ -48,13 +48,13 @@ def test_a_time_selects_the_version_that_was_the_newest(name: str, tmp_path: Pat
         newest = log.newest_at(time, log.first)
         if newest is None and log.first:
             with pytest.raises(NotFoundError, match=f"the log begins at version {log.first}"):
-                delta.changes(table, starting_timestamp=BEGIN + time)
+                delta.changes(table, from_timestamp_exclusive=BEGIN + time)
             continue
-        start = 0 if newest is None else newest + (known[newest] != time)
-        changes = delta.changes(table, starting_timestamp=BEGIN + time).to_arrow()
+        start = 0 if newest is None else newest + 1
+        changes = delta.changes(table, from_timestamp_exclusive=BEGIN + time).to_arrow()
         assert sorted(changes["id"].to_pylist()) == list(range(max(start, 1), last + 1)), time
         if newest is not None and newest >= log.loadable:
-            ids = delta.changes(table, log.first, ending_timestamp=BEGIN + time).to_arrow()["id"]
+            ids = delta.changes(table, before, to_timestamp_inclusive=BEGIN + time).to_arrow()["id"]
             assert sorted(ids.to_pylist()) == list(range(max(log.first, 1), newest + 1))
 
 
@@ -65,7 +65,7 @@ def test_lines_of_changes_and_the_history_have_the_times_of_the_versions(name: s
     expected = {version: BEGIN + time for version, time in log.times(log.first).items()}
     done = CliRunner().invoke(main, ["history", str(table), "--output", "json"], catch_exceptions=False)
     assert {row["version"]: row["timestamp_ms"] for row in json.loads(done.stdout)} == expected
-    rows = delta.changes(table, log.first).to_arrow().to_pylist()
+    rows = delta.changes(table, log.first - 1 if log.first else None).to_arrow().to_pylist()
     times = {row["_commit_version"]: row["_commit_timestamp"].timestamp() for row in rows}
     assert times == {version: time / 1000 for version, time in expected.items() if version}
 

@@ -45,7 +45,7 @@ VERBS: dict[str, Callable[[str, int], object]] = {
     ),
     "upsert": lambda path, n: delta.upsert(path, rows_of(n).slice(5, 5), join_cols=["id"], threads=1),
     "delete": lambda path, n: delta.delete(path, "id = 20", threads=1),
-    "changes": lambda path, n: delta.changes(path, 1, threads=1).to_arrow(),
+    "changes": lambda path, n: delta.changes(path, 0, threads=1).to_arrow(),
     "rewrite": lambda path, n: delta.rewrite_data_files(path, min_input_files=2, threads=1),
     "verify": lambda path, n: delta.verify(path, level="rows", threads=1),
     "orphan files": lambda path, n: delta.orphan_files(path),

@@ -375,7 +375,7 @@ def test_updates_of_columns_deletes_and_order(spark: SparkSession, tmp_path: Pat
             assert row_ids(table) == row_ids(twin)
         assert delta.verify(table) == []
     if not is_tracked:
-        changed = delta.changes(table, 3).to_arrow()
+        changed = delta.changes(table, 2).to_arrow()
         assert set(changed["_change_type"].to_pylist()) >= {"insert", "delete"}
 
 

@@ -645,10 +645,15 @@ def changes(spark: SparkSession, table: Path) -> None:
     delta.delete(table, "id = 38")
     renamed, newest = 8, delta.snapshot(table).version
     for first, last in ((0, renamed - 1), (renamed, newest)):
-        theirs, found = feed(spark, table, first, last), delta.changes(table, first, last).to_arrow()
+        theirs, found = (
+            feed(spark, table, first, last),
+            delta.changes(table, first - 1 if first else None, last).to_arrow(),
+        )
         assert found.schema.names == theirs.schema.names
         by_rows = (
-            delta.changes(table, first, last, selected_fields=["*", "_pos"]).to_arrow().drop_columns("_pos")
+            delta.changes(table, first - 1 if first else None, last, selected_fields=["*", "_pos"])
+            .to_arrow()
+            .drop_columns("_pos")
         )
         assert summed(found) == summed(theirs) == summed(by_rows)
         assert images(found) == images(by_rows) <= images(theirs)  # Spark's also has what changed nothing
@@ -683,9 +688,9 @@ def times(spark: SparkSession, table: Path) -> None:
                 found = None
             assert found == (None if is_before else commit.version()), (seed, log, time)
             commit = history.getActiveCommitAtTime(at, none, True, False, True)
-            start = commit.version() + (commit.timestamp() < BEGIN + time)
+            start = commit.version() + (commit.timestamp() <= BEGIN + time)
             try:
-                rows = delta.changes(path, starting_timestamp=BEGIN + time).to_arrow()["id"].to_pylist()
+                rows = delta.changes(path, from_timestamp_exclusive=BEGIN + time).to_arrow()["id"].to_pylist()
             except NotFoundError:
                 assert log.first > 0, (seed, log, time)
                 assert commit.timestamp() > BEGIN + time, (seed, log, time)

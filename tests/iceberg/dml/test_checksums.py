@@ -178,9 +178,9 @@ def test_change_data_files_are_compared(tmp_path: Path) -> None:
     delta.update(path, "id < 20", {"part": 7})
     file, *others = path.glob("_change_data/*.parquet")
     assert check_parquet([file, *others]) == 1 + len(others)
-    assert delta.changes(path, 2).count() == 40
+    assert delta.changes(path, 1).count() == 40
     for column in ("id", "_change_type"):
-        damage_is_named(file, column, lambda: delta.changes(path, 2).to_arrow())
+        damage_is_named(file, column, lambda: delta.changes(path, 1).to_arrow())
 
 
 def test_sidecars_are_compared(tmp_path: Path) -> None:

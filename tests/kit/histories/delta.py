@@ -126,14 +126,13 @@ class DeltaHistory(History):
         options.pop("held_bytes", None)
         if not options:  # else versions with a feed have its lines, which may be others of the same rows
             options["selected_fields"] = ["*", "_pos"]
-        first = 0 if before is None else before + 1
-        return delta.changes(self.target, first, after, **options)
+        return delta.changes(self.target, before, after, **options)
 
     def finish(self) -> None:
         super().finish()
         whole = signed(expected([], self.state(self.known()[-1]).rows))
         for version in self.known():
-            found = delta.changes(self.target, version, version)
+            found = delta.changes(self.target, version - 1 if version else None, version)
             lines = lines_of(found)
             net = signed(self.state(version - 1 if version else None).lines_to(self.state(version)))
             assert signed(lines) == net, version

@@ -15,13 +15,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from puffin_fast.iceberg import rewrite_data_files
-from puffin_fast.iceberg.changelog.changes import changes
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.index.build import index_keys
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.patches.accelerate import accelerate
 from puffin_fast.iceberg.statistics.collect import collect_ndv
+from puffin_fast.tables.changes import changes
 from puffin_fast.tables.delete import delete, delete_keys
 from puffin_fast.tables.overwrite import overwrite
 from puffin_fast.tables.scan import scan

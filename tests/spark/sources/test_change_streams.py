@@ -88,9 +88,6 @@ def test_the_beginning_is_all_rows_or_now_or_the_oldest_commit_or_a_state(
     at = Source(verbs, source, 0).position()
     verbs.delete(source, "id = 1")
     states: dict[str, str] = {"from_snapshot_id_exclusive": str(at)}
-    if verbs is delta:
-        assert at is not None
-        states = {"starting_version": str(at + 1)}
     live, gone = ("insert", 2), ("delete", 1)
     followed = []
     for more, first in (
@@ -302,7 +299,6 @@ def test_wrong_options_are_refused_by_name(catalog: SqlCatalog, options: dict[st
         ({"start": "now"}, "expected table, latest or earliest, found 'now'"),
         ({"start": "latest", "from_snapshot_id_exclusive": "5"}, "expected one of them"),
         ({"from_snapshot_id_exclusive": "x"}, "from_snapshot_id_exclusive"),
-        ({"starting_version": "1"}, "'starting_version': a table of Iceberg has none"),
         ({"storage.key": "1"}, r"'storage\.key'"),
         ({"maxSnapshotsPerTrigger": "0"}, "maxSnapshotsPerTrigger.*from 1 on, found '0'"),
         ({"poll_interval_s": "-1"}, "poll_interval_s"),

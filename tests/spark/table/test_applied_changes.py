@@ -35,12 +35,7 @@ def test_a_replica_is_equal_after_each_batch(
         for _ in range(3):
             machine.step()
         end = machine.position()
-        either: Any = (done + 1, end) if source is delta else (done, end)
-        names = ("starting_version", "ending_version")
-        if source is iceberg:
-            names = ("from_snapshot_id_exclusive", "to_snapshot_id_inclusive")
-        given: Any = dict(zip(names, either, strict=True))
-        changes = ps.changes(spark, machine.table, **given)
+        changes = ps.changes(spark, machine.table, done, end)
         ps.upsert(changes, copy, "id", changes=True, job_id=f"to-{end}")
         assert read(replica, copy) == read(source, machine.table)
         again: Any = ps.upsert(changes, copy, "id", changes=True, job_id=f"to-{end}")

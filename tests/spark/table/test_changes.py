@@ -85,9 +85,9 @@ def test_random_histories_of_delta_have_the_lines_of_the_single_machine(
         last = delta.snapshot(path).version
         for given in (
             {},
-            {"starting_version": last // 2, "net": True},
+            {"from_snapshot_id_exclusive": last // 2, "net": True},
             {"selected_fields": ["*", "_file", "_pos"], "updates": False},
-            {"row_filter": "s = 'a'", "ending_version": last - 1, "join_cols": ["id", "s"]},
+            {"row_filter": "s = 'a'", "to_snapshot_id_inclusive": last - 1, "join_cols": ["id", "s"]},
         ):
             options: Any = given
             expected = rows_of(delta.changes(path, **options).to_arrow())
@@ -135,7 +135,6 @@ def test_what_is_wrong_is_said(spark: SparkSession, table: Table, tmp_path: Path
         ({"from_snapshot_id_exclusive": 5}, NotFoundError, "snapshot 5"),
         ({"branch": "twig"}, NotFoundError, "twig"),
         ({"net": 1}, InvalidInputError, "net"),
-        ({"starting_version": 1}, UnsupportedError, "starting_version"),
     ):
         with pytest.raises(error, match=message):
             ps.changes(spark, table, **options)  # type: ignore[arg-type]
