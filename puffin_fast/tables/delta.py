@@ -25,6 +25,7 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.changes.ends import Ends
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
+from puffin_fast.tables.opening import check_no_other
 from puffin_fast.tables.table import Table
 from puffin_fast.verbs.maintenance import RewriteDataFilesResult
 from puffin_fast.verbs.options import Options
@@ -72,6 +73,7 @@ class DeltaTable(Table):
 
     @classmethod
     def create(cls, path: str, schema: Any, filesystem: Any, **options: Any) -> Self:
+        check_no_other(path, cls.format, filesystem)
         columns = options.pop("partition_spec")
         create_table(path, schema, partition_columns=columns, filesystem=filesystem, **options)
         return cls.at(path, filesystem)

@@ -32,6 +32,7 @@ from puffin_fast.iceberg.scans.snapshot_state import SnapshotState
 from puffin_fast.rows.changes.ends import Ends
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.rows.rewrite.file_groups import RewriteTerms
+from puffin_fast.tables.opening import check_no_other
 from puffin_fast.tables.table import Table
 from puffin_fast.verbs.maintenance import MaintenancePolicy, RewriteDataFilesResult
 from puffin_fast.verbs.options import Options
@@ -85,7 +86,11 @@ class IcebergTable(Table):
         if filesystem is not None:
             raise UnsupportedError(f"{path}: a table of Iceberg in a folder is one of a local file system")
         catalog, name = _of_folder(path)
-        os.makedirs(f"{catalog.warehouse}/{name[0]}", exist_ok=True)
+        check_no_other(path, cls.format, None)
+        try:
+            os.makedirs(f"{catalog.warehouse}/{name[0]}", exist_ok=True)
+        except OSError as error:
+            raise InvalidInputError(f"{path}: expected a folder that can be created: {error}") from error
         return cls(create_table(catalog, name, schema, **options))
 
     def state(self, **selected: Any) -> SnapshotState:

@@ -162,6 +162,14 @@ def _at(path: str, format: str | None, filesystem: Any) -> Table:
     return known[0].kind().at(path, filesystem)
 
 
+def check_no_other(path: str, format: str, filesystem: Any) -> None:
+    """Raises InvalidInputError if a folder has a table of another format."""
+    folders = _folders(path, filesystem)
+    for one in FORMATS:
+        if one.name != format and one.folder in folders and _has_files(one, path, filesystem):
+            raise InvalidInputError(f"{path}: expected a new folder, found a table of {one.name}")
+
+
 def _folders(path: str, filesystem: Any) -> set[str]:
     """The folders of metadata in a folder."""
     kind, _, key = resolve(path, filesystem)

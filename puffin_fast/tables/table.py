@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
+from puffin_fast._api.keywords import named_attributes
 from puffin_fast._concurrency.workers import Workers, workers_of
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.changes.change_scan import Changes
@@ -43,6 +44,15 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+@named_attributes(
+    {
+        "merge": "write upsert(rows, join_cols)",
+        "count": "write scan().count()",
+        **{name: f"write scan().{name}()" for name in ("to_arrow", "to_pandas", "to_polars", "to_duckdb")},
+        "optimize": "write rewrite_data_files()",
+        "vacuum": "write remove_orphan_files()",
+    }
+)
 class Table(ABC):
     """A table. `open_table` returns one; its methods are the functions of `puffin_fast` with the same names.
 

@@ -51,6 +51,23 @@ def test_a_table_that_cannot_be_created_is_refused(
         pf.create_table(path, ROWS, **options)  # type: ignore[arg-type]
 
 
+def test_a_folder_of_another_format_or_below_a_file_is_refused(tmp_path: Path) -> None:
+    pf.create_table(tmp_path / "a" / "t", ROWS)
+    with pytest.raises(pf.InvalidInputError, match="expected a new folder, found a table of Iceberg"):
+        pf.create_table(tmp_path / "a" / "t", ROWS, format="Delta")
+    (tmp_path / "file").touch()
+    with pytest.raises(pf.InvalidInputError, match="expected a folder that can be created"):
+        pf.create_table(tmp_path / "file" / "t", ROWS)
+
+
+def test_methods_of_other_libraries_name_the_one_here(tmp_path: Path) -> None:
+    table = pf.create_table(tmp_path / "a" / "t", ROWS)
+    for name, said in (("merge", "write upsert"), ("to_pandas", r"write scan\(\)\.to_pandas\(\)")):
+        with pytest.raises(AttributeError, match=said):
+            getattr(table, name)
+    assert not hasattr(table, "nonsense")
+
+
 @each(
     "table, kind, said",
     [
