@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast import delta, iceberg
+from puffin_fast import delta, open_table, scan, verify
 from puffin_fast.delta.scans.plan import DeltaTable, plan_files
 from puffin_fast.delta.scans.schema import ROW_TRACKING
 from puffin_fast.rows.filters.filters import RowFilter
@@ -55,8 +55,13 @@ def _is_delta(table: Table | Path | str) -> bool:
     return isinstance(table, Path | str)
 
 
+def _opened(table: Table | Path | str) -> Any:
+    """The table; a folder is one of Delta, though a table of Iceberg may be there, too."""
+    return open_table(table, format="Delta") if isinstance(table, Path | str) else table
+
+
 def by_us(table: Table | Path | str, *columns: str, order: str = "id", **options: Any) -> Rows:
-    """The rows by `iceberg.scan` or `delta.scan`.
+    """The rows by `scan`.
 
     Args:
         table: to read.
@@ -64,8 +69,7 @@ def by_us(table: Table | Path | str, *columns: str, order: str = "id", **options
         order: the column that orders the rows.
         options: of the scan.
     """
-    scan: Any = delta.scan if _is_delta(table) else iceberg.scan
-    return in_order(scan(table, selected_fields=columns or ("*",), **options).to_arrow(), order)
+    return in_order(scan(_opened(table), selected_fields=columns or ("*",), **options).to_arrow(), order)
 
 
 def by_pyiceberg(table: Table, *columns: str, order: str = "id", **options: Any) -> Rows:
@@ -122,11 +126,11 @@ def agreed(table: Table | Path | str, duckdb: DuckDBPyConnection | None = None, 
         assert by_deltalake(table, *columns, order=order) == ours  # type: ignore[arg-type]
         if "delta.columnMapping.mode" in base.configuration:  # DuckDB 1.5 reads NULL in mapped partitions
             columns = [name for name in columns if name not in base.metadata["partitionColumns"]]
-        assert delta.verify(table) == []
+        assert verify(_opened(table)) == []
     else:
         columns = []
         assert by_pyiceberg(table, order=order) == ours  # type: ignore[arg-type]
-        assert iceberg.verify(table) == []
+        assert verify(table) == []
     if duckdb is not None:
         theirs = by_duckdb(duckdb, table, *columns, order=order)
         assert theirs == [{name: row[name] for name in columns or row} for row in ours]
