@@ -139,7 +139,7 @@ def convert_vectors(table: Any, *, version: int = 2, dry_run: bool = False) -> D
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
 
     Examples:
-        >>> pf.paimon.convert_vectors(table).snapshot_id is None  # the table has none
+        >>> pf.paimon.convert_vectors(table).commit.id is None  # the table has none
         True
     """
     if version not in (1, 2):

@@ -19,7 +19,6 @@ SLOW = (
     "duckdb",
     "pyspark",
     "puffin_fast.delta",
-    "puffin_fast.iceberg.changelog",
     "puffin_fast.iceberg.patches",
     "puffin_fast.spark",
 )

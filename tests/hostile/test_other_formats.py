@@ -293,7 +293,7 @@ def test_metadata_files_beside_a_tables_own_take_memory_that_follows_from_their_
         path.write_bytes(gzip.compress(b"[" * (200 << 20)) if kind == "gzip" else b"[" * (1 << 20))
     action = """
 import datetime
-table = SqlCatalog("hostile", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh").load_table("n.t")
+table = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh").load_table("n.t")
 if kind == "gzip":
     refuses(errors.LimitExceededError, lambda: iceberg.orphan_files(table, older_than=datetime.timedelta(0)), path)
 else:
