@@ -232,8 +232,7 @@ def apply(place: Place, df: DataFrame, number: int) -> None:
         result = verbs.upsert(place.table("copy"), df.toArrow(), **given)
     place.report(applied=number, repeated=result.commit.repeated)
     end, source_verbs = place.end_of(number), place.source_verbs
-    at: Any = {"snapshot_id": end} if source_verbs is iceberg else {"version": end}
-    wanted = source_verbs.scan(place.table("source"), **at).to_arrow().sort_by("id").to_pylist()
+    wanted = source_verbs.scan(place.table("source"), snapshot_id=end).to_arrow().sort_by("id").to_pylist()
     found = read(verbs, place.table("copy"))
     if found != wanted:
         place.report(differs=number, end=end, too_many=minus(found, wanted), missing=minus(wanted, found))

@@ -67,8 +67,9 @@ class Replica:
             raise _Failed
 
     def compare(self, at: int) -> None:
-        state: Any = {"version": at} if self.source.verbs is delta else {"snapshot_id": at}
-        wanted = self.source.verbs.scan(self.source.table, **state).to_arrow().sort_by("id").to_pylist()
+        wanted = (
+            self.source.verbs.scan(self.source.table, snapshot_id=at).to_arrow().sort_by("id").to_pylist()
+        )
         assert read(self.verbs, self.table) == wanted, at
         self.compared += 1
 
