@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -216,9 +216,11 @@ class _Killer:
         if not path.startswith(self._folder):
             return
         self._step += 1
-        if self._step == self._last:
-            if self._opened is not None:
-                os.truncate(self._opened, os.stat(self._opened).st_size // 2)
+        if self._step >= self._last:  # several threads may have counted
+            self._last = sys.maxsize  # to truncate a file is an event, too
+            with suppress(FileNotFoundError):  # another thread has not opened it yet
+                if self._opened is not None:
+                    os.truncate(self._opened, os.stat(self._opened).st_size // 2)
             os.kill(os.getpid(), signal.SIGKILL)
         self._opened = path if opens else None
 
