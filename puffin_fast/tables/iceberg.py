@@ -116,14 +116,13 @@ class IcebergTable(Table):
 
     def check(self, options: Options) -> None:
         super().check(options)
-        _request(options)  # checks the names
+        Request.of(options)  # checks the names
 
     def rewrite_files(
         self, terms: RewriteTerms, options: Options, workers: Workers
     ) -> RewriteDataFilesResult:
-        request = _request(options)
         encode = encode_by(workers, self.table)
-        return rewritten(self.table, terms, request, workers, encode, dry_run=options.dry_run)
+        return rewritten(self.table, terms, Request.of(options), workers, encode, dry_run=options.dry_run)
 
     def orphans(self, older_than: timedelta, keep: Collection[int] | None, threads: int | None) -> pa.Table:
         return orphans(self.table, older_than, keep, threads)
@@ -168,12 +167,3 @@ def _of_folder(path: str) -> tuple[HadoopCatalog, tuple[str, str]]:
     if not namespace:
         raise InvalidInputError(f"{path}: expected a folder below another one")
     return HadoopCatalog("folder", warehouse="/".join(above) or "/"), (namespace, name)
-
-
-def _request(options: Options) -> Request:
-    return Request(
-        verb=options.verb,
-        branch=options.branch,
-        job_id=options.job_id,
-        snapshot_properties=options.snapshot_properties,
-    )

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+    from puffin_fast.verbs.options import Options
+
 JOB_ID = "puffin-fast.job-id"
 """Summary key of the caller's name for a job. A job whose id is in the branch's history is not repeated."""
 
@@ -60,6 +62,16 @@ class Request:
                 raise InvalidInputError(
                     f"snapshot_properties: {name!r} is reserved for the summary of the snapshot"
                 )
+
+    @classmethod
+    def of(cls, options: Options) -> Request:
+        """What a snapshot says of the options of a verb; raises as the class."""
+        return cls(
+            verb=options.verb,
+            branch=options.branch,
+            job_id=options.job_id,
+            snapshot_properties=options.snapshot_properties,
+        )
 
     def summary(self) -> dict[str, str]:
         """The entries of the snapshot's summary that come from the caller."""

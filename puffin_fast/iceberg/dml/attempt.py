@@ -69,12 +69,7 @@ class IcebergAttempt(Attempt):
 
     def __init__(self, table: Table, options: Options) -> None:
         super().__init__(options)
-        self._request = Request(
-            verb=options.verb,
-            branch=options.branch,
-            job_id=options.job_id,
-            snapshot_properties=options.snapshot_properties,
-        )
+        self._request = Request.of(options)
         self.table = open_table(table, oldest=2)
         self.created = self.table.created
         self.repeated = committed_before(self.table, self._request)
