@@ -212,7 +212,7 @@ class Threads:
         unite: Callable[[Sequence[Result]], Result],
         label: str,
     ) -> Mapping[int, Result]:
-        return _united(on_threads(call, [[item] for item in items], self.n, label=label), unite)
+        return united(on_threads(call, [[item] for item in items], self.n, label=label), unite)
 
     def bin_bytes(self, n_bytes: int) -> int:
         return LARGEST_BIN
@@ -245,7 +245,7 @@ class Pool:
         label: str,
     ) -> Mapping[int, Result]:
         found = on_workers(self.executor, call, items, n_bytes, label=label)
-        return _united((results for _, results in found), unite)
+        return united((results for _, results in found), unite)
 
     def bin_bytes(self, n_bytes: int) -> int:
         return _bin_bytes(self.executor, n_bytes)
@@ -275,9 +275,10 @@ def workers_of(workers: Any, threads: int | None = None) -> Workers:
     )
 
 
-def _united(
+def united(
     parts: Iterable[Mapping[int, Result]], unite: Callable[[Sequence[Result]], Result]
 ) -> dict[int, Result]:
+    """Unites the results of each key of several mappings, as `Workers.united`."""
     found: dict[int, Result] = {}
     for part in parts:
         for key, result in part.items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puffin_fast._io.folder import names_in
+from puffin_fast._io.table_formats import METADATA_FILE
 from puffin_fast._text import printable
 from puffin_fast.cli._common import tracked
 from puffin_fast.cli._delta_path import DeltaPath
@@ -24,14 +25,16 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedErro
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-METADATA = ".metadata.json"
-"""In the names of Iceberg's metadata files."""
-
 
 def is_path(text: str) -> bool:
     """Whether TABLE is a path or a URI: it has a slash, is ``.`` or ``..``, a metadata file of Iceberg, or a folder
     without a dot in its name. Names of tables in a catalog have a dot and no slash."""
-    return "/" in text or text in (".", "..") or METADATA in text or ("." not in text and os.path.isdir(text))
+    return (
+        "/" in text
+        or text in (".", "..")
+        or METADATA_FILE in text
+        or ("." not in text and os.path.isdir(text))
+    )
 
 
 def name_of(table: Table | PathTable) -> str:
@@ -39,7 +42,7 @@ def name_of(table: Table | PathTable) -> str:
     if isinstance(table, PathTable):
         return table.path
     name = ".".join(table.name())
-    return name.rpartition("/metadata/")[0] or name if METADATA in name else name
+    return name.rpartition("/metadata/")[0] or name if METADATA_FILE in name else name
 
 
 def verb(table: Table | PathTable, name: str) -> Callable[..., Any]:
@@ -78,10 +81,10 @@ def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> Tab
     found = [
         kind(path, catalog or {})
         for kind in (DeltaPath, PaimonPath, LancePath)
-        if METADATA not in path and names_in(f"{path}/{kind.folder}", "")
+        if METADATA_FILE not in path and names_in(f"{path}/{kind.folder}", "")
     ]
     if not found:
-        if METADATA in path or any(METADATA in name for name in names_in(f"{path}/metadata", "")):
+        if METADATA_FILE in path or any(METADATA_FILE in name for name in names_in(f"{path}/metadata", "")):
             return _iceberg(path)
         known = "_delta_log (Delta), metadata (Iceberg), snapshot (Paimon) or _versions (Lance)"
         raise NotFoundError(f"{path}: expected a table: a folder {known} with files in it, found none")

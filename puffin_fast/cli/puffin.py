@@ -11,13 +11,14 @@ from typing import Any
 import click
 from rich.console import RenderableType
 
+from puffin_fast._io.table_formats import METADATA_FILE
 from puffin_fast._text import counted
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._common import Answer, answers, fields_grid, grid, rows_answer, without_zeros
 from puffin_fast.cli._completed import CATALOG, complete_table
 from puffin_fast.cli._path_table import PathTable
-from puffin_fast.cli._paths import METADATA, is_path, open_path, verb
+from puffin_fast.cli._paths import is_path, open_path, verb
 from puffin_fast.cli._records import DeletionVectorFile, open_vectors
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
@@ -200,7 +201,7 @@ def verify(target: str, level: Level | None, **options: Any) -> Answer:
 
 def _is_file(target: str) -> bool:
     """Whether a target is a file. True also for a missing .puffin file, so that the error names the file."""
-    if METADATA in target:
+    if METADATA_FILE in target:
         return False
     if target.endswith(".puffin") or Path(target).is_file():
         return True

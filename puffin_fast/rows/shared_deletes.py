@@ -122,11 +122,6 @@ class DeleteFiles(Sequence[Any]):
             if shared.of_one:
                 yield from shared.entries[start:]
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether there are others."""
-        return any(not shared.of_one for shared, _ in self.parts)
-
     def __len__(self) -> int:
         return sum(len(shared.entries) - start for shared, start in self.parts)
 

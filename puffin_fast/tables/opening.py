@@ -11,6 +11,7 @@ from puffin_fast._api.keywords import public
 from puffin_fast._io.folder import missing_folder, names_in
 from puffin_fast._io.location import folder_of, resolve
 from puffin_fast._io.storage_options import filesystem_of
+from puffin_fast._io.table_formats import METADATA_FILE, SIGNS, Sign
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
@@ -24,10 +25,6 @@ TableLike: TypeAlias = "Table | PyIcebergTable | DeltaTable | str | os.PathLike[
 """What `open_table` opens."""
 
 
-METADATA_FILE = ".metadata.json"
-"""A part of the names of Iceberg's metadata files."""
-
-
 class Format(NamedTuple):
     """A table format.
 
@@ -35,15 +32,13 @@ class Format(NamedTuple):
         name: its name.
         home: the module and the class of its tables.
         packages: the packages, each with a dot, whose objects are tables of this format.
-        folder: a folder that each of its tables has.
-        part: a part of the names of files in that folder.
+        sign: what tables of it have in their folder.
     """
 
     name: str
     home: str
     packages: tuple[str, ...]
-    folder: str
-    part: str
+    sign: Sign
 
     def kind(self) -> type[Table]:
         """The class of its tables."""
@@ -53,16 +48,13 @@ class Format(NamedTuple):
 
 
 FORMATS = [
-    Format("Iceberg", "puffin_fast.tables.iceberg:IcebergTable", ("pyiceberg.",), "metadata", METADATA_FILE),
-    Format(
-        "Delta",
-        "puffin_fast.tables.delta:DeltaTable",
-        ("deltalake.", "puffin_fast.delta."),
-        "_delta_log",
-        ".json",
-    ),
-    Format("Paimon", "puffin_fast.tables.paimon:PaimonTable", ("pypaimon.",), "snapshot", "snapshot-"),
-    Format("Lance", "puffin_fast.tables.lance:LanceTable", ("lance.",), "_versions", ".manifest"),
+    Format(name, f"puffin_fast.tables.{name.lower()}:{name}Table", packages, SIGNS[name])
+    for name, packages in (
+        ("Iceberg", ("pyiceberg.",)),
+        ("Delta", ("deltalake.", "puffin_fast.delta.")),
+        ("Paimon", ("pypaimon.",)),
+        ("Lance", ("lance.",)),
+    )
 ]
 """The formats that `open_table` knows; another one is an entry more."""
 
@@ -134,11 +126,11 @@ def _at(path: str, format: str | None, filesystem: Any) -> Table:
             f"format: expected {', '.join(sorted(names))}, found {shown_argument(format)}"
         )
     folders = _folders(path, filesystem)
-    known = [one for one in FORMATS if one.folder in folders and format in (None, one.name)]
+    known = [one for one in FORMATS if one.sign.folder in folders and format in (None, one.name)]
     if METADATA_FILE in path.rpartition("/")[2]:
-        known = [one for one in FORMATS if one.part == METADATA_FILE]
+        known = [one for one in FORMATS if one.name == "Iceberg"]
     if len(known) > 1:
-        known = [one for one in known if _has_files(one, path, filesystem)] or known
+        known = [one for one in known if one.sign.is_in(path, filesystem)] or known
     if len(known) > 1:
         formats = " and ".join(one.name for one in known)
         raise InvalidInputError(
@@ -146,9 +138,9 @@ def _at(path: str, format: str | None, filesystem: Any) -> Table:
             "opens one of them"
         )
     if not known and any(METADATA_FILE in name for name in names_in(path, "", filesystem=filesystem)):
-        known = [one for one in FORMATS if one.part == METADATA_FILE and format in (None, one.name)]
+        known = [one for one in FORMATS if one.name == "Iceberg" and format in (None, one.name)]
     if not known:
-        signs = ", ".join(f"{one.folder} ({one.name})" for one in FORMATS if format in (None, one.name))
+        signs = ", ".join(f"{one.sign.folder} ({one.name})" for one in FORMATS if format in (None, one.name))
         hint = missing_folder(path, filesystem=filesystem)
         if hint and "/" not in path and "." in path.strip("."):
             raise InvalidInputError(
@@ -166,7 +158,7 @@ def check_no_other(path: str, format: str, filesystem: Any) -> None:
     """Raises InvalidInputError if a folder has a table of another format."""
     folders = _folders(path, filesystem)
     for one in FORMATS:
-        if one.name != format and one.folder in folders and _has_files(one, path, filesystem):
+        if one.name != format and one.sign.folder in folders and one.sign.is_in(path, filesystem):
             raise InvalidInputError(f"{path}: expected a new folder, found a table of {one.name}")
 
 
@@ -174,13 +166,8 @@ def _folders(path: str, filesystem: Any) -> set[str]:
     """The folders of metadata in a folder."""
     kind, _, key = resolve(path, filesystem)
     if kind == "local":
-        return {one.folder for one in FORMATS if os.path.isdir(os.path.join(key, one.folder))}
+        return {one.sign.folder for one in FORMATS if os.path.isdir(os.path.join(key, one.sign.folder))}
     return {*names_in(path, "", folders=True, filesystem=filesystem)}
-
-
-def _has_files(known: Format, path: str, filesystem: Any) -> bool:
-    names = names_in(f"{path}/{known.folder}", "", filesystem=filesystem)
-    return any(known.part in file for file in names)
 
 
 def _refuse(shown: str, **options: Any) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import pyarrow as pa
 
 from puffin_fast import paimon
-from puffin_fast.errors import UnsupportedError
 from puffin_fast.paimon.checks import findings_of
 from puffin_fast.rows.findings import Findings, Level
 from puffin_fast.tables.table import Table
@@ -96,5 +95,5 @@ class PaimonTable(Table):
         elif isinstance(action, DeletePositions):
             found = paimon.delete_positions(self.table, action.wanted, dry_run=options.dry_run)
         else:
-            raise UnsupportedError(f"{self.name}: tables of Paimon have no {options.verb}")
+            raise self.refusal(options.verb)
         return found  # type: ignore[no-any-return]  # a `DeleteResult`, as that of the verb

@@ -184,11 +184,10 @@ class Table(ABC):
             UnsupportedError: it has not; the message says why, and what to use instead.
         """
         self.need(options.verb)
-        defaults = Options(verb=options.verb)
-        for option in (field.name for field in dataclasses.fields(Options)):
-            if getattr(options, option) != getattr(defaults, option):
-                self.need(option)
-                self.need(f"{options.verb}({option}=)")
+        for field in dataclasses.fields(Options):
+            if field.name != "verb" and getattr(options, field.name) != field.default:
+                self.need(field.name)
+                self.need(f"{options.verb}({field.name}=)")
 
     def need(self, name: str, **options: object) -> None:
         """Raises UnsupportedError if the format does not have a function, or an option of it that is given."""

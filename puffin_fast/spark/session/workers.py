@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from operator import itemgetter
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from puffin_fast._concurrency.groups import bins_of
-from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers
+from puffin_fast._concurrency.workers import OPEN_BYTES, Threads, Workers, united
 from puffin_fast._io.run_folder import run_name
 from puffin_fast._text import counted
 from puffin_fast.spark.session.batches import collected, rows_per_batch
@@ -66,8 +67,7 @@ class Spark:
         groups = bins_of(range(len(items)), TASK_BYTES, lambda at: OPEN_BYTES + n_bytes(items[at]))
         ends = [*accumulate(map(len, groups), initial=0)]
         bins = [(number, items[slice(*ends[number : number + 2])]) for number in range(len(groups))]
-        tag = run or run_name(None, label.partition(" ")[0])
-        with tagged(self.session, tag, f"{label}: {counted(len(items), 'item')}"):
+        with self._tagged(label, len(items), run):
             found = received(sent_by(spread(self.session, bins), _called, call=call))
         return chain.from_iterable(results for _, results in sorted(found, key=itemgetter(0)))
 
@@ -86,12 +86,15 @@ class Spark:
         parts = mapped(spread(self.session, bins), over_batches(_parts, call=call), _PARTS)
         if len(bins) > 1:
             parts = mapped(parts.repartition("key"), over_batches(_unions, unite=unite), _PARTS)
-        with tagged(
-            self.session, run_name(None, label.partition(" ")[0]), f"{label}: {counted(len(items), 'item')}"
-        ):
+        with self._tagged(label, len(items)):
             rows = collected(parts)
         results = map(unpack, rows["part"].to_pylist())
         return dict(zip(rows["key"].to_pylist(), results, strict=True))
+
+    def _tagged(self, label: str, n: int, run: str | None = None) -> AbstractContextManager[None]:
+        """Names the Spark jobs of the block by a run and what it does with n items."""
+        tag = run or run_name(None, label.partition(" ")[0])
+        return tagged(self.session, tag, f"{label}: {counted(n, 'item')}")
 
     def _are_few(self, items: Sequence[Item], n_bytes: Callable[[Item], int]) -> bool:
         return len(items) <= HERE_FILES and sum(map(n_bytes, items)) <= HERE_BYTES
@@ -122,11 +125,12 @@ def _parts(batches: Batches, *, call: Callable[[Sequence[Any]], Mapping[int, Any
 
 def _unions(batches: Batches, *, unite: Callable[[Sequence[Any]], Any]) -> Batches:
     """On executors: unites the results of each key; all rows of a key are in this partition."""
-    found: dict[int, Any] = {}
-    for batch in batches:
-        for key, packed in zip(batch["key"].to_pylist(), batch["part"].to_pylist(), strict=True):
-            part = unpack(packed)
-            found[key] = unite((found[key], part)) if key in found else part
+    pairs = (
+        pair
+        for batch in batches
+        for pair in zip(batch["key"].to_pylist(), batch["part"].to_pylist(), strict=True)
+    )
+    found = united(({key: unpack(packed)} for key, packed in pairs), unite)
     if found:
         yield _rows(found)
 
