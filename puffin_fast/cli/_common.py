@@ -115,7 +115,7 @@ class ErrorReportingGroup(click.Group):
 
 
 _LACKING = re.compile(
-    r"(tables of \w+ have no )(branch|tag|job_id|on_conflict|snapshot_properties|threads)\b"
+    r"(tables of \w+ have no )(as_of|branch|job_id|on_conflict|snapshot_id|snapshot_properties|tag|threads)\b"
 )
 """An option that a format does not have."""
 

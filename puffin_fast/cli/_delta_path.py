@@ -13,8 +13,6 @@ from puffin_fast.errors import InvalidInputError, UnsupportedError
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from puffin_fast.rows.findings import Findings, Level
-
 
 class DeltaPath(PathTable):
     """A Delta table. A snapshot is a version; entries of the snapshot's summary are entries of ``commitInfo``."""
@@ -84,12 +82,6 @@ class DeltaPath(PathTable):
         names = {"file_path": "file_path", "n_rows": "rows", "size": "bytes", "cardinality": "deleted"}
         rows: list[dict[str, Any]] = found.select(list(names)).rename_columns([*names.values()]).to_pylist()
         return rows
-
-    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
-        """`puffin_fast.verify`."""
-        self._refuse(snapshot, "branch", "tag")
-        found: Findings = delta().verify(self.path, level=level or "files", threads=threads, **snapshot)
-        return found
 
     def upgrade(self, *, dry_run: bool) -> bool:
         """`puffin_fast.delta.enable`; returns whether deletion vectors were enabled before."""

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from puffin_fast.cli._path_table import PathTable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from puffin_fast.rows.findings import Findings, Level
+    pass
 
 
 class LancePath(PathTable):
@@ -56,17 +54,3 @@ class LancePath(PathTable):
             }
             for file in data_files(self.path)
         ]
-
-    def deletes(self, **snapshot: Any) -> pa.Table:
-        """`puffin_fast.deletes`; a data file is a fragment."""
-        from puffin_fast.tables.deletes import deletes
-
-        self._refuse(snapshot, "snapshot_id", "branch", "tag", "as_of", "threads")
-        return deletes(self.path)
-
-    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
-        """`puffin_fast.verify`."""
-        from puffin_fast import lance
-
-        self._refuse(snapshot, "branch", "tag", "as_of", "snapshot_id")
-        return lance.verify(self.path, level=level or "files", threads=threads)

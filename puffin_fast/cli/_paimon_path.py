@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.paimon.data_files import LiveFile
     from puffin_fast.paimon.snapshots import TableFiles
-    from puffin_fast.rows.findings import Findings, Level
 
 
 class PaimonPath(PathTable):
@@ -30,7 +29,7 @@ class PaimonPath(PathTable):
         """Describes the newest snapshot."""
         files, snapshot, path = self._snapshot(None)
         schema, live = files.schema(snapshot, path), self._live(files, snapshot, path)
-        vectors = self.deletes(snapshot_id=None)["deleted"].to_pylist()
+        vectors = self._vectors({"snapshot_id": None})["cardinality"].to_pylist()
         return {
             "format": "Paimon",
             "location": self.root(),
@@ -122,21 +121,6 @@ class PaimonPath(PathTable):
             )
         done = paimon.convert_vectors(self.path, version=versions[target])
         return {"table": self.path, "to": target, **asdict(done)}
-
-    def deletes(self, **snapshot: Any) -> pa.Table:
-        """`puffin_fast.deletes`; ``rows`` is not in the metadata of vectors."""
-        from puffin_fast.tables.deletes import deletes
-
-        self._refuse(snapshot, "branch", "tag", "as_of", "threads")
-        return deletes(self.path, snapshot_id=snapshot["snapshot_id"])
-
-    def verify(self, *, level: Level | None, threads: int | None, **snapshot: Any) -> Findings:
-        """`puffin_fast.verify`."""
-        from puffin_fast import paimon
-
-        self._refuse(snapshot, "branch", "tag", "as_of")
-        number = snapshot["snapshot_id"]
-        return paimon.verify(self.path, snapshot_id=number, level=level or "files", threads=threads)
 
     def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
         from puffin_fast import paimon

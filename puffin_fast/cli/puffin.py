@@ -17,7 +17,6 @@ from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._common import Answer, answers, fields_grid, grid, rows_answer, without_zeros
 from puffin_fast.cli._completed import CATALOG, complete_table
-from puffin_fast.cli._path_table import PathTable
 from puffin_fast.cli._paths import is_path, open_path, verb
 from puffin_fast.cli._records import DeletionVectorFile, open_vectors
 from puffin_fast.dv import iceberg as vectors
@@ -186,9 +185,7 @@ def verify(target: str, level: Level | None, **options: Any) -> Answer:
                 raise click.UsageError(f"--{name}: expected a table, found a file")
         return _verify_file(target)
     table = open_path(target) if is_path(target) else open_table(target, catalog, to_read=True)
-    if not isinstance(table, PathTable):
-        level = level or "files"
-    done = verb(table, "verify")(level=level, **options)
+    done = verb(table, "verify")(level=level or "files", **options)
     found = [asdict(finding) for finding in done]
     unchecked = ", ".join(done.unchecked).replace("level 'rows'", "--level rows")
     rest = f"; not checked: {unchecked}" if unchecked else ""
